@@ -5,7 +5,8 @@
 
 `bare` is what psycopg alone takes for the same durable rows: one insert of a message and its body, and one update of
 the session, in a transaction for each turn, with as many connections as there are clients (at most 32). Everything is
-synced to the disk (`--folder` says which); both databases get the same turns, one after the other.
+synced to the disk (`--folder` says which); both databases get the same turns, one after the other. Jobs are turns of
+some sessions in a store of their own; workers are open and waiting when the clock starts.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,6 @@ import psycopg
 
 import foveate
 from chaos import DURABLE
-from foveate.session.values import QueueState
 from foveate.settings import load_settings
 from support.postgres import LocalServer
 
@@ -113,7 +112,7 @@ async def measure(name: str, location: str, report: LoadReport, seconds: float) 
         async def ask() -> None:
             for number in waiting:
                 began = time.perf_counter()
-                session = sessions[number * 7 % len(sessions)]
+                session = sessions[number * 7 % min(len(sessions), done)]
                 await session.context("Which port is closed?", budget_tokens=BUDGET_TOKENS)
                 durations.append((time.perf_counter() - began) * 1_000)
 
@@ -123,36 +122,44 @@ async def measure(name: str, location: str, report: LoadReport, seconds: float) 
 
 
 async def measure_jobs(name: str, location: str, report: LoadReport, jobs: int) -> None:
-    """Turns compressed per second; the clock starts when the first one is claimed."""
+    """Turns compressed per second."""
     report.jobs[name] = {}
     for workers in (1, 2, 4):
         async with foveate.open(location, settings=OFF) as fov:
-            await fov.run_worker(drain=True)
             opened = [await fov.session(f"jobs-{workers}-{number}") for number in range(JOB_SESSIONS)]
             for number in range(jobs):
                 await opened[number % len(opened)].record(turn_of(number))
-            processes = _start(location, workers)
-            await _until(fov, lambda state: state.due_sessions < JOB_SESSIONS)
+            processes = await asyncio.to_thread(_start, location, workers)
             began = time.perf_counter()
-            await _until(fov, lambda state: state.sessions == 0)
+            for process in processes:
+                assert process.stdin is not None
+                process.stdin.close()
+            while (state := await fov.queue_state(limit=0)).sessions or state.leased:  # noqa: ASYNC110 - others change it
+                await asyncio.sleep(0.05)
             report.jobs[name][workers] = jobs / (time.perf_counter() - began)
             for process in processes:
                 process.kill()  # it has nothing leased
                 process.wait()
+        print(f"{name}, {workers} workers: {report.jobs[name][workers]:.1f} jobs/s", file=sys.stderr, flush=True)
 
 
 def _start(location: str, workers: int) -> list[subprocess.Popen[bytes]]:
-    return [subprocess.Popen([sys.executable, __file__, "--worker", location]) for _ in range(workers)]
-
-
-async def _until(fov: foveate.Foveate, is_so: Callable[[QueueState], bool]) -> None:
-    while not is_so(await fov.queue_state(limit=0)):  # noqa: ASYNC110 - other processes change it
-        await asyncio.sleep(0.05)
+    """Workers that have opened the store and wait."""
+    command = [sys.executable, __file__, "--worker", location]
+    processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(workers)]
+    for process in processes:
+        assert process.stdout is not None
+        process.stdout.readline()
+    return processes
 
 
 async def _work(location: str) -> None:
+    """Open the store, say so, and work when standard input is closed."""
     settings = load_settings(environment={}, overrides={"compress": {"processes": 0, "quiet_seconds": 0}})
     async with foveate.open(location, settings=settings) as fov:
+        await fov.queue_state()
+        print("ready", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
         await fov.run_worker()
 
 
@@ -172,12 +179,13 @@ def main() -> None:
     with tempfile.TemporaryDirectory(dir=options.folder) as temporary:
         server = LocalServer(Path(temporary) / "postgres", DURABLE)
         try:
-            server.execute("CREATE DATABASE load TEMPLATE template0 LOCALE 'C' ENCODING 'UTF8'")
-            url, path = server.url("load"), str(Path(temporary) / "load.db")
-            asyncio.run(measure_bare(url, report, options.seconds))
-            for name, location in (("postgresql", url), ("sqlite", path)):
-                asyncio.run(measure(name, location, report, options.seconds))
-                asyncio.run(measure_jobs(name, location, report, options.jobs))
+            for database in ("bare", "load", "jobs"):
+                server.execute(f"CREATE DATABASE {database} TEMPLATE template0 LOCALE 'C' ENCODING 'UTF8'")
+            asyncio.run(measure_bare(server.url("bare"), report, options.seconds))
+            for name, place in (("postgresql", server.url), ("sqlite", lambda file: f"{temporary}/{file}.db")):
+                asyncio.run(measure(name, place("load"), report, options.seconds))
+                print(f"{name}: {report.records[name]:.0f} records/s", file=sys.stderr, flush=True)
+                asyncio.run(measure_jobs(name, place("jobs"), report, options.jobs))
         finally:
             server.stop()
     print(json.dumps(asdict(report), indent=2))

@@ -23,7 +23,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 import foveate
 from conversation import make_conversation
-from foveate.formats import render_messages
 from foveate.recall.embed import STATIC
 from foveate.recall.passages import index_turn
 from foveate.settings import load_settings
@@ -55,7 +54,7 @@ async def fill(path: str, turns: int, settled: int) -> None:
     async with foveate.open(path, settings=settings) as fov:
         session = await fov.session("short")
         for messages in turns_of(settled):
-            await session.record(render_messages("openai", messages))
+            await session.record(messages)
         fork = await session.fork("fork", f"T-{settled // 2}")
         await fork.record([{"role": "user", "content": "Which port is it?"}])
         await fov.settle()
@@ -66,7 +65,7 @@ async def fill(path: str, turns: int, settled: int) -> None:
         waiting = list(turns_of(turns))
         for start in range(0, turns, BATCH):
             batch = waiting[start : start + BATCH]
-            await asyncio.gather(*(session.record(render_messages("openai", each)) for each in batch))
+            await asyncio.gather(*(session.record(each) for each in batch))
             await fov._store.passages.add(LONG, list(islice(entries, len(batch))))
 
 

@@ -258,6 +258,67 @@ def test_turns_that_are_indexed_together_take_as_many_statements_as_one(
     asyncio.run(index())
 
 
+def test_records_that_share_a_commit_take_as_many_round_trips_as_few(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[object] = []
+    wait = psycopg.Connection.wait
+
+    def counted(self: psycopg.Connection[Any], *arguments: Any, **named: Any) -> object:
+        waits.append(arguments)
+        return wait(self, *arguments, **named)
+
+    async def count(store: Store, appends: int) -> int:
+        assert isinstance(store, DatabaseStore)
+        waits.clear()
+        before = store.commits
+        await asyncio.gather(*(store.append(f"s{number % 4}", [draft(), draft()]) for number in range(appends)))
+        assert store.commits == before + 1
+        return len(waits)
+
+    async def record() -> None:
+        async with opened(postgres_url) as store:
+            for number in range(4):
+                await store.create_session(new_session(f"s{number}"))
+            await store.append("s0", [draft()])
+            monkeypatch.setattr(psycopg.Connection, "wait", counted)
+            monkeypatch.setattr("foveate.store.postgres.NOTIFY_SECONDS", 0.0)
+            few = await count(store, 2)
+            assert await count(store, 40) <= few
+            stored = [await store.turns(f"s{number}", 1, 99) for number in range(4)]
+            assert [sum(turn.messages for turn in turns) for turns in stored] == [23, 22, 20, 20]
+
+    asyncio.run(record())
+
+
+def test_a_write_that_fails_late_fails_alone(postgres_url: str) -> None:
+    """What a write defers fails when others have run already."""
+    long = "k" + "".join(chr(65 + n % 58) + str(n) for n in range(9_000))
+
+    async def record() -> None:
+        async with opened(postgres_url) as store:
+            for name in ("a", "b", "c"):
+                await store.create_session(new_session(name))
+            writes = (store.append("a", [draft()]), store.append("b", [draft(key=long)]), store.append("c", [draft()]))
+            first, second, third = await asyncio.gather(*writes, return_exceptions=True)
+            assert isinstance(second, InputError)
+            assert [place.turn for place in first + third] == [1, 1]  # type: ignore[operator]
+            assert [len(await store.turns(name, 1, 9)) for name in ("a", "b", "c")] == [1, 0, 1]
+
+    asyncio.run(record())
+
+
+def test_a_session_deleted_in_the_same_commit_takes_no_more_turns(postgres_url: str) -> None:
+    async def record() -> None:
+        async with opened(postgres_url) as store:
+            await store.create_session(new_session())
+            writes = (store.append("s", [draft()]), store.delete_session("s"), store.append("s", [draft()]))
+            _, _, late = await asyncio.gather(*writes, return_exceptions=True)
+            assert isinstance(late, SessionNotFound)
+
+    asyncio.run(record())
+
+
 WORDS = ("run", "running", "Ärger", "arger", "don't", "東京", "x_y", "a", "run run", "v1.2", "ĳ", "'b'", "\\")
 
 

@@ -199,26 +199,33 @@ class Database:
 
     def _commit(self, connection: Connection, group: list[_Write]) -> None:
         pending = group
+        is_shared = len(group) > 1
         retries = Retries(self._lock_timeout_seconds)
         while pending:
             locks = functools.reduce(operator.or_, (write.locks for write in pending))
             try:
                 with self._dialect.errors(), self._dialect.write(connection, locks):
-                    self._run_all(connection, pending)
+                    self._run_all(connection, pending, is_shared=is_shared)
                 self.commits += 1
                 return
             except _Rejected as rejected:
+                if is_shared:  # what another write deferred may have failed
+                    is_shared, rejected.write.error = False, None
+                    continue
                 pending = [write for write in pending if write is not rejected.write]
             except Undone as undone:
                 connection.take_repairs()
                 retries.wait(undone)
 
-    def _run_all(self, connection: Connection, writes: Iterable[_Write]) -> None:
+    def _run_all(self, connection: Connection, writes: Sequence[_Write], *, is_shared: bool) -> None:
+        """Run writes one after another; shared, what one of them defers may run with the next one."""
         for write in writes:
             try:
                 connection.set_tenant("")
                 write.result = write.run(connection)
                 _repair(connection, connection.take_repairs())
+                if not is_shared or write is writes[-1]:
+                    connection.flush()
             except Exception as error:
                 if self._dialect.is_fault(error):
                     raise  # the database failed, not this job: every write of the group fails

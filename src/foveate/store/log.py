@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -69,10 +69,13 @@ LIST_CHILDREN = "SELECT id, fork_turn FROM sessions WHERE parent = :number ORDER
 ADD_MESSAGE = """INSERT INTO messages
     (session, turn, position, role, kind, tokens, tool_calls, tool_results, at_us, recorded_us, size, digest, key)
     VALUES (:session, :turn, :position, :role, :kind, :tokens, :tool_calls, :tool_results, :at_us, :now_us,
-    :size, :digest, :key)
-    RETURNING id"""
-ADD_BODY = "INSERT INTO bodies (message, data) VALUES (:message, :data)"
+    :size, :digest, :key)"""
+ADD_BODY = """INSERT INTO bodies (message, data) SELECT id, :data FROM messages
+    WHERE session = :session AND turn = :turn AND position = :position"""
 FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key = :key"
+FIND_KEYS = "SELECT key, turn, position FROM messages WHERE session = :session AND key IN ({keys})"
+MAX_KEYS = 64
+"""That one statement looks for."""
 READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data
     FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
 READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us), max(at_us), sum(size),
@@ -224,6 +227,7 @@ def delete_session(connection: Connection, session_id: str) -> None:
     knowledge.forget(connection, "session = :number", {"number": number})
     for statement in DELETE_SESSION:
         connection.execute(statement, {"number": number})
+    connection.heads.clear()
 
 
 def append(
@@ -236,12 +240,12 @@ def append(
     exact: bool = False,
     tail: str = "",
 ) -> list[Place]:
-    row = connection.execute(GET_HEAD, {"id": session_id}).fetchone()
+    row = connection.heads.get(session_id) or connection.execute(GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
     number, turn, position, head = row
     state = HeadState(turn, position, head)
-    known = dict(_known_places(connection, number, drafts))
+    known = _known_places(connection, number, drafts)
     fresh = [draft for index, draft in enumerate(drafts) if index not in known]
     if exact:
         _check_same(connection, number, drafts, known)
@@ -259,21 +263,28 @@ def append(
         _add_message(connection, number, draft, place, moment)
     moved = {"last_turn": state.turn, "last_position": state.position, "head": state.head}
     newest = max(moment if draft.at_us is None else draft.at_us for draft in fresh)
-    connection.execute(MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
+    connection.defer(MOVE_HEAD, {**moved, "number": number, "newest_us": newest})
+    if session_id in connection.heads:
+        connection.heads[session_id] = (number, state.turn, state.position, state.head)
     connection.signal()
     if tail:
-        connection.execute(ADD_TAIL, {"session": number, "hash": tail, "turn": state.turn})
+        connection.defer(ADD_TAIL, {"session": number, "hash": tail, "turn": state.turn})
     rest = iter(placed)
     return [known[index] if index in known else next(rest) for index in range(len(drafts))]
 
 
-def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> Iterator[tuple[int, Place]]:
+def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> dict[int, Place]:
     """The drafts whose key the session has already, by their index, and where they were stored."""
-    for index, draft in enumerate(drafts):
-        if draft.key is not None:
-            row = connection.execute(FIND_KEY, {"session": session, "key": draft.key}).fetchone()
-            if row is not None:
-                yield index, Place(row[0], row[1], is_new=False)
+    keys = [draft.key for draft in drafts if draft.key is not None]
+    found: dict[str, Place] = {}
+    for start in range(0, len(keys), MAX_KEYS):
+        part = keys[start : start + MAX_KEYS]
+        count = 1 << (len(part) - 1).bit_length()  # few different statements
+        names = {f"key{number}": part[min(number, len(part) - 1)] for number in range(count)}
+        statement = FIND_KEYS.format(keys=", ".join(f":{name}" for name in names))
+        for key, turn, position in connection.execute(statement, {"session": session, **names}):
+            found[key] = Place(turn, position, is_new=False)
+    return {index: found[draft.key] for index, draft in enumerate(drafts) if draft.key in found}
 
 
 def _last_key(connection: Connection, session: int) -> str:
@@ -309,8 +320,8 @@ def _add_message(connection: Connection, session: int, draft: Draft, place: Plac
         "digest": draft.digest,
         "key": draft.key,
     }
-    (message,) = connection.execute(ADD_MESSAGE, values).fetchone()
-    connection.execute(ADD_BODY, {"message": message, "data": draft.body})
+    connection.defer(ADD_MESSAGE, values)
+    connection.defer(ADD_BODY, {**values, "data": draft.body})
 
 
 def read(connection: Connection, session_id: str, first: int, last: int) -> list[MessageRow]:

@@ -18,7 +18,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 from foveate.errors import StoreError
 from foveate.store import bodies
-from foveate.store.rows import Finding, PassageText
+from foveate.store.rows import Finding, Head, PassageText
 
 SCHEMA_TABLE = "foveate_schema"
 
@@ -43,6 +43,8 @@ MAX_RETRY_SECONDS = 1.0
 T = TypeVar("T")
 Table = Literal["plans", "offers", "recalled", "states", "boards"]
 Values = Mapping[str, Any]
+HeadRow = tuple[int, int, int, Head]
+"""A session's number, last turn, last position and the state of its newest turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -216,6 +218,13 @@ class Connection(Protocol):
     def vectors(self) -> VectorIndex: ...
 
     @property
+    def heads(self) -> dict[str, HeadRow]:
+        """Of the sessions that the transaction has locked, by id; for a tenant, and in a file, there are none.
+
+        Who moves a head changes it here too; who deletes a session clears them.
+        """
+
+    @property
     def skip_locked(self) -> str:
         """The clause that skips rows which other transactions have locked; empty where there is one writer."""
 
@@ -228,6 +237,15 @@ class Connection(Protocol):
     def execute(self, sql: str, parameters: Values = ..., /) -> Cursor: ...
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
+
+    def defer(self, sql: str, parameters: Values, /) -> None:
+        """Run a statement whose result nobody reads, at once or before the next one that `execute` runs.
+
+        Deferred statements of the same text may run together, in the order in which the texts first came.
+        """
+
+    def flush(self) -> None:
+        """Run what was deferred, at the end of a transaction at the latest."""
 
     def insert(self, sql: str, parameters: Iterable[Values], /) -> list[int]:
         """Run an `INSERT … RETURNING id` for each of these values, together; the ids."""

@@ -80,11 +80,21 @@ class SqliteConnection(sqlite3.Connection):
     location = ""
     skip_locked = ""
 
+    @property
+    def heads(self) -> dict[str, sql.HeadRow]:
+        return {}
+
     def clock_us(self) -> int:
         return sql.now_us()
 
     def signal(self) -> None:
         """A file wakes nobody: workers look often, which costs a read."""
+
+    def defer(self, statement: str, parameters: sql.Values, /) -> None:
+        self.execute(statement, parameters)
+
+    def flush(self) -> None:
+        """Nothing is deferred."""
 
     def insert(self, statement: str, parameters: Iterable[sql.Values], /) -> list[int]:
         return [self.execute(statement, values).fetchone()[0] for values in parameters]

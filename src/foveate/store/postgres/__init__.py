@@ -14,6 +14,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import chain
 from typing import Any
 from urllib.parse import quote
 
@@ -56,7 +57,9 @@ OWN_MIGRATIONS = {5: CREATE_WORDS, 7: ("DROP TABLE keepsakes",)}
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = {lock_ms:d}"
 SYNCHRONOUS = {"full": "", "normal": "; SET LOCAL synchronous_commit = off"}
-LOCK_SESSIONS = "SELECT 1 FROM sessions WHERE id IN ({ids}) ORDER BY number FOR NO KEY UPDATE"
+LOCK_SESSIONS = """SELECT id, number, last_turn, last_position, head FROM sessions WHERE id IN ({ids})
+    ORDER BY number FOR NO KEY UPDATE"""
+LOCKED_COLUMNS = 5
 LOCK_NAME = "SELECT pg_advisory_xact_lock({space:d}, {number:d})"
 TRANSACTION = "SELECT CAST(pg_current_xact_id() AS TEXT)"
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
@@ -120,6 +123,9 @@ class PostgresConnection:
         self.words = PostgresWords(self, cutter)
         self.vectors = PostgresVectors(self, vectors)
         self._repairs: list[tuple[str, sql.Values]] = []
+        self.heads: dict[str, sql.HeadRow] = {}
+        self._deferred: dict[str, list[list[Any]]] = {}
+        """The values that each statement is run with."""
 
     skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
 
@@ -133,17 +139,44 @@ class PostgresConnection:
     def execute(self, statement: str, parameters: sql.Values | None = None, /) -> psycopg.Cursor[TupleRow]:
         query, names = _translate(statement)
         values = [parameters[name] for name in names] if parameters is not None and names else None
-        with self._rejections():
-            return self._raw.execute(query, values, binary=True)
+        return self._run(query, values, prepare=None)
 
     def execute_planned(self, statement: str, parameters: sql.Values, /) -> psycopg.Cursor[TupleRow]:
         """Like `execute`, with a plan for these values; a prepared statement gets one for any."""
         query, values = _bound(statement, parameters)
+        return self._run(query, values, prepare=False)
+
+    def _run(self, query: str, values: list[Any] | None, *, prepare: bool | None) -> psycopg.Cursor[TupleRow]:
+        """Run a statement after those that were deferred, in one round trip with them."""
         with self._rejections():
-            return self._raw.execute(query, values, prepare=False, binary=True)
+            if not self._deferred:
+                return self._raw.execute(query, values, prepare=prepare, binary=True)
+            with self._raw.pipeline():
+                self._send()
+                return self._raw.execute(query, values, prepare=prepare, binary=True)
+
+    def defer(self, statement: str, parameters: sql.Values, /) -> None:
+        query, values = _bound(statement, parameters)
+        self._deferred.setdefault(query, []).append(values)
+
+    def flush(self) -> None:
+        if self._deferred:
+            with self._rejections(), self._raw.pipeline():
+                self._send()
+
+    def _send(self) -> None:
+        deferred, self._deferred = self._deferred, {}
+        for query, rows in deferred.items():
+            self._raw.cursor().executemany(query, rows)
+
+    def begin(self, raw: RawConnection) -> None:
+        """Use a connection of the pool for a transaction."""
+        self.raw, self.tenant = raw, ""
+        self.heads, self._deferred = {}, {}
 
     def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> psycopg.Cursor[TupleRow]:
         query, names = _translate(statement)
+        self.flush()
         cursor = self._raw.cursor(binary=True)
         with self._rejections():
             cursor.executemany(query, [[values[name] for name in names] for values in parameters])
@@ -154,6 +187,7 @@ class PostgresConnection:
         rows = [[values[name] for name in names] for values in parameters]
         if not rows:
             return []
+        self.flush()
         cursor = self._raw.cursor(binary=True)
         with self._rejections():
             cursor.executemany(query, rows, returning=True)
@@ -180,6 +214,7 @@ class PostgresConnection:
         if tenant != self.tenant:
             self.execute(policies.SET_TENANT, {"tenant": tenant})
             self.tenant = tenant
+            self.heads.clear()  # they are of all tenants
 
     def repair(self, statement: str, values: sql.Values) -> None:
         self._repairs.append((statement, values))
@@ -196,6 +231,7 @@ class PostgresConnection:
     @contextmanager
     def savepoint(self, name: str) -> Iterator[None]:
         """Undo what the block did if it raises; a statement that fails spoils the rest of a transaction otherwise."""
+        self.flush()
         self._raw.execute(f"SAVEPOINT {name}")
         try:
             yield
@@ -203,6 +239,7 @@ class PostgresConnection:
             if self._raw.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
                 self._raw.execute(f"ROLLBACK TO {name}")
             raise
+        self.flush()
         self._raw.execute(f"RELEASE {name}")
 
     def close(self) -> None:
@@ -250,8 +287,9 @@ class PostgresServer:
             connection.is_writing = True
             connection.is_signalled = False
             try:
-                transaction = self._begin(raw, locks)
+                transaction, connection.heads = self._begin(raw, locks)
                 yield
+                connection.flush()
                 assert raw.info.transaction_status is TransactionStatus.INTRANS, "no statement failed unnoticed"
             except BaseException:
                 if not raw.closed:
@@ -306,8 +344,8 @@ class PostgresServer:
         if listener is not None:
             listener.close()
 
-    def _begin(self, raw: RawConnection, locks: sql.Locks) -> str:
-        """Begin a transaction and take the locks, in one request; the transaction's number."""
+    def _begin(self, raw: RawConnection, locks: sql.Locks) -> tuple[str, dict[str, sql.HeadRow]]:
+        """Begin a transaction and take the locks, in one request; its number, and the heads of locked sessions."""
         statements = [self._begin_write + SYNCHRONOUS[self._settings.synchronous]]
         if locks.sessions:
             ids = ", ".join(Literal(name).as_string(raw) for name in sorted(locks.sessions))
@@ -315,10 +353,10 @@ class PostgresServer:
         numbers = sorted(NAMED_LOCKS.index(name) for name in locks.names)
         statements += [LOCK_NAME.format(space=LOCK_SPACE, number=number) for number in numbers]
         cursor = raw.execute("; ".join([*statements, TRANSACTION]), prepare=False)
-        while cursor.nextset():
-            pass
-        (transaction,) = cursor.fetchone() or ("",)
-        return str(transaction)
+        results = [cursor.fetchall() if cursor.description else [] for cursor in cursor.results()]
+        heads = {row[0]: row[1:] for row in chain.from_iterable(results) if len(row) == LOCKED_COLUMNS}
+        ((transaction,),) = results[-1]
+        return str(transaction), heads
 
     def is_fault(self, error: Exception) -> bool:
         return isinstance(error, psycopg.Error) and not isinstance(error, (psycopg.IntegrityError, psycopg.DataError))
@@ -438,7 +476,7 @@ class PostgresServer:
             with self._connect():  # its error says why
                 pass
             raise StoreBusy(self.location, "no connection became free; raise store.readers") from error
-        connection.raw, connection.tenant = raw, ""
+        connection.begin(raw)
         try:
             yield raw
         except psycopg.Error as error:
