@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 from conversation import arcs_code, arcs_ops, arcs_read, arcs_talk
 from conversation.scene import Call, Say, Scene, Think
 from conversation.world import World, content
-from foveate.demo import Conversation, PlantedFact
+from foveate.demo import DemoConversation, PlantedFact
 from foveate.turn import Attachment, Message, Part, Reasoning, Text, ToolCall, ToolResult, Turn, Usage
 
 MAX_TURNS = 5_000
@@ -48,7 +48,7 @@ _CONTEXT_TOKENS = 96_000
 """Where the pretended context stops growing; the usage of each message follows it."""
 
 
-def make_conversation(turns: int = 300, seed: int = 42) -> Conversation:
+def make_conversation(turns: int = 300, seed: int = 42) -> DemoConversation:
     """A conversation of this many turns, with all facts in it from about 65 turns on and fewer below."""
     if not 1 <= turns <= MAX_TURNS:
         raise ValueError(f"turns is {turns}; it can be 1 to {MAX_TURNS}")
@@ -64,7 +64,7 @@ def make_conversation(turns: int = 300, seed: int = 42) -> Conversation:
         world.pass_time()
     told = "\n".join(text for _, scene in scenes for text in scene.texts)
     planted = [_plant(fact, scenes[number - 1][1], number, told, world) for number, fact in sorted(facts.items())]
-    return Conversation(TITLE, tuple(writer.turn(scene, began) for began, scene in scenes), tuple(planted))
+    return DemoConversation(TITLE, tuple(writer.turn(scene, began) for began, scene in scenes), tuple(planted))
 
 
 def _places(turns: int) -> Mapping[int, Mapping[str, object]]:

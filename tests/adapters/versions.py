@@ -7,47 +7,55 @@ are too large for the development install are tested too.
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Final
 
 HERE = Path(__file__).parent
+PAGES = HERE.parent / "docs" / "test_adapter_pages.py"
 VERSIONS: Final = {
-    "test_openai_agents.py": ("openai-agents==0.24.0", "openai-agents"),
-    "test_pydantic_ai": ("pydantic-ai-slim==2.66.0", "pydantic-ai-slim"),
-    "test_langchain.py": ("langchain==1.4.0", "langchain"),
-    "test_claude_agent_sdk.py": ("claude-agent-sdk==0.2.180", "claude-agent-sdk"),
-    "test_litellm.py": ("litellm==1.100.0", "litellm"),
-    "test_wrap.py": ("openai==3.0.0 anthropic==2.0.0", "openai anthropic"),
+    "openai_agents": ("openai-agents==0.24.0", "openai-agents"),
+    "pydantic_ai": ("pydantic-ai-slim[openai]==2.66.0", "pydantic-ai-slim[openai]"),
+    "langchain": ("langchain==1.4.0 langchain-openai", "langchain langchain-openai"),
+    "claude_agent_sdk": ("claude-agent-sdk==0.2.180", "claude-agent-sdk"),
+    "litellm": ("litellm==1.100.0", "litellm"),
+    "wrap": ("openai==3.0.0 anthropic==2.0.0", "openai anthropic"),
 }
-"""The oldest version is the floor of the adapter's extra."""
+"""By adapter. The oldest version is the floor of the adapter's extra."""
 
 
-def run(test: str, requirements: str) -> bool:
-    """Whether the tests pass with these versions."""
+def run(adapter: str, requirements: str) -> bool:
+    """Whether the tests of an adapter and the example of its page pass with these versions."""
     with tempfile.TemporaryDirectory() as folder:
         install = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, *requirements.split()]
         if subprocess.run(install, check=False).returncode:
             return False
+        names = [re.split(r"[\[=]", requirement)[0] for requirement in requirements.split()]
+        installed = {found.name: found.version for found in distributions(path=[folder])}
+        print(f"{adapter}: {', '.join(f'{name} {installed[name]}' for name in names)}", flush=True)
         paths = [folder, str(HERE.parents[1] / "src")]
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "LITELLM_LOCAL_MODEL_COST_MAP": "True"}
         # Warnings of other versions are theirs.
-        command = [sys.executable, "-c", "import sys, pytest; sys.exit(pytest.main())", str(HERE / test)]
-        options = ["-m", "thorough or not thorough", "-W", "ignore", "-q", "-p", "no:cacheprovider"]
-        return subprocess.run([*command, *options], env=environment, check=False).returncode == 0
+        command = [sys.executable, "-c", "import sys, pytest; sys.exit(pytest.main())"]
+        tests = [*map(str, sorted(HERE.glob(f"test_{adapter}*.py"))), str(PAGES)]
+        page = "clients" if adapter == "wrap" else adapter.replace("_", "-")
+        chosen = ["-m", "thorough or not thorough", "-k", f"test_{adapter} or ({PAGES.stem} and {page}-)"]
+        options = ["-W", "ignore", "-q", "-rs", "-p", "no:cacheprovider"]
+        return subprocess.run([*command, *tests, *chosen, *options], env=environment, check=False).returncode == 0
 
 
 def main() -> None:
-    wanted = sys.argv[1:]
-    failed = []
-    for test, versions in VERSIONS.items():
-        for requirements in versions:
-            if any(word in test for word in wanted) or not wanted:
-                print(f"{test}: {requirements}", flush=True)
-                if not run(test, requirements):
-                    failed.append(f"{test}: {requirements}")
+    wanted = sys.argv[1:] or list(VERSIONS)
+    failed = [
+        f"{adapter}: {requirements}"
+        for adapter in wanted
+        for requirements in VERSIONS[adapter]
+        if not run(adapter, requirements)
+    ]
     sys.exit("\n".join(["failed:", *failed]) if failed else 0)
 
 

@@ -12,12 +12,12 @@ import pytest
 
 from conversation import MAX_TURNS, make_conversation
 from foveate import demo
-from foveate.demo import Conversation
+from foveate.demo import DemoConversation
 from foveate.turn import Attachment, Reasoning, Text, ToolCall, ToolResult, Turn
 
 
 @pytest.fixture(scope="module")
-def conversation() -> Conversation:
+def conversation() -> DemoConversation:
     return make_conversation()
 
 
@@ -37,7 +37,7 @@ def everything(turn: Turn) -> str:
     return "\n".join(found)
 
 
-def digest(conversation: Conversation) -> str:
+def digest(conversation: DemoConversation) -> str:
     """A mark of every word, call id and time, whatever else the turn model may come to hold."""
     marks = [f"{turn.at} {everything(turn)}" for turn in conversation.turns]
     marks += [f"{message.at}" for turn in conversation.turns for message in turn.messages]
@@ -49,7 +49,7 @@ GOLDEN = "5e50117cd9a035e90f5136ca807f49799aaaddd2f58c485cca00a05dc52d585b"
 """Of `make_conversation(60, 42)`, on every platform and Python; changes only when the content does."""
 
 
-def test_same_turns_and_seed_give_the_same_conversation(conversation: Conversation) -> None:
+def test_same_turns_and_seed_give_the_same_conversation(conversation: DemoConversation) -> None:
     assert digest(make_conversation(300, 42)) == digest(conversation)
 
 
@@ -57,7 +57,7 @@ def test_conversation_is_the_same_on_every_machine() -> None:
     assert digest(make_conversation(60, 42)) == GOLDEN
 
 
-def test_another_seed_tells_another_conversation(conversation: Conversation) -> None:
+def test_another_seed_tells_another_conversation(conversation: DemoConversation) -> None:
     other = make_conversation(seed=43)
     prompts = {turn.messages[0].text for turn in conversation.turns}
     assert sum(turn.messages[0].text in prompts for turn in other.turns) < 180
@@ -95,7 +95,7 @@ def test_each_needle_stands_in_its_turn_once_and_nowhere_else(turns: int, seed: 
         assert counts == {fact.turn: 1}, fact
 
 
-def test_facts_are_many_of_many_kinds_and_reach_from_first_to_late(conversation: Conversation) -> None:
+def test_facts_are_many_of_many_kinds_and_reach_from_first_to_late(conversation: DemoConversation) -> None:
     facts = conversation.facts
     assert len(facts) >= 40
     assert len({fact.id for fact in facts}) == len(facts)
@@ -104,13 +104,13 @@ def test_facts_are_many_of_many_kinds_and_reach_from_first_to_late(conversation:
     assert max(later.turn - earlier.turn for earlier, later in pairwise(facts)) <= 12
 
 
-def test_question_does_not_give_the_answer_away(conversation: Conversation) -> None:
+def test_question_does_not_give_the_answer_away(conversation: DemoConversation) -> None:
     for fact in conversation.facts:
         assert fact.needle in fact.answer
         assert fact.needle.lower() not in fact.question.lower()
 
 
-def test_each_turn_opens_with_its_only_prompt(conversation: Conversation) -> None:
+def test_each_turn_opens_with_its_only_prompt(conversation: DemoConversation) -> None:
     for turn in conversation.turns:
         assert [message.opens_turn for message in turn.messages].index(True) == 0
         assert sum(message.opens_turn for message in turn.messages) == 1
@@ -118,7 +118,7 @@ def test_each_turn_opens_with_its_only_prompt(conversation: Conversation) -> Non
         assert all(message.original is None and message.parts for message in turn.messages)
 
 
-def test_each_tool_call_has_its_result_in_the_same_turn(conversation: Conversation) -> None:
+def test_each_tool_call_has_its_result_in_the_same_turn(conversation: DemoConversation) -> None:
     seen: set[str | None] = set()
     for turn in conversation.turns:
         waiting: dict[str | None, str] = {}
@@ -134,7 +134,7 @@ def test_each_tool_call_has_its_result_in_the_same_turn(conversation: Conversati
     assert seen == {f"call_{number:04d}" for number in range(1, len(seen) + 1)}
 
 
-def test_assistant_messages_name_their_model_and_usage(conversation: Conversation) -> None:
+def test_assistant_messages_name_their_model_and_usage(conversation: DemoConversation) -> None:
     for message in (message for turn in conversation.turns for message in turn.messages):
         if message.role == "assistant":
             assert message.model == "demo-model"
@@ -143,7 +143,7 @@ def test_assistant_messages_name_their_model_and_usage(conversation: Conversatio
             assert message.usage.cache_read_tokens <= message.usage.input_tokens
 
 
-def test_all_kinds_of_turns_occur(conversation: Conversation) -> None:
+def test_all_kinds_of_turns_occur(conversation: DemoConversation) -> None:
     parts = [part for turn in conversation.turns for message in turn.messages for part in message.parts]
     tools = Counter(part.name for part in parts if isinstance(part, ToolCall))
     results = [part for part in parts if isinstance(part, ToolResult)]
@@ -181,7 +181,7 @@ def test_sizes_spread_from_a_few_words_to_long_outputs(seed: int) -> None:
     assert sizes[len(sizes) * 9 // 10] > 1_500
 
 
-def test_counts_in_a_test_run_match_what_it_lists(conversation: Conversation) -> None:
+def test_counts_in_a_test_run_match_what_it_lists(conversation: DemoConversation) -> None:
     runs = 0
     for turn in conversation.turns:
         for result in (result for message in turn.messages for result in message.tool_results):
@@ -196,13 +196,13 @@ def test_counts_in_a_test_run_match_what_it_lists(conversation: Conversation) ->
     assert runs >= 20
 
 
-def test_no_placeholder_is_left_unfilled(conversation: Conversation) -> None:
+def test_no_placeholder_is_left_unfilled(conversation: DemoConversation) -> None:
     for turn in conversation.turns:
         for message in turn.messages:
             assert not any(word.startswith("$") and word[1:2].isalpha() for word in message.text.split())
 
 
-def test_time_runs_through_working_days_only(conversation: Conversation) -> None:
+def test_time_runs_through_working_days_only(conversation: DemoConversation) -> None:
     moments = [message.at for turn in conversation.turns for message in turn.messages]
     times = [moment for moment in moments if moment is not None]
     assert len(times) == len(moments)
@@ -212,7 +212,7 @@ def test_time_runs_through_working_days_only(conversation: Conversation) -> None
     assert (times[-1] - times[0]).days > 21
 
 
-def test_the_shipped_conversation_is_the_generated_one(conversation: Conversation) -> None:
+def test_the_shipped_conversation_is_the_generated_one(conversation: DemoConversation) -> None:
     shipped = demo.load_conversation()
     assert digest(shipped) == digest(conversation), "run `python bench/make_demo.py`"
     assert shipped == conversation

@@ -16,6 +16,7 @@ from support.provider_process import provider
 from support.upstream import Upstream, say
 
 PAGES = {
+    "claude-agent-sdk": "claude_agent_sdk",
     "clients": "openai",
     "langchain": "langchain_openai",
     "litellm": "litellm",
@@ -24,20 +25,25 @@ PAGES = {
 }
 """Pages, and the package that each needs."""
 ANSWERS = ("Aye, noted.", "Port 8443, matey.")
+CLAUDE_CODE = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"}
+"""The Claude Agent SDK runs Claude Code, which needs the second to run as root."""
 
 
 @pytest.mark.parametrize(("page", "package"), PAGES.items())
-def test_the_pages_example_runs(page: str, package: str, tmp_path: Path) -> None:
+def test_the_pages_examples_run(page: str, package: str, tmp_path: Path) -> None:
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed; `make adapters` runs this")
-    for example in python_examples(ROOT / "docs" / "adapters" / f"{page}.md"):
-        upstream = Upstream(lambda _: say(ANSWERS[len(upstream.bodies) - 1]))  # noqa: B023 - called within this round
-        with provider(upstream) as variables:
-            environment = {**os.environ, **variables}
-            command = [sys.executable, "-c", example]
-            ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
-        assert (ran.returncode, ran.stdout) == (0, "\n".join((*ANSWERS, "2 turns\n"))), ran.stderr
-        assert "The dev server is on port 8443." in str(upstream.bodies[1]), "the model sees the first turn"
+    examples = python_examples(ROOT / "docs" / "adapters" / f"{page}.md")
+    upstream = Upstream(lambda body: say(ANSWERS["Which port" in str((body.get("messages") or body["input"])[-1])]))
+    with provider(upstream) as variables:
+        environment = {**os.environ, **variables, **CLAUDE_CODE, "HOME": str(tmp_path)}
+        command = [sys.executable, "-c", "\n".join(examples)]
+        ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment)
+    printed = "\n".join((*ANSWERS, "2 turns\n")) * len(examples)
+    assert (ran.returncode, ran.stdout) == (0, printed), ran.stderr
+    asked = [str(body) for body in upstream.bodies if "Which port" in str(body)]
+    assert len(asked) == len(examples)
+    assert all("The dev server is on port 8443." in body for body in asked), "the model sees the first turn"
 
 
 def test_every_adapter_has_a_page() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -26,13 +27,36 @@ def all_text(body: Any) -> str:
     return body.removeprefix("data:image/png;base64,") if isinstance(body, str) else ""
 
 
+class CallIds:
+    """Ids of the calls of one model, no two the same."""
+
+    def __init__(self) -> None:
+        self._calls = 0
+
+    def of(self, reply: Reply) -> list[tuple[str, str]]:
+        """Each city of a reply with the id of its call."""
+        self._calls += 1
+        return [(f"call_{id(self)}_{self._calls}_{index}", city) for index, city in enumerate(reply.cities)]
+
+
+def openai_message(reply: Reply, ids: CallIds) -> dict[str, Any]:
+    """A reply as a message of Chat Completions."""
+    calls = [
+        {"id": call_id, "type": "function", "function": {"name": "weather", "arguments": json.dumps({"city": city})}}
+        for call_id, city in ids.of(reply)
+    ]
+    message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
+    message |= {"tool_calls": calls} if calls else {}
+    return message | ({"reasoning_content": reply.thinking} if reply.thinking else {})
+
+
 class Provider(httpx2.AsyncBaseTransport):
     """Answers with a program's replies, and remembers the requests."""
 
     def __init__(self, requests: list[str]) -> None:
         self._requests = requests
         self.replies: Iterator[Reply] = iter(())
-        self.calls = 0
+        self._ids = CallIds()
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         body = json.loads(await request.aread())
@@ -46,23 +70,9 @@ class Provider(httpx2.AsyncBaseTransport):
         events = _anthropic_events(message) if "/messages" in request.url.path else _openai_events(message)
         return httpx2.Response(200, content=events.encode(), headers={"content-type": "text/event-stream"})
 
-    def _ids(self, reply: Reply) -> list[tuple[str, str]]:
-        self.calls += len(reply.cities)
-        return [(f"call_{self.calls}_{index}", city) for index, city in enumerate(reply.cities)]
-
     def _openai(self, reply: Reply) -> dict[str, Any]:
-        calls = [
-            {
-                "id": call_id,
-                "type": "function",
-                "function": {"name": "weather", "arguments": json.dumps({"city": city})},
-            }
-            for call_id, city in self._ids(reply)
-        ]
-        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
-        message |= {"tool_calls": calls} if calls else {}
-        message |= {"reasoning_content": reply.thinking} if reply.thinking else {}
-        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if calls else "stop"}
+        message = openai_message(reply, self._ids)
+        choice = {"index": 0, "message": message, "finish_reason": "tool_calls" if reply.cities else "stop"}
         base = {"id": "chatcmpl-1", "created": 0, "model": MODEL, "object": "chat.completion"}
         return {**base, "choices": [choice], "usage": USAGE}
 
@@ -72,7 +82,7 @@ class Provider(httpx2.AsyncBaseTransport):
         content += [{"type": "text", "text": reply.text}] if reply.text else []
         content += [
             {"type": "tool_use", "id": call_id, "name": "weather", "input": {"city": city}}
-            for call_id, city in self._ids(reply)
+            for call_id, city in self._ids.of(reply)
         ]
         return {
             "id": "msg_1",
@@ -119,26 +129,31 @@ def _anthropic_events(message: dict[str, Any]) -> str:
     return "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in events)
 
 
-class OpenAIDoor:
+class ChatDoor(ABC):
     """A loop of tool calls around Chat Completions."""
 
-    def __init__(self, session: Session, tool: Tool) -> None:
+    def __init__(self, tool: Tool) -> None:
         self.requests: list[str] = []
         self._tool = tool
-        self._provider = Provider(self.requests)
-        http = httpx2.AsyncClient(transport=self._provider)
-        self._client = wrap(AsyncOpenAI(api_key="key", http_client=http, max_retries=0), session)
         self._copy: list[Any] = []
 
+    @abstractmethod
+    def _script(self, replies: Sequence[Reply]) -> None:
+        """The model gives these replies next."""
+
+    @abstractmethod
+    async def _complete(self, run: list[Any], *, is_stream: bool) -> dict[str, Any]:
+        """The model's message."""
+
     async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:
-        self._provider.replies = iter(replies)
+        self._script(replies)
         content: Any = prompt
         if image:
             url = {"url": f"data:image/png;base64,{image}"}
             content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": url}]
         run = [*self._copy, {"role": "user", "content": content}]
         while True:
-            message = await (self._streamed(run) if is_stream else self._whole(run))
+            message = await self._complete(run, is_stream=is_stream)
             run.append(message)
             if not message.get("tool_calls"):
                 self._copy = run
@@ -147,21 +162,33 @@ class OpenAIDoor:
                 result = await self._tool(json.loads(call["function"]["arguments"])["city"])
                 run.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
-    async def _whole(self, run: list[Any]) -> dict[str, Any]:
-        tools: Any = [{"type": "function", "function": TOOL}]
-        messages: Any = [{"role": "system", "content": SYSTEM}, *run]
-        answer = await self._client.chat.completions.create(model=MODEL, messages=messages, tools=tools)
-        return answer.choices[0].message.model_dump(exclude_none=True)
-
-    async def _streamed(self, run: list[Any]) -> dict[str, Any]:
-        tools: Any = [{"type": "function", "function": {**TOOL, "strict": True}}]
-        messages: Any = [{"role": "system", "content": SYSTEM}, *run]
-        async with self._client.chat.completions.stream(model=MODEL, messages=messages, tools=tools) as stream:
-            answer = await stream.get_final_completion()
-        return answer.choices[0].message.model_dump(exclude_none=True, exclude={"parsed"}, warnings=False)
-
     async def undo(self) -> None:
         self._copy = self._copy[: max(place for place, message in enumerate(self._copy) if message["role"] == "user")]
+
+
+class OpenAIDoor(ChatDoor):
+    """A program with a wrapped client of `openai`."""
+
+    def __init__(self, session: Session, tool: Tool) -> None:
+        super().__init__(tool)
+        self._provider = Provider(self.requests)
+        http = httpx2.AsyncClient(transport=self._provider)
+        self._client = wrap(AsyncOpenAI(api_key="key", http_client=http, max_retries=0), session)
+
+    def _script(self, replies: Sequence[Reply]) -> None:
+        self._provider.replies = iter(replies)
+
+    async def _complete(self, run: list[Any], *, is_stream: bool) -> dict[str, Any]:
+        messages: Any = [{"role": "system", "content": SYSTEM}, *run]
+        completions = self._client.chat.completions
+        if not is_stream:
+            tools: Any = [{"type": "function", "function": TOOL}]
+            answer = await completions.create(model=MODEL, messages=messages, tools=tools)
+            return answer.choices[0].message.model_dump(exclude_none=True)
+        tools = [{"type": "function", "function": {**TOOL, "strict": True}}]
+        async with completions.stream(model=MODEL, messages=messages, tools=tools) as stream:
+            parsed = await stream.get_final_completion()
+        return parsed.choices[0].message.model_dump(exclude_none=True, exclude={"parsed"}, warnings=False)
 
 
 class AnthropicDoor:

@@ -1,4 +1,4 @@
-"""A loop of tool calls around LiteLLM's `acompletion`, with a custom provider of LiteLLM as the test model."""
+"""A program that calls LiteLLM's `acompletion`, with a custom provider of LiteLLM as the test model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import litellm
 from foveate.adapters.litellm import FoveateLogger
 from foveate.session import Session
 from foveate.testing.adapters import SYSTEM, TOOL, ModelDown, Reply, Tool
-from support.client_doors import all_text
+from support.client_doors import CallIds, ChatDoor, all_text, openai_message
 
 
 class ScriptedProvider(litellm.CustomLLM):  # type: ignore[misc]
@@ -22,7 +22,7 @@ class ScriptedProvider(litellm.CustomLLM):  # type: ignore[misc]
         super().__init__()
         self._requests = requests
         self.replies: Iterator[Reply] = iter(())
-        self._calls = 0
+        self._ids = CallIds()
 
     def _next(self, messages: Any, optional_params: Any) -> dict[str, Any]:
         reply = next(self.replies)
@@ -30,18 +30,7 @@ class ScriptedProvider(litellm.CustomLLM):  # type: ignore[misc]
             raise ModelDown
         tools = json.dumps((optional_params or {}).get("tools"))
         self._requests.append("\n".join([tools, all_text(_without_ids(messages))]))
-        self._calls += 1
-        calls = [
-            {
-                "id": f"call_{id(self)}_{self._calls}_{index}",
-                "type": "function",
-                "function": {"name": "weather", "arguments": json.dumps({"city": city})},
-            }
-            for index, city in enumerate(reply.cities)
-        ]
-        message: dict[str, Any] = {"role": "assistant", "content": reply.text or None}
-        message |= {"tool_calls": calls} if calls else {}
-        return message | ({"reasoning_content": reply.thinking} if reply.thinking else {})
+        return openai_message(reply, self._ids)
 
     async def acompletion(self, *_: Any, messages: Any = None, optional_params: Any = None, **given: Any) -> Any:
         message = self._next(messages, optional_params)
@@ -61,35 +50,19 @@ class ScriptedProvider(litellm.CustomLLM):  # type: ignore[misc]
         yield {**base, "text": "", "finish_reason": "stop", "is_finished": True}
 
 
-class LiteLLMDoor:
-    """A loop of tool calls."""
+class LiteLLMDoor(ChatDoor):
+    """A program that calls `acompletion`."""
 
     def __init__(self, session: Session, tool: Tool) -> None:
-        self.requests: list[str] = []
-        self._tool = tool
+        super().__init__(tool)
         self._provider = ScriptedProvider(self.requests)
         litellm.custom_provider_map = [{"provider": "scripted", "custom_handler": self._provider}]
         litellm.logging_callback_manager._reset_all_callbacks()
         self._logger = FoveateLogger(session)
         litellm.callbacks = [self._logger]
-        self._copy: list[Any] = []
 
-    async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:
+    def _script(self, replies: Sequence[Reply]) -> None:
         self._provider.replies = iter(replies)
-        content: Any = prompt
-        if image:
-            url = {"url": f"data:image/png;base64,{image}"}
-            content = [{"type": "text", "text": prompt}, {"type": "image_url", "image_url": url}]
-        run = [*self._copy, {"role": "user", "content": content}]
-        while True:
-            message = await self._complete(run, is_stream=is_stream)
-            run.append(message)
-            if not message.get("tool_calls"):
-                self._copy = run
-                return str(message["content"])
-            for call in message["tool_calls"]:
-                result = await self._tool(json.loads(call["function"]["arguments"])["city"])
-                run.append({"role": "tool", "tool_call_id": call["id"], "content": result})
 
     async def _complete(self, run: list[Any], *, is_stream: bool) -> dict[str, Any]:
         answer = await litellm.acompletion(
@@ -110,9 +83,6 @@ class LiteLLMDoor:
         async with asyncio.timeout(30):
             while self._logger._views:  # noqa: ASYNC110 - LiteLLM has no event for it
                 await asyncio.sleep(0.01)
-
-    async def undo(self) -> None:
-        self._copy = self._copy[: max(place for place, message in enumerate(self._copy) if message["role"] == "user")]
 
 
 def _without_ids(messages: Any) -> Any:

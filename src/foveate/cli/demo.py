@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
     from rich.text import Text
 
-    from foveate.demo import Conversation, PlantedFact
+    from foveate.demo import DemoConversation, PlantedFact
     from foveate.replay.replay import ReplayReport
     from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
@@ -37,7 +37,7 @@ class DemoResult:
     """What became of the conversation."""
 
     session_id: str
-    conversation: Conversation
+    conversation: DemoConversation
     stats: SessionStats
     context: Context
     kept: dict[str, bool]
@@ -93,7 +93,7 @@ def command(*, turns: int, session_id: str, replay: bool, store_path: Path, as_j
         raise click.exceptions.Exit(1)
 
 
-def _record(progress: Progress, fov: Foveate, session: Session, conversation: Conversation, key: str) -> None:
+def _record(progress: Progress, fov: Foveate, session: Session, conversation: DemoConversation, key: str) -> None:
     task = progress.add_task("recording", total=len(conversation.turns))
     for number, turn in enumerate(conversation.turns, 1):
         session.record(turn, key=f"{key}-{number}")
@@ -102,7 +102,7 @@ def _record(progress: Progress, fov: Foveate, session: Session, conversation: Co
     fov.settle(session_id=session.id, progress=partial(progress.advance, task))
 
 
-def _replay(progress: Progress, conversation: Conversation) -> ReplayReport:
+def _replay(progress: Progress, conversation: DemoConversation) -> ReplayReport:
     """The same conversation, one model call after another."""
     import asyncio
 
@@ -123,7 +123,7 @@ def _raw(session: Session, fact: PlantedFact) -> str:
     return session.get_turn(fact.turn, "R", format="plain").content
 
 
-def _lost_fact(conversation: Conversation, context: Context) -> PlantedFact | None:
+def _lost_fact(conversation: DemoConversation, context: Context) -> PlantedFact | None:
     """A fact that the context does not spell out; one that the user told, if there is one."""
     lost = [fact for fact in conversation.facts if fact.needle not in context.text]
     return next((fact for fact in lost if fact.turn > 1), lost[0] if lost else None)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveate.errors import InputError
+from foveate.intake.project import project_scope
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ RECALL_SECONDS = 10.0
 """After this long a prompt goes on without recall."""
 MAX_CONTEXT_CHARS = 9_000
 """Claude Code puts longer additions into a file, which the model may not read."""
-MAX_SCOPE_CHARS = 190
 PLATFORMS = {"claude": "claude-code", "codex": "codex"}
 RECORD_EVENTS = ("Stop", "SubagentStop", "SessionEnd")
 RECALL_EVENT = "UserPromptSubmit"
@@ -74,15 +74,13 @@ class HookCall:
 
 async def recall(fov: Foveate, call: HookCall) -> str:
     """The earlier turns that fit a prompt, of this session and of others in the same folder; empty if none do."""
-    scope = f"project:{call.folder}"
-    is_scope = bool(call.folder) and len(call.folder) <= MAX_SCOPE_CHARS and call.folder.isprintable()
     try:
         async with asyncio.timeout(RECALL_SECONDS):
             session = await fov.session(
                 call.session_id,
                 platform=PLATFORMS[call.client],
                 channel=call.folder or None,
-                scope=scope if is_scope else None,
+                scope=project_scope(call.folder),
             )
             context = await session.context(call.prompt)
     except TimeoutError:

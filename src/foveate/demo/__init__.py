@@ -32,7 +32,7 @@ class PlantedFact:
 
 
 @dataclass(frozen=True, slots=True)
-class Conversation:
+class DemoConversation:
     """Turns, and the facts planted in them."""
 
     title: str
@@ -40,16 +40,16 @@ class Conversation:
     facts: tuple[PlantedFact, ...]
 
 
-def load_conversation(turns: int = MAX_TURNS) -> Conversation:
+def load_conversation(turns: int = MAX_TURNS) -> DemoConversation:
     """The first turns of the demo conversation, and the facts in them."""
     if not 1 <= turns <= MAX_TURNS:
         raise ValueError(f"turns is {turns}; it can be 1 to {MAX_TURNS}")
     whole = _load()
     facts = tuple(fact for fact in whole.facts if fact.turn <= turns)
-    return Conversation(whole.title, whole.turns[:turns], facts)
+    return DemoConversation(whole.title, whole.turns[:turns], facts)
 
 
-def pack(conversation: Conversation) -> bytes:
+def pack(conversation: DemoConversation) -> bytes:
     """A conversation as the file keeps it."""
     render = formats.load_messages("foveate").render
     facts: list[Json] = [
@@ -60,8 +60,8 @@ def pack(conversation: Conversation) -> bytes:
 
 
 @cache
-def _load() -> Conversation:
+def _load() -> DemoConversation:
     stored: Any = bodies.expand(files("foveate.demo").joinpath(FILE).read_bytes())
     parse = formats.load("foveate").parse
     turns = (Turn(tuple(parse(record, "demo") for record in turn)) for turn in stored["turns"])
-    return Conversation(stored["title"], tuple(turns), tuple(PlantedFact(*fact) for fact in stored["facts"]))
+    return DemoConversation(stored["title"], tuple(turns), tuple(PlantedFact(*fact) for fact in stored["facts"]))

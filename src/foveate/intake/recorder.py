@@ -22,7 +22,9 @@ from foveate.errors import FoveateError, SessionContinued, SessionExists, Sessio
 from foveate.events import Event
 from foveate.intake.additions import without_reminders
 from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
+from foveate.intake.project import project_scope
 from foveate.intake.sessions import TITLE_CHARS, ClientId, Incoming, Resolver, SessionDecision, branch_of
+from foveate.recall.gate import Need, need_of
 from foveate.session import Session
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
@@ -44,6 +46,8 @@ class SessionChoice:
     budget_tokens: int | None = None
     model: str | None = None
     platform: str | None = None
+    folder: str = ""
+    """The folder that the client works in: the session's project label, and the scope that it recalls."""
 
 
 @dataclass(slots=True)
@@ -70,6 +74,15 @@ class Placement:
     @property
     def turn_id(self) -> str:
         return turn_id(self.turn)
+
+    @property
+    def may_recall(self) -> bool:
+        """Whether the newest prompt may need what other sessions say. The first may always: nothing is cached yet."""
+        start = self.history.turn_start(len(self.history.marks))
+        if not any(mark.opens_turn for mark in self.history.marks[:start]):
+            return True
+        words = " ".join(without_reminders(message.text) for message in self.history.parse(start, start + 1))
+        return need_of(words) is not Need.NONE
 
     async def recorded(self) -> None:
         """Wait until what is new is durable; raises what went wrong. To stop waiting does not stop the recording."""
@@ -374,6 +387,8 @@ class Recorder:
             budget_tokens=choice.budget_tokens,
             model=choice.model or None,
             platform=choice.platform,
+            channel=choice.folder or None,
+            scope=project_scope(choice.folder),
         )
 
     async def _turns(self, name: str) -> int | None:

@@ -36,6 +36,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     that fits the model and the format of a request is used, then `upstream`."""
     bypass: bool = False
     """Forward requests of the gateway unchanged, and record nothing."""
+    recall_projects: bool = True
+    """A session that a coding agent begins through the gateway recalls the other sessions in the same folder, within
+    its tenant."""
     allowed_hosts: tuple[str, ...] = ()
     """Further values of the Host header that are accepted, without port; they need a key. On loopback others than
     localhost are rejected."""

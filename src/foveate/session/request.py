@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -13,6 +14,9 @@ from foveate.session.values import Pin
 from foveate.store import SessionRow
 from foveate.text import turn_text
 from foveate.turn import Message
+
+_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
+"""What Claude Code adds to a prompt for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,8 +49,8 @@ def check_prompt(prompt: str | Sequence[Message]) -> None:
 
 
 def said_by_user(messages: Sequence[Message]) -> str:
-    """The newest words of the user; empty if there are none."""
-    said = (one.text for one in reversed(messages) if one.role == "user" and one.kind == "message")
+    """The newest words of the user, without what a client adds to them; empty if there are none."""
+    said = (_REMINDER.sub("", one.text) for one in reversed(messages) if one.role == "user" and one.kind == "message")
     return next((text for text in said if text.strip()), "")
 
 

@@ -31,7 +31,7 @@ from foveate.turn import Text
 Count = Annotated[int, Meta(ge=1)]
 
 
-class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """One behaviour as a file has it, and when it is to be: at its turn, or whenever all its conditions hold."""
 
     says: str | None = None
@@ -112,7 +112,7 @@ class Reply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ScriptFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A whole file."""
 
-    reply: Annotated[list[Reply], Meta(min_length=1)]
+    reply: Annotated[list[ScriptedReply], Meta(min_length=1)]
     provider: str = "scripted"
     window_tokens: Count | None = None
     price: Price | None = None
@@ -124,11 +124,11 @@ class FileScript:
 
     file: ScriptFile
     calls: int = 0
-    _in_order: list[Reply] = field(init=False)
+    _in_order: list[ScriptedReply] = field(init=False)
     _taken: int = 0
 
     def __post_init__(self) -> None:
-        self._in_order = [reply for reply in self.file.reply if not reply.is_conditional] or [Reply(empty=True)]
+        self._in_order = [reply for reply in self.file.reply if not reply.is_conditional] or [ScriptedReply(empty=True)]
 
     def __call__(self, ask: Ask) -> Behaviour:
         self.calls += 1

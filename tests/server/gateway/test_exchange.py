@@ -52,6 +52,7 @@ async def gateway(
             "session": {"budget_tokens": budget_tokens},
             "store": {"synchronous": "normal"},
             "compress": {"enabled": compress},
+            "recall": {"deadline_seconds": None},
         },
     )
     async with foveate.open(path / "chat.db", settings=settings) as fov:
@@ -588,5 +589,50 @@ def test_a_client_that_goes_away_before_the_upstream_answers_cancels_it(
             (info,) = await fov.sessions()
             assert again.headers["x-foveate-session"] == info.id
             assert await log_of(fov, info.id) == [("user", "hello"), ("assistant", "ok")]
+
+    run(scenario)
+
+
+def in_folder(folder: str, prompt: str) -> dict[str, Any]:
+    system = f"You are a coding agent.\n<env>\nWorking directory: {folder}\n</env>"
+    reminder = {"type": "text", "text": "<system-reminder>Which port? Which port?</system-reminder>"}
+    return body_of([{"role": "user", "content": [reminder, {"type": "text", "text": prompt}]}], system=system)
+
+
+def test_a_new_session_recalls_what_was_said_in_the_same_folder_and_nothing_of_others(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        lists = [call("Bash", {"command": "ls"})]
+        upstream = Upstream(lambda body: lists if "What is the port" in str(body["messages"][-1]) else say("Noted."))
+        fact, question = "The port of the harbour service is 8443.", "What is the port of the harbour service?"
+
+        async def ask(client: httpx2.AsyncClient, session: str, body: dict[str, Any]) -> str:
+            headers = {**HEADERS, "x-foveate-session": session}
+            tools = [{"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}]
+            reply = await client.post("/v1/messages", json={**body, "tools": tools}, headers=headers)
+            assert reply.status_code == 200
+            return json.dumps(upstream.bodies[-1]["messages"])
+
+        async with gateway(tmp_path, upstream) as (fov, client):
+            first = in_folder("/home/anna/shop", fact)
+            await ask(client, "s-1", first)
+            for number in range(40):
+                first["messages"] += [
+                    {"role": "assistant", "content": "Noted."},
+                    {"role": "user", "content": f"Refactor module number {number} of the lighthouse project, please."},
+                ]
+            await ask(client, "s-1", first)
+            await fov.settle()
+            await fov.prepare("s-1")
+            info = (await fov.open_session("s-1")).info
+            assert (info.channel, info.scope) == ("/home/anna/shop", "project:/home/anna/shop")
+            second = in_folder("/home/anna/shop", question)
+            assert fact in await ask(client, "s-2", second)
+            begun = upstream.bodies[-1]["messages"]
+            result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt"}
+            second["messages"] += [{"role": "assistant", "content": lists}, {"role": "user", "content": [result]}]
+            await ask(client, "s-2", second)
+            assert upstream.bodies[-1]["messages"][:1] == begun, "the turn goes on behind the same prefix"
+            assert fact not in await ask(client, "s-3", in_folder("/home/anna/other", question))
+            assert upstream.bodies[-1]["messages"] == in_folder("/home/anna/other", question)["messages"]
 
     run(scenario)

@@ -98,6 +98,8 @@ class Prepared:
     tokens: int = 0
     """Of the context."""
     own_names: frozenset[str] = frozenset()
+    has_memory: bool = False
+    """It shows earlier turns that its prompt recalls."""
 
 
 @dataclass(slots=True)
@@ -189,7 +191,10 @@ class Gateway:
         if isinstance(placed, SessionDecision):
             return _unchanged(call, placed.reason)
         try:
-            return self._as_sent(call, placed) or await self._assembled(call, placed)
+            as_sent = self._as_sent(call, placed)
+            if as_sent is None:
+                return await self._assembled(call, placed)
+            return await self._recalled(call, placed) or as_sent
         except BaseException as error:
             self._recorder.release(placed)
             if isinstance(error, BudgetExceeded | InputError) or not isinstance(error, FoveateError):
@@ -226,6 +231,13 @@ class Gateway:
             )
         return Prepared(in_cache_order(body), headers, b"", placed, tokens)
 
+    async def _recalled(self, call: ClientCall, placed: Placement) -> Prepared | None:
+        """A request that would go out as it came, with what its prompt recalls of other sessions; None if nothing."""
+        if not placed.session.info.scope or not placed.may_recall:
+            return None
+        prepared = await self._assembled(call, placed)
+        return prepared if prepared.has_memory else None
+
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to the window of the model."""
         reserve = call.request.max_output_tokens or OUTPUT_RESERVE_TOKENS
@@ -255,7 +267,8 @@ class Gateway:
             body = limit_breakpoints(body)
         body = in_cache_order(body)
         headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(context.tokens)}
-        return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)))
+        has_memory = any(segment.name == "memory" and segment.text for segment in context.segments)
+        return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)), has_memory=has_memory)
 
     def _bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
         _log.error("a request could not be recorded or assembled; it is forwarded as it came", exc_info=error)

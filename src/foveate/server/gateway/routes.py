@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute, Route
 
 from foveate.client import Foveate
 from foveate.errors import BadRequest, FoveateError
+from foveate.intake.project import folder_of
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.client_ids import client_id
@@ -112,7 +113,7 @@ class GatewayEndpoints:
             headers=dict(request.headers),
             target=target or self._target(asked.model, wire.format),
             named=client_id(request.headers, asked.hints, request.path_params.get("session")),
-            choice=_choice(request, asked),
+            choice=_choice(request, asked, recalls_project=self._settings.recall_projects),
             raw=raw,
         )
 
@@ -232,7 +233,7 @@ def _format_of(headers: Mapping[str, str]) -> str:
     return "anthropic" if "anthropic-version" in headers else "openai"
 
 
-def _choice(request: Request, asked: ClientRequest) -> SessionChoice:
+def _choice(request: Request, asked: ClientRequest, *, recalls_project: bool) -> SessionChoice:
     budget = request.headers.get("x-foveate-budget")
     if budget is not None and not (budget.isascii() and budget.isdecimal() and 0 < int(budget) < 10**9):
         raise ProblemError(400, f"X-Foveate-Budget takes a number of tokens, e.g. 32000; got {budget[:40]!r}")
@@ -242,4 +243,5 @@ def _choice(request: Request, asked: ClientRequest) -> SessionChoice:
         budget_tokens=int(budget) if budget else None,
         model=asked.model,
         platform=agent or None,
+        folder=folder_of(asked.system, asked.messages) if recalls_project else "",
     )

@@ -1,0 +1,50 @@
+"""The folder that a coding agent works in, as its request names it: the project label and the scope of its session.
+
+The folder is a label and nothing else: it is never opened. It is read where the client itself writes it, in the system
+prompt (Claude Code, OpenCode, pi) or in a message that it puts before the first prompt (Codex). The conversation is not
+searched: a tool's result can't choose a scope.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+MAX_FOLDER_CHARS: Final = 190
+"""A scope with a longer name is rejected."""
+FIRST_MESSAGES: Final = 6
+"""Messages among which a client's description of its environment is."""
+_IN_SYSTEM: Final = re.compile(
+    r"^[ \t]*(?:- )?(?:Primary |Current )?working directory: (\S.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE
+)
+_IN_MESSAGE: Final = re.compile(r"\A\s*<environment_context>\s*<cwd>([^<\n]+)</cwd>")
+
+
+def folder_of(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
+    """The folder that a request names; empty if it names none."""
+    if found := _IN_SYSTEM.search(system):
+        return _label(found[1])
+    texts = (text for message in messages[:FIRST_MESSAGES] for text in _texts(message))
+    return next((_label(found[1]) for text in texts if (found := _IN_MESSAGE.match(text))), "")
+
+
+def project_scope(folder: str) -> str | None:
+    """The scope of all sessions in a folder; None for a folder that can't be the name of one."""
+    is_name = bool(folder) and len(folder) <= MAX_FOLDER_CHARS and folder.isprintable()
+    return f"project:{folder}" if is_name else None
+
+
+def _label(folder: str) -> str:
+    """Without the separator at its end; empty if it can't be a scope's name."""
+    named = folder.strip().rstrip("/\\") or folder.strip()
+    return named if project_scope(named) else ""
+
+
+def _texts(message: Mapping[str, Any]) -> Iterator[str]:
+    """The texts of a user's message, in any provider's format."""
+    content = message.get("content") if message.get("role") == "user" else None
+    if isinstance(content, str):
+        yield content
+    elif isinstance(content, list):
+        yield from (part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str))
