@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from foveate.history.sizes import CHUNK_TURNS, StoredChunk, StoredHistory
-from foveate.history.worth import FLAG_BITS, HASH_BITS, IN_COMPRESSED, IN_SMOOTHED, IN_TINY, WorthCache
+from foveate.history.worth import FLAG_BITS, HASH_BITS, IN_BRIEF, IN_COMPRESSED, IN_SMOOTHED, IN_TINY, WorthCache
 from foveate.plan import TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.testing.histories import USUAL_OVERHEADS
@@ -33,8 +33,8 @@ VOCABULARY = 60_000
 USUAL_WORDS = 60
 """Words of a turn, the median, with repetitions."""
 TOKENS_PER_WORD = 2.5
-KEPT = ((IN_SMOOTHED, 0.95), (IN_COMPRESSED, 0.6), (IN_TINY, 0.2))
-"""The share of its words that each level keeps."""
+KEPT = ((IN_SMOOTHED, 0.95), (IN_BRIEF, 0.85), (IN_COMPRESSED, 0.6), (IN_TINY, 0.2))
+"""The share of its words that each level keeps, and the brief form."""
 USER_SHARE = 0.4
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -74,7 +74,7 @@ def _turn(turn: int, drawn: np.random.Generator, odds: Floats, hashes: Integers)
     raw = int(len(words) * TOKENS_PER_WORD) + 5
     short = raw * 45 // 100
     packed = (hashes[words] << FLAG_BITS | flags).astype("<u4").tobytes()
-    return TurnSizes(turn, 0, raw, raw * 9 // 10, short, min(short, 20), words=packed)
+    return TurnSizes(turn, 0, raw, raw * 9 // 10, short, min(short, 20), words=packed, brief=raw * 7 // 10)
 
 
 def measure(turns: list[TurnSizes], budget_tokens: int, repeats: int) -> Cost:

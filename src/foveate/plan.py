@@ -44,6 +44,8 @@ class TurnSizes:
     """The prompt of a running turn: raw whatever its age, cut if it is too large for the budget."""
     words: bytes = b""
     """The words that it says, as `foveate.history.worth` packs them; empty where they are not known."""
+    brief: int | None = None
+    """Its brief form, which is shown as C; None where it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,7 @@ class SizeTable:
     turns: NDArray[np.int64]
     """Their numbers, without gaps."""
     sizes: NDArray[np.int64]
-    """A row per turn with its tokens at R, S, C and T; -1 where a level is not made yet."""
+    """A row per turn with its tokens at R, S, C, T and in brief; -1 where one of these is missing."""
     worths: NDArray[np.float64]
     """What each of these tells: its words, rare ones counting more."""
 
@@ -259,6 +261,8 @@ class Overheads:
     """What says that a text was cut, and how large it was."""
 
 
+BRIEF_LINE = "c"
+"""In `Block.levels`: the turn's brief form, which counts as C."""
 NO_LINE = "-"
 """In `Block.levels`: the turn is in the block's range and can be retrieved, but has no line."""
 
@@ -285,7 +289,8 @@ class Block:
     short: tuple[int, ...] = ()
     """Of an M block: positions in the turn of the shortened messages."""
     levels: str = ""
-    """Of a range with turns at different levels: each turn's level; `-` for a turn without a line."""
+    """Of a block with turns at different levels: each turn's level; `c` for its brief form, `-` for one without a line.
+    """
     sizes: tuple[int, ...] = ()
     """With `levels`: the maximum tokens of each turn's line."""
 
@@ -295,7 +300,7 @@ class Block:
             yield self
             return
         start, tags = 0, self.tokens - sum(self.sizes)
-        for letter, group in groupby(self.levels):
+        for letter, group in groupby(self.levels.replace(BRIEF_LINE, "C")):
             end = start + len(list(group))
             if letter != NO_LINE:
                 level: ShownLevel = letter  # type: ignore[assignment]

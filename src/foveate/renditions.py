@@ -75,8 +75,12 @@ class Renditions:
     refusals: tuple[Refusal, ...] = ()
     is_complete: bool = True
     """False if a fallback takes the place of a level, to be tried again later."""
+    brief: str = ""
+    """About two thirds of the turn, word by word as T is cut: a plan may show it on a line in place of C. Empty: none.
+    """
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "brief", self.brief.strip())
         object.__setattr__(self, "compressed", shape_level("C", self.compressed))
         object.__setattr__(self, "tiny", shape_level("T", self.tiny))
 

@@ -12,7 +12,7 @@ def user(text: str) -> Message:
 
 
 def item(turn: int, words: bytes) -> TurnSizes:
-    return TurnSizes(turn, 0, 40, 38, 20, 9, words=words)
+    return TurnSizes(turn, 0, 40, 38, 20, 9, words=words, brief=27)
 
 
 def worths(items: list[TurnSizes], answer_weight: float = 1.0) -> np.ndarray:
@@ -20,9 +20,10 @@ def worths(items: list[TurnSizes], answer_weight: float = 1.0) -> np.ndarray:
 
 
 def test_a_level_tells_the_words_that_it_keeps() -> None:
-    words = pack_words([user("harbour Lindesnes kestrel")], "harbour Lindesnes kestrel", "harbour kestrel", "harbour")
-    ((raw, smoothed, compressed, tiny),) = worths([item(1, words)])
-    assert raw == smoothed > compressed > tiny > 0
+    said = "harbour Lindesnes kestrel"
+    words = pack_words([user(said)], said, "harbour kestrel", "harbour", "Lindesnes kestrel")
+    ((raw, smoothed, compressed, tiny, brief),) = worths([item(1, words)])
+    assert raw == smoothed > compressed == brief > tiny > 0
     assert np.isclose(tiny * 3, raw)
 
 
@@ -47,8 +48,8 @@ def test_scripts_without_spaces_have_words_too() -> None:
 
 
 def test_unknown_words_are_estimated_from_the_size() -> None:
-    ((raw, smoothed, compressed, tiny),) = worths([item(1, b"")])
-    assert raw > smoothed > compressed > tiny > 0
+    ((raw, smoothed, compressed, tiny, brief),) = worths([item(1, b"")])
+    assert raw > smoothed > brief > compressed > tiny > 0
 
 
 def test_a_table_is_the_same_in_parts() -> None:
@@ -103,4 +104,4 @@ def test_words_of_the_newest_table_are_weighed_by_all_turns() -> None:
 
 
 def test_no_turns_have_no_worths() -> None:
-    assert weigh([], 10, 0.3).worths.shape == weigh([WordTable.of(())], 10, 0.3).worths.shape == (0, 4)
+    assert weigh([], 10, 0.3).worths.shape == weigh([WordTable.of(())], 10, 0.3).worths.shape == (0, 5)

@@ -21,7 +21,8 @@ def items_of(draw: st.DrawFn, turn: int, step: int = 0) -> TurnSizes:
     else:
         sizes = raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100)
         others = [None if draw(st.integers(0, 7)) == 0 else size for size in sizes]
-    return TurnSizes(turn, step, raw, others[0], others[1], others[2])
+    brief = draw(st.none() | st.integers(0, raw))
+    return TurnSizes(turn, step, raw, others[0], others[1], others[2], brief=brief)
 
 
 @st.composite

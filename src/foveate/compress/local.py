@@ -31,6 +31,8 @@ UNIT_LEVEL = 8
 """The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries enter later."""
 SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
+BRIEF_SHARE: Final = 0.7
+"""What share of a turn its brief form may take."""
 SAMPLE_CHARS = 40_000
 """Characters of a turn from which the ratio of real to estimated tokens is taken."""
 _SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.39), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
@@ -98,6 +100,7 @@ class LocalCompressor:
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
+        spoken = replace(job, source=_source(said))
         ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates])
         share = self.share or compressed_share(raw_tokens, self.medium_share)
 
@@ -109,9 +112,7 @@ class LocalCompressor:
                 texts = ranking.fit(room, count, lambda texts: _written(said.candidates, texts))
             return _line(said.candidates, texts, _written(said.candidates, texts))
 
-        compressed = replace(job, source=_source(said)).make(
-            "C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above
-        )
+        compressed = spoken.make("C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above)
         line = one_line(compressed.text)
         limit = min(self.tiny_tokens - TINY_MARGIN, compressed.tokens)
 
@@ -126,6 +127,7 @@ class LocalCompressor:
             _units(turn, said, ranking, scale) or _unit_of(turn, said, tiny.text),
             tuple(job.refusals),
             is_complete=not (compressed.is_fallback or tiny.is_fallback),
+            brief=spoken.brief(said, ranking.brief, round(raw_tokens * BRIEF_SHARE)),
         )
 
 
@@ -154,6 +156,16 @@ class _Job:
             self.refusals.append(refusal)
         text = shape_level(level, fallback())
         return _Made(text, self.count(text), is_fallback=True)
+
+    def brief(self, said: TurnReading, ranking: Ranking, room: int) -> str:
+        """The words that are worth most; empty if none fit or the guard rejects them."""
+        texts = ranking.fit(room, self.count, lambda texts: _written(said.candidates, texts))
+        line = _line(said.candidates, texts, _written(said.candidates, texts))
+        tokens = self.count(line.text)
+        verdict = check(
+            "C", self.source, line.text, tokens=tokens, above_tokens=room, shares=self.shares, pairs=line.pairs
+        )
+        return line.text if texts and verdict.ok else ""
 
 
 def _source(reading: TurnReading) -> GuardSource:

@@ -22,7 +22,7 @@ from foveate.context.render import Layout, Stretch, message_count
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
 from foveate.formats.sizes import SentSizes, has_media
-from foveate.plan import Block
+from foveate.plan import BRIEF_LINE, Block
 from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message, Text
@@ -238,11 +238,10 @@ def _history_segments(parts: ContextParts, native_from: int, dynamic: Sequence[S
     for index, block in enumerate(parts.history):
         is_stable = is_stable and block.is_stable
         row = block.row
+        levels = row.levels.replace(BRIEF_LINE, "C")
         is_native = index >= native_from
         segments.append(
-            Segment(
-                "history", block.tokens, is_stable, row.first, row.last, row.level, is_native, block.text, row.levels
-            )
+            Segment("history", block.tokens, is_stable, row.first, row.last, row.level, is_native, block.text, levels)
         )
     return segments
 

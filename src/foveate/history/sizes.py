@@ -230,7 +230,8 @@ async def gather(
 def _item(size: RenditionSizes) -> TurnSizes:
     if size.is_pruned:
         return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
-    return TurnSizes(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny, words=size.words or b"")
+    words = size.words or b""
+    return TurnSizes(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny, words=words, brief=size.brief)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
-from foveate.plan import Artefact, Block, Overheads, Plan, ShownLevel
+from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, Plan, ShownLevel
 from foveate.renditions import Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
@@ -189,7 +189,7 @@ class TextReader:
             elif row.first_step:
                 own = [self._step_entry(row, by_step[number], counter, made) for number in _numbers(row)]
             elif row.levels:
-                own = [_line(entries[level, number], level) for number, level in _lines(row)]
+                own = [_line(entries[letter, number], letter) for number, letter in _lines(row)]
             else:
                 own = [entries[row.level, number] for number in _numbers(row)]
             messages = _messages(row, raws, by_step)
@@ -300,8 +300,8 @@ class TextReader:
 
     async def _entries(
         self, rows: Sequence[Block], made: Mapping[str, Artefact]
-    ) -> tuple[dict[tuple[ShownLevel, int], TagEntry], dict[int, _Raw]]:
-        """The text of each turn of the rows at its level, and the turns that had to be read from the log for it."""
+    ) -> tuple[dict[tuple[str, int], TagEntry], dict[int, _Raw]]:
+        """The text of each turn of the rows at its level, or in brief, and the turns read from the log for it."""
         wanted: dict[ShownLevel, list[int]] = {}
         by_turn: dict[int, Block] = {}
         for planned in rows:
@@ -309,16 +309,7 @@ class TextReader:
                 wanted.setdefault(span.level, []).extend(range(span.first, span.last + 1))
             turns = range(planned.first, planned.last + 1)
             by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
-        entries: dict[tuple[ShownLevel, int], TagEntry] = {}
-        derived = self._store.derived
-        for first, last in _runs(wanted.get("T", ())):
-            for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
-                entries["T", turn] = TagEntry(turn, tiny, tokens)
-        for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
-            for row in await derived.renditions(self._session_id, first, last):
-                turn = row.turn
-                entries["C", turn] = TagEntry(turn, str(bodies.expand(row.compressed)), row.compressed_tokens)
-                entries["S", turn] = TagEntry(turn, str(bodies.expand(row.smoothed)), row.smoothed_tokens)
+        entries = await self._made_entries(wanted)
         missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in entries]
         raws = await self._raws({turn for _, turn in missing})
         cut = {turn for row in rows if row.is_cut for turn in range(row.first, row.last + 1)}
@@ -331,7 +322,25 @@ class TextReader:
             else:
                 # A level that is not made yet is shown as a cut of the raw text.
                 entries[level, turn] = TagEntry(turn, " ".join(_cuttable(raw).split()))
+        for turn in wanted.get("C", ()):
+            entries.setdefault((BRIEF_LINE, turn), entries["C", turn])
         return entries, raws
+
+    async def _made_entries(self, wanted: Mapping[ShownLevel, Sequence[int]]) -> dict[tuple[str, int], TagEntry]:
+        """The stored renditions among the texts wanted; with C come S and the brief form."""
+        entries: dict[tuple[str, int], TagEntry] = {}
+        derived = self._store.derived
+        for first, last in _runs(wanted.get("T", ())):
+            for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
+                entries["T", turn] = TagEntry(turn, tiny, tokens)
+        for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
+            for row in await derived.renditions(self._session_id, first, last):
+                turn = row.turn
+                entries["C", turn] = TagEntry(turn, str(bodies.expand(row.compressed)), row.compressed_tokens)
+                entries["S", turn] = TagEntry(turn, str(bodies.expand(row.smoothed)), row.smoothed_tokens)
+                if row.brief is not None:
+                    entries[BRIEF_LINE, turn] = TagEntry(turn, str(bodies.expand(row.brief)), row.brief_tokens)
+        return entries
 
     async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
         """Turns as they came; without messages where pruned. The newest turn may still grow, so it is read again."""
@@ -433,13 +442,12 @@ def _numbers(row: Block) -> range:
     return range(row.first_step, row.last_step + 1) if row.first_step else range(row.first, row.last + 1)
 
 
-def _lines(row: Block) -> Iterator[tuple[int, ShownLevel]]:
-    """The turns with a line in a block of several levels, and their levels."""
-    for span in row.spans():
-        yield from ((turn, span.level) for turn in range(span.first, span.last + 1))
+def _lines(row: Block) -> Iterator[tuple[int, str]]:
+    """The turns with a line in a block of several levels, and the letters of these."""
+    return ((turn, letter) for turn, letter in enumerate(row.levels, row.first) if letter != NO_LINE)
 
 
-def _line(entry: TagEntry, level: ShownLevel) -> TagEntry:
+def _line(entry: TagEntry, level: str) -> TagEntry:
     """A text as C and T are written: on the line of its label, unmarked if the user said it."""
     return TagEntry(entry.number, shape_level("C", entry.text.removeprefix(USER_MARK))) if level in MARKED else entry
 

@@ -24,6 +24,11 @@ if TYPE_CHECKING:
 HASH_BITS = 18
 FLAG_BITS = 4
 BY_USER, IN_SMOOTHED, IN_COMPRESSED, IN_TINY = (1 << bit for bit in range(FLAG_BITS))
+IN_BRIEF = 1 << FLAG_BITS + HASH_BITS
+"""Above the hash, since it was added later."""
+HASHES = (1 << HASH_BITS) - 1
+OPTIONS = 5
+"""R, S, C, T and the brief form."""
 WORD_BYTES = 4
 MAX_WORDS = 400
 """Words stored for a turn, the user's first."""
@@ -44,18 +49,18 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u
 """Letters of scripts that do not separate words."""
 
 
-def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny: str) -> bytes:
+def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny: str, brief: str = "") -> bytes:
     """The words of a turn's texts, without tool calls, results and thinking, and the levels that keep them."""
     by_user = set(_words(_said(messages, by_user=True)))
     said = dict.fromkeys(sorted(by_user), BY_USER) | dict.fromkeys(
         sorted(set(_words(_said(messages, by_user=False))) - by_user), 0
     )
-    levels = ((IN_SMOOTHED, smoothed), (IN_COMPRESSED, compressed), (IN_TINY, tiny))
+    levels = ((IN_SMOOTHED, smoothed), (IN_COMPRESSED, compressed), (IN_TINY, tiny), (IN_BRIEF, brief))
     kept = [(flag, set(_words(text[:MAX_TEXT_CHARS]))) for flag, text in levels]
     packed = bytearray()
     for word, flags in list(said.items())[:MAX_WORDS]:
         found = flags | sum(flag for flag, words in kept if word in words)
-        number = zlib.crc32(word.encode("utf-8", "surrogatepass")) & ((1 << HASH_BITS) - 1)
+        number = zlib.crc32(word.encode("utf-8", "surrogatepass")) & HASHES
         packed += (number << FLAG_BITS | found).to_bytes(WORD_BYTES, "little")
     return bytes(packed)
 
@@ -87,10 +92,13 @@ class WordTable:
     def of(cls, items: Sequence[TurnSizes]) -> WordTable:
         import numpy as np  # noqa: PLC0415 - loads with the first plan
 
-        sizes = [(item.raw, _size(item.smoothed), _size(item.compressed), _size(item.tiny)) for item in items]
+        sizes = [
+            (item.raw, _size(item.smoothed), _size(item.compressed), _size(item.tiny), _size(item.brief))
+            for item in items
+        ]
         return cls(
             np.array([item.turn for item in items], dtype=np.int64),
-            np.array(sizes, dtype=np.int64).reshape(-1, 4),
+            np.array(sizes, dtype=np.int64).reshape(-1, OPTIONS),
             np.frombuffer(b"".join(item.words for item in items), dtype="<u4"),
             np.array([len(item.words) // WORD_BYTES for item in items], dtype=np.int64),
         )
@@ -155,14 +163,15 @@ def _count(
     """The tables' worths; the other turns count, too."""
     import numpy as np  # noqa: PLC0415 - loads with the first plan
 
-    holders = np.bincount(np.concatenate([table.words for table in tables]) >> FLAG_BITS, minlength=1 << HASH_BITS)
+    hashes = [table.words >> FLAG_BITS & HASHES for table in tables]
+    holders = np.bincount(np.concatenate(hashes), minlength=1 << HASH_BITS)
     if other_holders is not None:
         holders += other_holders
     total = max(2, other_turns + sum(len(table.turns) for table in tables))
     by_holders = (np.log1p(total / np.arange(1, total + 1)) / np.log1p(total)) ** RARITY_POWER
     sizes: list[SizeTable] = []
-    for table in tables:
-        rarities = by_holders[np.minimum(holders[table.words >> FLAG_BITS], total) - 1]
+    for table, own in zip(tables, hashes, strict=True):
+        rarities = by_holders[np.minimum(holders[own], total) - 1]
         sizes.append(SizeTable(table.turns, table.sizes, _worths(table, rarities, answer_weight)))
     return _Counted(tables, answer_weight, holders, _joined(sizes))
 
@@ -171,12 +180,13 @@ def _worths(table: WordTable, rarities: NDArray[np.float64], answer_weight: floa
     """What each of a table's turns tells at each level, by how rare its words are."""
     import numpy as np  # noqa: PLC0415 - loads with the first plan
 
-    turns = np.repeat(np.arange(len(table.turns)) << FLAG_BITS, table.counts)
-    flags = table.words & ((1 << FLAG_BITS) - 1)
-    sums = np.bincount(turns + flags, rarities, minlength=len(table.turns) << FLAG_BITS).reshape(-1, 2, 2, 2, 2)
-    # The axes are the flags: in T, in C, in S, by the user.
+    turns = np.repeat(np.arange(len(table.turns)) << FLAG_BITS + 1, table.counts)
+    flags = table.words & ((1 << FLAG_BITS) - 1) | table.words >> HASH_BITS & 1 << FLAG_BITS
+    sums = np.bincount(turns + flags, rarities, minlength=len(table.turns) << FLAG_BITS + 1)
+    sums = sums.reshape(-1, 2, 2, 2, 2, 2)
+    # The axes are the flags: in brief, in T, in C, in S, by the user.
     said = sums[..., 1] + answer_weight * sums[..., 0]
-    levels = (said, said[:, :, :, 1], said[:, :, 1], said[:, 1])
+    levels = (said, said[..., 1], said[:, :, :, 1], said[:, :, 1], said[:, 1])
     worths = np.stack([level.sum(axis=tuple(range(1, level.ndim))) for level in levels], axis=1)
     unknown = table.counts == 0
     worths[unknown] = UNKNOWN_WORTH * np.maximum(table.sizes[unknown], 0) ** UNKNOWN_POWER

@@ -54,21 +54,22 @@ SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND
 LIST_UNSETTLED = "SELECT id FROM sessions WHERE last_turn > settled ORDER BY number"
 ADD_RENDITION = """INSERT INTO renditions (session, turn, messages, maker, version, is_complete, smoothed_tokens,
     compressed_tokens, tiny_tokens, tiny, compressed, smoothed, units, refusals, made_us, due_us, calls, parked,
-    digest, tiny_digest, words)
+    digest, tiny_digest, words, brief, brief_tokens)
     VALUES (:session, :turn, :messages, :maker, :version, :is_complete, :smoothed_tokens, :compressed_tokens,
     :tiny_tokens, :tiny, :compressed, :smoothed, :units, :refusals, :now_us, :due_us, :calls, :parked,
-    :digest, :tiny_digest, :words)
+    :digest, :tiny_digest, :words, :brief, :brief_tokens)
     ON CONFLICT (session, turn, messages, maker, version) DO NOTHING RETURNING id"""
 _MADE = "FROM renditions WHERE session = :session AND turn BETWEEN :first AND :last ORDER BY turn, id"
 LIST_MADE = f"SELECT turn, messages {_MADE}"
-LIST_SIZES = f"SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens, words {_MADE}"
+LIST_SIZES = f"""SELECT turn, messages, id, smoothed_tokens, compressed_tokens, tiny_tokens, words, brief_tokens
+    {_MADE}"""
 LIST_TINIES = f"SELECT turn, messages, id, session, tiny_digest, tiny, tiny_tokens {_MADE}"
 LIST_RENDITIONS = f"""SELECT turn, messages, id, session, digest, smoothed_tokens, compressed_tokens, tiny_tokens,
-    tiny, compressed, smoothed, units, maker, version, is_complete, made_us {_MADE}"""
+    tiny, compressed, smoothed, units, maker, version, is_complete, made_us, brief, brief_tokens {_MADE}"""
 COUNT_RENDITIONS = """SELECT (turn - 1) / {chunk_turns:d}, count(*) FROM renditions
     WHERE session = :session AND turn BETWEEN :first AND :last GROUP BY 1"""
 GET_RENDITION = f"""SELECT session, turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
-    smoothed, units, words FROM renditions r WHERE id = :rendition AND {queue.NEWEST}"""  # noqa: S608
+    smoothed, units, words, brief, brief_tokens FROM renditions r WHERE id = :rendition AND {queue.NEWEST}"""  # noqa: S608
 DROP_RENDITION = "DELETE FROM renditions WHERE id = :id"
 COUNT_REFUSALS = "SELECT coalesce(sum(refusals), 0) FROM renditions WHERE session = :session"
 COUNT_BACKLOG = f"""SELECT count(*), coalesce(sum(1 - is_complete), 0),
@@ -131,12 +132,15 @@ def release(connection: Connection, session_id: str, owner: str) -> None:
 def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionSizes]:
     chain = chain_of(connection, session_id)
     made = _newest(connection, LIST_SIZES, chain, first, last)
-    missing = (None, None, None, None, None)
+    missing = (None,) * 6
     sizes = []
     for row in select_spans(connection, READ_TURNS, chain, first, last):
-        rendition, smoothed, compressed, tiny, words = made.get(row[0], missing)
-        is_pruned = bool(row[-1])
-        sizes.append(RenditionSizes(row[0], row[2], row[1], rendition, smoothed, compressed, tiny, is_pruned, words))
+        rendition, smoothed, compressed, tiny, words, brief = made.get(row[0], missing)
+        sizes.append(
+            RenditionSizes(
+                row[0], row[2], row[1], rendition, smoothed, compressed, tiny, bool(row[-1]), words=words, brief=brief
+            )
+        )
     return sizes
 
 
@@ -253,6 +257,8 @@ def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
             smoothed,
             units,
             words,
+            brief,
+            brief_tokens,
         ) = row
         rendition = NewRendition(
             turn=turn,
@@ -269,6 +275,8 @@ def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
             units=units,
             refusals=made.refusals,
             words=words,
+            brief=brief,
+            brief_tokens=brief_tokens,
         )
         is_kept = _insert(connection, session, rendition, made.calls) is not None
     queue.note(connection, due, PostponedTurn(due_us=None, calls=made.calls))
@@ -326,14 +334,19 @@ def rendition_values(session: int, rendition: NewRendition, *, calls: int, made_
     values = {field.name: getattr(rendition, field.name) for field in fields(rendition) if field.name != "passages"}
     values |= {"session": session, "calls": calls, "now_us": made_us}
     values["tiny_digest"] = digest_of(rendition.tiny, rendition.tiny_tokens)
-    values["digest"] = digest_of(*(values[name] for name in _HASHED))
+    values["digest"] = digest_of(*(values[name] for name in _HASHED), *_known(rendition.brief))
     return values
 
 
 def _is_whole(values: tuple[Any, ...]) -> bool:
     """Whether a row of LIST_RENDITIONS is as stored."""
-    _, _, digest, *stored = values
-    return is_intact(digest, *stored[: len(_HASHED)])
+    _, _, digest, *stored, brief, _ = values
+    return is_intact(digest, *stored[: len(_HASHED)], *_known(brief))
+
+
+def _known(value: T | None) -> tuple[T, ...]:
+    """The value, if there is one: rows without it were stored before it was part of them."""
+    return () if value is None else (value,)
 
 
 def _is_tiny_whole(values: tuple[Any, ...]) -> bool:

@@ -279,6 +279,9 @@ class NewRendition:
     """Why no more attempts are made; empty for a rendition that was made as usual."""
     words: bytes | None = None
     """What the turn says, as `foveate.history.worth` packs it."""
+    brief: bytes | None = None
+    """`foveate.renditions.Renditions.brief`; None: there is none."""
+    brief_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,6 +298,7 @@ class RenditionSizes:
     is_pruned: bool
     words: bytes | None = None
     """What the turn says, as `foveate.history.worth` packs it."""
+    brief: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +317,8 @@ class RenditionRow:
     version: int
     is_complete: bool
     made_us: int
+    brief: bytes | None = None
+    brief_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

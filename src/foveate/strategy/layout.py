@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from foveate.plan import NO_LINE, Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
+from foveate.plan import BRIEF_LINE, NO_LINE, Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
 
 ERA_MINIMUM_TOKENS = 24
 """An era says nothing in less."""
@@ -464,7 +464,7 @@ def _spent_in_lines(rows: Sequence[Block]) -> Iterator[tuple[str, _Spent]]:
         return
     import numpy as np  # noqa: PLC0415 - such blocks are made with it
 
-    letters = np.frombuffer("".join(row.levels for row in rows).encode(), dtype=np.uint8)
+    letters = np.frombuffer("".join(row.levels for row in rows).replace(BRIEF_LINE, "C").encode(), dtype=np.uint8)
     tokens = np.fromiter(chain.from_iterable(row.sizes for row in rows), dtype=np.int64, count=len(letters))
     lengths = np.array([len(row.levels) for row in rows])
     starts = np.cumsum(lengths) - lengths

@@ -71,7 +71,7 @@ class EvenHistory:
         like, reads = self.like, self.reads
         for turn in range(self.turns, 0, -1):
             reads["items"] += 1
-            yield TurnSizes(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny)
+            yield TurnSizes(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny, brief=like.brief)
 
     def table(self, limit: int, answer_weight: float) -> SizeTable:
         return table_of(self.newest(), limit, answer_weight)

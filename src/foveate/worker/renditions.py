@@ -108,7 +108,9 @@ def _packed(
         smoothed=bodies.squeeze(made.smoothed),
         units=pack_units(made.units),
         refusals=len(made.refusals),
-        words=pack_words(messages, made.smoothed, made.compressed, tiny),
+        words=pack_words(messages, made.smoothed, made.compressed, tiny, made.brief),
+        brief=bodies.squeeze(made.brief) if made.brief else None,
+        brief_tokens=content_tokens(made.brief, "C", counter) if made.brief else None,
     )
 
 

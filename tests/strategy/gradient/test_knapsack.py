@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.history.worth import pack_words
-from foveate.plan import Overheads, Plan, TurnSizes
+from foveate.plan import BRIEF_LINE, Overheads, Plan, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
@@ -19,7 +20,7 @@ from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordi
 
 GRADIENT = Gradient()
 EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "16"))
-SIZES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
+SIZES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny", "c": "brief"}
 
 
 def turns_at(plan: Plan) -> dict[int, str]:
@@ -54,7 +55,8 @@ def test_any_plan_fits_and_has_each_turn_and_step_once_in_order(
     for row in plan.rows:
         for turn, level, size in zip(range(row.first, row.last + 1), row.levels, row.sizes, strict=False):
             assert size == (0 if level == "-" else getattr(items[turn], SIZES[level]) + overheads.line)
-        assert not row.levels or row.tokens == sum(row.sizes) + overheads.range
+        tags = overheads.range if row.is_range else overheads.tag - overheads.line
+        assert not row.levels or row.tokens == sum(row.sizes) + tags
         assert len(row.levels) in (0, row.last - row.first + 1)
     if len(plan.rows) > 1 or (plan.rows and not plan.rows[0].is_cut):
         assert covered(plan.rows) == [(item.turn, item.step) for item in history.items]
@@ -133,6 +135,19 @@ def test_a_turn_with_rare_words_has_more_detail_than_one_that_repeats_others() -
     levels = turns_at(GRADIENT.plan(ListedHistory(turns), 4_000, USUAL_OVERHEADS))
     assert levels[21] in ("R", "S", "C")
     assert sum(level in ("R", "S", "C") for turn, level in levels.items() if turn < 150) == 1
+
+
+def test_a_brief_form_is_shown_where_it_tells_more_per_token_than_the_levels() -> None:
+    said = [f"harbour{turn} kestrel{turn} lantern{turn} anchor{turn}" for turn in range(61)]
+    turns = [told(turn, said[turn], raw=60, smoothed=58, compressed=40) for turn in range(1, 61)]
+    messages = [Message("user", (Text(said[20]),))]
+    words = pack_words(messages, said[20], "harbour20", "", said[20])
+    turns[19] = replace(turns[19], words=words, brief=38)
+    plan = GRADIENT.plan(ListedHistory(turns), 1_500, USUAL_OVERHEADS)
+    (row,) = [row for row in plan.rows if row.first <= 20 <= row.last]
+    assert row.levels[20 - row.first] == BRIEF_LINE
+    assert row.sizes[20 - row.first] == 38 + USUAL_OVERHEADS.line
+    assert turns_at(plan)[20] == "C"
 
 
 def test_what_the_user_said_weighs_more_than_an_answer() -> None:

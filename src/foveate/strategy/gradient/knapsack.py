@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foveate.plan import NO_LINE, Block, History, Overheads, Plan, ShownLevel, SizeTable
+from foveate.plan import BRIEF_LINE, NO_LINE, Block, History, Overheads, Plan, ShownLevel, SizeTable
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, TINY_LIMIT_SHARE, GradientPlanner
 from foveate.strategy.gradient.steps import plan_steps
 from foveate.strategy.layout import COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Cover, make_cover, stub_row
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
     from foveate.strategy.gradient import Gradient
 
-CUT, ABSENT = 4, 5
-"""Codes of turns beside the four levels: cut, because nothing shorter is made yet; without a line."""
-LETTERS = np.frombuffer(b"RSCTR-", dtype=np.uint8)
+BRIEF, CUT, ABSENT = 4, 5, 6
+"""Codes of turns beside the four levels: the brief form; cut, because nothing shorter is made yet; without a line."""
+LETTERS = np.frombuffer(f"RSCT{BRIEF_LINE}R{NO_LINE}".encode(), dtype=np.uint8)
 CUT_FIDELITY = 0.5
 """A cut of a raw text tells this share of what as many tokens of it tell on average."""
 LEAST_GAIN = 1e-6
@@ -161,7 +161,8 @@ class KnapsackPlanner:
 
 
 class _Options(NamedTuple):
-    """A row for each of R, S, C and the shortest option, which is T or a cut; a column for each turn, newest first."""
+    """A row for each of R, S, C, the shortest option, which is T or a cut, and the brief form; a column for each turn,
+    newest first."""
 
     tokens: NDArray[np.int64]
     """Below 0 where there is no such option."""
@@ -312,8 +313,9 @@ class _Layout:
         return float(told[codes < CUT].sum())
 
     def _entries(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the sizes and worths of these levels are in the table, which has four for each turn."""
-        return np.arange(0, 4 * len(codes), 4) + np.minimum(codes, TINY)
+        """Where the sizes and worths of these levels are in the table."""
+        options = self.table.sizes.shape[1]
+        return np.arange(0, options * len(codes), options) + np.where(codes <= BRIEF, codes, TINY)
 
     def choice(self, codes: NDArray[np.int64], weights: NDArray[np.float64]) -> _Choice:
         """Turns at these levels, newest first, in blocks."""
@@ -380,8 +382,8 @@ class _Layout:
 def _lines_row(first: int, letters: str, tokens: int, sizes: tuple[int, ...]) -> Block:
     """A block of the turns from `first` on: of one level, or with each turn's own."""
     last, kinds = first + len(letters) - 1, set(letters)
-    if len(kinds) == 1:
+    if len(kinds) == 1 and BRIEF_LINE not in kinds:
         level: ShownLevel = kinds.pop()  # type: ignore[assignment]
         return Block(first, last, level, tokens, is_range=last > first)
     level = "T" if kinds <= {"T", NO_LINE} else "C"
-    return Block(first, last, level, tokens, is_range=True, levels=letters, sizes=sizes)
+    return Block(first, last, level, tokens, is_range=last > first, levels=letters, sizes=sizes)

@@ -32,6 +32,8 @@ def rendition(turn: int, text: str = "said", *, messages: int = 1, is_complete: 
         units=bodies.squeeze([]),
         refusals=0,
         passages=entry(turn, text, messages=messages),
+        brief=bodies.squeeze(f"brief {text}"),
+        brief_tokens=15,
     )
 
 
@@ -153,6 +155,8 @@ async def sizes_tell_what_is_made_of_the_turn_as_it_is_now(store: Store, _: Open
     (row,) = await store.derived.renditions("s", 2, 2)
     assert bodies.expand(row.compressed) == "compressed said"
     assert (row.smoothed_tokens, row.compressed_tokens, row.tiny_tokens) == (30, 20, 10)
+    assert (bodies.expand(row.brief or b""), row.brief_tokens) == ("brief said", 15)
+    assert (first.brief, second.brief) == (15, None)
 
 
 async def settled_is_where_the_first_gap_is(store: Store, _: OpenStore) -> None:
