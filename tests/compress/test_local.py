@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.compress.guard import Shares
-from foveate.compress.local import LocalCompressor, compressed_share, tiny_tokens
+from foveate.compress.local import BRIEF_SHARE, LocalCompressor, compressed_share, tiny_tokens
 from foveate.compress.marks import cut_line, escape_inline, unescape_inline
 from foveate.compress.settings import CompressSettings
 from foveate.renditions import Renditions
@@ -48,10 +48,20 @@ def check_sizes(messages: tuple[Message, ...], made: Renditions) -> None:
     assert smoothed <= raw
     if made.compressed != "…":
         assert tiny <= compressed <= smoothed
+    assert count_tokens(made.brief) <= round(BRIEF_SHARE * raw)
     for unit in made.units:
         assert len(unit.text.splitlines()) == 1
         assert unit.worth > 0
         assert unit.turn == 7
+
+
+def test_the_brief_form_has_words_of_the_turn_that_c_lacks_and_keeps_negations() -> None:
+    made = compress(said("user", QUESTION), said("assistant", ANSWER))
+    kept = ("exit code 17", "[assistant]", "/var/export", "did not delete", "a1b2c3d4")
+    assert [each for each in kept if each not in made.brief] == []
+    known = set(f"[assistant] {QUESTION} {ANSWER}".split())
+    assert {word.rstrip(".") for word in made.brief.split()} <= {word.rstrip(".,:") for word in known} | known
+    assert len(set(made.brief.split()) - set(made.compressed.split())) > 10
 
 
 def test_the_question_and_what_came_of_it_stand_in_the_tiny_line() -> None:

@@ -3,14 +3,22 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from foveate import Foveate
+from foveate.context.costs import overheads
 from foveate.history import texts
+from foveate.plan import BRIEF_LINE, Block
+from foveate.store import open_store
 from foveate.store.database import Database
+from foveate.store.settings import StoreSettings
+from foveate.testing.stores import draft, new_session
+from foveate.testing.stores.derived import rendition
+from foveate.tokens import exact_counter
 from support.engine import assistant, user, with_store
 
 
@@ -75,3 +83,19 @@ def test_a_turn_that_is_cut_keeps_what_a_person_typed_before_what_a_program_adde
         assert "rule 799" not in text
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_line_in_brief_shows_the_brief_form_and_c_where_there_is_none(tmp_path: Path) -> None:
+    async def job() -> str:
+        store = await open_store(str(tmp_path / "chat.db"), StoreSettings())
+        await store.create_session(new_session("s"))
+        await store.append("s", [draft("one"), draft("two")])
+        lacking = replace(rendition(2, "two"), brief=None, brief_tokens=None)
+        await store.derived.add_renditions("s", [rendition(1, "one"), lacking])
+        row = Block(1, 2, "C", 99, is_range=True, levels=BRIEF_LINE * 2, sizes=(40, 40))
+        counter = exact_counter("o200k_base")
+        (block,) = await texts.TextReader(store, "s").write([row], counter, overheads(2, counter))
+        await store.close()
+        return block.text
+
+    assert "Turn 1: brief one\nTurn 2: compressed two\n" in asyncio.run(job())
