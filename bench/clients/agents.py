@@ -17,7 +17,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 NODE = "22"
-PACKAGES = ("@anthropic-ai/claude-code-linux-x64", "@openai/codex", "opencode-ai", "@earendil-works/pi-coding-agent")
+PACKAGES = (
+    "@anthropic-ai/claude-code-linux-x64",
+    "@openai/codex",
+    "opencode-ai",
+    "@earendil-works/pi-coding-agent",
+    "cline",
+    "@continuedev/cli",
+)
 AIDER = "aider-chat"
 TIMEOUT_SECONDS = 180
 LONG_TIMEOUT_SECONDS = 1_800

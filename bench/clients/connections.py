@@ -1,17 +1,20 @@
-"""`foveate connect` with the real Claude Code and Codex, against a scripted provider.
+"""`foveate connect` with the real clients, against a scripted provider.
 
-    python bench/clients/connections.py hooks              # no gateway: two sessions, the second recalls the first
+    python bench/clients/connections.py hooks              # Claude Code, Codex: no gateway, the second session recalls
     python bench/clients/connections.py gateway            # the same through `foveate serve`
+    python bench/clients/connections.py prompt             # OpenCode, Aider, Cline, Continue: one prompt each
 
-For each client: connect a home that has settings and hooks of its own, check, talk, and disconnect. Printed are the
-time of each prompt, what was recorded and recalled, and whether the home has its old bytes again. Clients are installed
-by `run.py install`.
+For each client: connect a home that has settings of its own, check, talk, and disconnect. Printed are the time of each
+prompt, what was recorded and recalled, and whether the home has its old bytes again. Clients are installed by
+`run.py install`.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -35,7 +38,42 @@ OWN_FILES = {
         ".codex/config.toml": '# mine\nmodel = "gpt-5.5" # it\n\n[projects."/nowhere"]\ntrust_level = "trusted"\n',
         ".codex/hooks.json": '{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}\n',
     },
+    "opencode": {
+        ".config/opencode/opencode.jsonc": (
+            '{\n  // mine\n  "$schema": "https://opencode.ai/config.json",\n'
+            '  "model": "anthropic/claude-haiku-4-5",\n  "theme": "system",\n}\n'
+        )
+    },
+    "aider": {".aider.conf.yml": "# mine\nmodel: openai/scripted\ndark-mode: true\n"},
+    "continue": {
+        ".continue/config.yaml": (
+            "name: Mine # it\nversion: 1.0.0\nschema: v1\nmodels:\n"
+            f"  - name: scripted\n    provider: openai\n    model: gpt-5.5\n    apiKey: {KEY}\n    roles: [chat]\n"
+        )
+    },
+    "cline": {},
 }
+AIDER_OPTIONS = "--no-check-update --no-git --yes-always --no-show-model-warnings --no-analytics --no-pretty --message"
+COMMANDS = {
+    "opencode": ["opencode", "run"],
+    "aider": ["aider", *AIDER_OPTIONS.split()],
+    "cline": ["cline", "--yolo"],
+    "continue": ["cn", "-p"],
+}
+"""Clients that are asked one thing; the prompt comes last."""
+CLINE_PROVIDER = [
+    "cline",
+    "auth",
+    "-p",
+    "openai-compatible",
+    "-k",
+    KEY,
+    "-m",
+    "scripted",
+    "-b",
+    "http://127.0.0.1:9/v1",
+]
+CLINE_FILE = ".cline/data/settings/providers.json"
 
 
 class Home:
@@ -51,15 +89,26 @@ class Home:
             path = self.place.home / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text, "utf-8")
+        self._names = list(OWN_FILES[client])
+        if client == "cline":  # it writes the file itself
+            self.run(CLINE_PROVIDER)
+            self._names = [CLINE_FILE]
         self.before = self.files()
 
     def files(self) -> dict[str, str]:
-        return {name: (self.place.home / name).read_text("utf-8") for name in OWN_FILES[self.client]}
+        return {name: (self.place.home / name).read_text("utf-8") for name in self._names}
+
+    def print_difference(self) -> None:
+        """Whether the client's files are as they were; what differs was changed by the client itself."""
+        after = self.files()
+        print("own files have their old bytes:", after == self.before, flush=True)
+        for name, text in self.before.items():
+            print(*difflib.unified_diff(text.splitlines(), after[name].splitlines(), name, name, n=0), sep="\n")
 
     def environment(self) -> dict[str, str]:
-        node = f"{CACHE}/npm/node_modules/node/bin"
         programs = CACHE / "npm" / "node_modules"
-        paths = [programs / ".bin", programs / "@anthropic-ai" / "claude-code-linux-x64", node, "/usr/bin", "/bin"]
+        paths = [programs / "node" / "bin", programs / ".bin", programs / "@anthropic-ai" / "claude-code-linux-x64"]
+        paths += [CACHE / "aider" / "bin", Path("/usr/bin"), Path("/bin")]
         known = {"PATH": os.pathsep.join(map(str, paths)), "HOME": str(self.place.home), "LANG": "C.UTF-8"}
         known |= {name: os.environ[name] for name in ("PYTHONPATH", "TMPDIR") if name in os.environ}
         if self.client == "claude":
@@ -67,8 +116,26 @@ class Home:
             if self._provider:
                 known["ANTHROPIC_BASE_URL"] = self._provider
         else:
-            known["OPENAI_API_KEY"] = KEY
+            known |= {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY, "TERM": "dumb"}
+            known |= {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
         return known
+
+    def run(self, command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        """Run a client, as a person does."""
+        environment = self.environment()
+        program = shutil.which(command[0], path=environment["PATH"])
+        if program is None:
+            raise RuntimeError(f"{command[0]} is not installed: run.py install")
+        return subprocess.run(
+            [program, *command[1:]],
+            cwd=self.place.work,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
 
     def foveate(self, *words: str) -> str:
         command = [sys.executable, "-m", "foveate", *words]
@@ -87,16 +154,7 @@ class Home:
                 options += ["-c", 'model_providers.plain.env_key="OPENAI_API_KEY"']
         started = time.monotonic()
         command = agent.command(agent, self.place, prompt, talk, options)
-        done = subprocess.run(
-            command,
-            cwd=self.place.work,
-            env=self.environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=180,
-            check=False,
-        )
+        done = self.run(command)
         if done.returncode:
             raise RuntimeError(f"{self.client} ended with {done.returncode}: {done.stdout[-500:]}{done.stderr[-500:]}")
         talk.number += 1
@@ -123,6 +181,28 @@ class Home:
                 if message.role == "user" and message.kind == "message"
             ]
         return {prompt: sum(prompt in text for text in texts) for prompt in prompts}
+
+
+def try_prompt(client: str) -> None:
+    """Connect a client, check, ask one thing, and disconnect."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        log = root / "upstream.jsonl"
+        with upstream(log, "lenient") as provider:
+            home = Home(client, root, "")
+            with gateway(home.db, provider, 100_000) as url:
+                print(f"== {client}")
+                print(home.foveate("connect", client, "--url", url, "--yes"))
+                print(home.foveate("connect", client, "--check"))
+                started = time.monotonic()
+                done = home.run([*COMMANDS[client], FACT])
+                print(f"ended with {done.returncode} after {time.monotonic() - started:.1f} s;", end=" ")
+                print(f"it shows the answer: {'Scripted answer' in done.stdout}")
+                if done.returncode:
+                    print(done.stdout[-600:], done.stderr[-600:])
+                print("recorded, times:", home.recorded([FACT])[FACT])
+                print(home.foveate("disconnect", client, "--yes").strip())
+            home.print_difference()
 
 
 def requests_of(log: Path) -> list[dict[str, Any]]:
@@ -157,7 +237,7 @@ def _talk(home: Home, options: Sequence[str], log: Path) -> None:
     log_file = home.place.home / ".foveate" / "hooks.log"
     print("errors of hooks:", log_file.read_text("utf-8") if log_file.exists() else "none")
     print(home.foveate("disconnect", home.client, "--yes").strip().splitlines()[-1])
-    print("own files have their old bytes:", home.files() == home.before, flush=True)
+    home.print_difference()
 
 
 if __name__ == "__main__":
@@ -165,5 +245,8 @@ if __name__ == "__main__":
         case [mode, *names] if mode in ("hooks", "gateway"):
             for name in names or CLIENTS:
                 try_client(name, mode)
+        case ["prompt", *names]:
+            for name in names or COMMANDS:
+                try_prompt(name)
         case _:
             print(__doc__)

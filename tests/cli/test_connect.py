@@ -41,6 +41,20 @@ def test_the_diff_comes_first_and_yes_writes(tmp_path: Path, home: Path) -> None
     assert "is not connected" in shell.error("disconnect", "claude")
 
 
+def test_settings_that_were_there_before_are_connected_and_stay(tmp_path: Path, home: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    path = home / ".claude" / "settings.json"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text('{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:8484"}}')
+    before = path.read_bytes()
+    assert "connected already" in shell("connect", "claude")
+    assert "they were there before" in shell("connect", "claude", "--check", code=1)
+    assert "stay" in shell("disconnect", "claude")
+    assert path.read_bytes() == before
+    (home / ".foveate" / "connections" / "claude.json").write_text("junk")
+    assert "delete it and connect again" in shell.error("disconnect", "claude")
+
+
 def test_hooks_name_the_store_and_json_has_the_diff(tmp_path: Path, home: Path) -> None:
     shell = Shell(tmp_path / "my chat.db")
     answer = shell.json("connect", "claude", "--mode", "hooks", "--yes")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -180,9 +182,66 @@ def test_a_file_that_does_not_fit_is_left_as_it_is(tmp_path: Path, client: str, 
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=f"{re.escape(str(path))}|Cline has no provider|does not serve"):
         connect(tmp_path, client, "gateway")
     assert path.read_text() == text
+
+
+@pytest.mark.parametrize("client", sorted(FILES))
+def test_a_file_that_is_no_text_is_named_and_left_as_it_is(tmp_path: Path, client: str) -> None:
+    home = make_home(tmp_path, client)
+    for name in files_of(home):
+        (home / name).write_bytes(b"\xff\xfe{")
+    before = files_of(home)
+    with pytest.raises(InputError, match="can't be read: is not UTF-8"):
+        connect(home, client, "gateway")
+    assert files_of(home) == before
+
+
+def test_a_read_only_file_is_left_as_it_is(tmp_path: Path) -> None:
+    home = make_home(tmp_path, "claude")
+    path = home / ".claude/settings.json"
+    path.chmod(0o444)
+    with pytest.raises(Refused, match="read-only"):
+        connect(home, "claude", "gateway")
+    assert path.read_text() == CLAUDE
+    path.chmod(0o644)
+    connect(home, "claude", "gateway")
+    path.chmod(0o444)
+    with pytest.raises(Refused, match="read-only"):
+        disconnect(home, "claude")
+    assert Connections(home).record(CLIENTS["claude"]), "it is still connected"
+
+
+def test_a_second_file_that_can_not_be_written_undoes_the_first(tmp_path: Path) -> None:
+    home = make_home(tmp_path, "claude")
+    state = home / ".claude.json"
+    state.unlink(missing_ok=True)
+    state.symlink_to("/proc/none/state.json")
+    with pytest.raises(InputError, match=r"\.claude\.json can't be written"):
+        connect(home, "claude", "hooks")
+    assert (home / ".claude/settings.json").read_text() == CLAUDE
+    assert Connections(home).record(CLIENTS["claude"]) is None
+
+
+def test_what_a_killed_process_wrote_can_be_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home = make_home(tmp_path, "claude")
+    before = files_of(home)
+    replace, done = os.replace, []
+
+    def killed(source: str, target: Path) -> None:
+        if target.name == ".claude.json":
+            raise KeyboardInterrupt
+        done.append(target.name)
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        connect(home, "claude", "hooks")
+    assert "settings.json" in done
+    monkeypatch.undo()
+    disconnect(home, "claude")
+    assert files_of(home) == before
 
 
 def test_every_client_has_a_home_here() -> None:

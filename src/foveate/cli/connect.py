@@ -79,7 +79,7 @@ def command(
     )
     plan = connections.plan_connect(client, request)
     is_written = plan.is_changed and confirmed(plan, yes=yes, as_json=as_json, verb="Connect")
-    if is_written:
+    if is_written or (known is None and not plan.is_changed):
         connections.write(plan)
     if as_json:
         print_json({"client": name, "mode": request.mode, "written": is_written, "diff": plan.diff()})

@@ -40,6 +40,8 @@ def command(*, name: str, yes: bool, as_json: bool) -> None:
     out = console()
     if is_written:
         out.print(line((f"Disconnected {client.title}.", "green")))
+    if not plan.files:
+        out.print(line("Its settings were there before it was connected, and stay."))
     for kept in plan.kept:
         out.print(line(("kept", "yellow"), f"  {kept} was changed since"))
     for backup in plan.backups if is_written else ():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -29,6 +30,17 @@ class Syntax(Protocol):
     def append_value(self, text: str, path: KeyPath, value: Json) -> str: ...
 
     def remove_value(self, text: str, path: KeyPath) -> str: ...
+
+
+def read_file(path: Path) -> str | None:
+    """The text of a settings file; None if there is none."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError:
+        return None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
+        raise InputError(f"{path} can't be read: {reason}") from error
 
 
 OWN_NAME = "foveate"

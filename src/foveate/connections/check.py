@@ -49,7 +49,7 @@ def check(client: Client, connections: Connections) -> CheckResult:
     for place in missing:
         result.add(False, f"no longer set: {place}; run 'foveate connect {client.name}' again")
     if not missing:
-        files = ", ".join(file.path for file in record.files)
+        files = ", ".join(file.path for file in record.files) or "they were there before"
         result.add(True, f"settings are in place ({record.mode} mode): {files}")
     program = shutil.which(client.program)
     result.add(program is not None, f"{client.program}: {program or 'not found on the PATH'}")

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from foveate.connections.changes import SYNTAXES, Change
+from foveate.connections.changes import SYNTAXES, Change, read_file
 from foveate.connections.paths import value_at
 from foveate.errors import InputError
 from foveate.turn import Json
@@ -150,7 +150,8 @@ def _cline(request: ConnectionRequest) -> list[FileChanges]:
     providers = request.providers or [name for name in [_text_in(path, "lastUsedProvider")] if name]
     missing = [name for name in providers if not isinstance(known, Mapping) or name not in known]
     if missing or not providers:
-        raise InputError(f"Cline has no provider {' '.join(missing)} yet: run 'cline auth' first")
+        named = f"provider {' '.join(missing)}" if missing else "provider"
+        raise InputError(f"Cline has no {named} yet: run 'cline auth' first")
     return [
         FileChanges(
             path,
@@ -210,7 +211,13 @@ def _first(folder: Path, *names: str) -> Path:
 
 
 def _data(path: Path) -> Json:
-    return SYNTAXES[path.suffix].parse(path.read_text("utf-8")) if path.exists() else {}
+    text = read_file(path)
+    if text is None:
+        return {}
+    try:
+        return SYNTAXES[path.suffix].parse(text)
+    except InputError as error:
+        raise InputError(f"{path} {error}") from error
 
 
 def _text_in(path: Path, key: str) -> str:

@@ -14,13 +14,14 @@ import os
 import subprocess
 import tempfile
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-from foveate.connections.changes import SYNTAXES, AppliedChange, apply, is_applied, undo
+from foveate.connections.changes import SYNTAXES, AppliedChange, apply, is_applied, read_file, undo
 from foveate.connections.clients import Client, ConnectionRequest, FileChanges, Mode
 from foveate.errors import InputError, Refused
 
@@ -106,7 +107,8 @@ class Connections:
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:
-            raise InputError(f"{path}: {error}") from error
+            advice = "delete it and connect again; the backups of the client's files are in the folder beside it"
+            raise InputError(f"{path} is damaged ({error}); {advice}") from error
 
     def plan_connect(self, client: Client, request: ConnectionRequest) -> ConnectionPlan:
         """The files as they will be. Changes of an earlier connection of this client are removed first."""
@@ -126,35 +128,52 @@ class Connections:
         return plan
 
     def write(self, plan: ConnectionPlan) -> None:
-        """Write the files of a plan, each with a backup, and the record."""
-        for file in plan.files:
-            if file.is_changed:
-                refuse_committed(file.path, file.diff())
-                if _read(file.path) != file.before:
-                    raise Refused(f"{file.path} was changed in the meantime; try again")
-        records = []
-        for file in plan.files:
-            backup = self._back_up(plan.client, file) if file.changes else None
-            if file.is_changed:
-                _write(file.path, file.after)
-            if not file.changes:
-                continue
-            digest, existed = _digest(file.after or ""), file.original is not None
-            entry = FileRecord(path=str(file.path), existed=existed, digest=digest, backup=backup, changes=file.changes)
-            records.append(entry)
+        """Write the files of a plan, each with a backup, and the record: all of them or none.
+
+        The record of a new connection is written before its files. What a killed process wrote can then be removed.
+        """
+        changed = [file for file in plan.files if file.is_changed]
+        for file in changed:
+            refuse_committed(file.path, file.diff())
+            _refuse_read_only(file.path)
+            if read_file(file.path) != file.before:
+                raise Refused(f"{file.path} was changed in the meantime; try again")
         path = self._folder / f"{plan.client.name}.json"
+        record = PlannedFile(path, read_file(path), self._encoded(plan))
+        writes = [*changed, record] if record.after is None else [record, *changed]
+        for place, file in enumerate(writes):
+            try:
+                _write(file.path, file.after)
+            except InputError:
+                for written in reversed(writes[:place]):
+                    with suppress(InputError):
+                        _write(written.path, written.before)
+                raise
+
+    def _encoded(self, plan: ConnectionPlan) -> str | None:
+        """The text of the plan's record, once the files have their backups; None without a record."""
         if plan.record is None:
-            path.unlink(missing_ok=True)
-        else:
-            text = msgspec.json.format(msgspec.json.encode(msgspec.structs.replace(plan.record, files=records)))
-            _write(path, text.decode() + "\n")
+            return None
+        records = [
+            FileRecord(
+                path=str(file.path),
+                existed=file.original is not None,
+                digest=_digest(file.after or ""),
+                backup=self._back_up(plan.client, file),
+                changes=file.changes,
+            )
+            for file in plan.files
+            if file.changes
+        ]
+        encoded = msgspec.json.encode(msgspec.structs.replace(plan.record, files=records))
+        return msgspec.json.format(encoded).decode() + "\n"
 
     def missing(self, record: ConnectionRecord) -> list[str]:
         """The changes that are not in the files any more."""
         found = []
         for file in record.files:
             path = Path(file.path)
-            text = _read(path) or ""
+            text = read_file(path) or ""
             try:
                 absent = [one for one in file.changes if not is_applied(SYNTAXES[path.suffix], text, one)]
             except InputError as error:
@@ -168,10 +187,10 @@ class Connections:
         plan = ConnectionPlan(client, [])
         for file in record.files if record else []:
             path = Path(file.path)
-            before = _read(path)
+            before = read_file(path)
             after = before
             if before is not None and _digest(before) == file.digest:
-                after = _read(Path(file.backup)) if file.backup else None
+                after = read_file(Path(file.backup)) if file.backup else None
                 if file.backup and after is None:  # the backup was removed
                     after = undo(SYNTAXES[path.suffix], before, file.changes).text
             elif before is not None:
@@ -202,14 +221,14 @@ class Connections:
 def _apply_all(planned: list[PlannedFile], wanted: FileChanges) -> None:
     file = next((one for one in planned if one.path == wanted.path), None)
     if file is None:
-        text = _read(wanted.path)
+        text = read_file(wanted.path)
         file = PlannedFile(wanted.path, text, text, original=text)
         planned.append(file)
     if wanted.is_strict and file.after:
         try:
             json.loads(file.after)
         except ValueError as error:
-            problem = f"is not strict JSON, so the client ignores it ({error}); mend it first"
+            problem = f"is not strict JSON, so the client ignores it ({error}); fix it first"
             raise InputError(f"{wanted.path} {problem}") from error
     for change in wanted.changes:
         try:
@@ -233,6 +252,13 @@ def refuse_committed(path: Path, diff: str) -> None:
     raise Refused(f"{path} is not changed: {advice}")
 
 
+def _refuse_read_only(path: Path) -> None:
+    """Raise `Refused` for a file that nobody may write, even where its folder would let it be replaced."""
+    real = path.resolve()
+    if real.exists() and not real.stat().st_mode & 0o222:
+        raise Refused(f"{path} is read-only and is not changed; make it writable first, e.g. chmod u+w")
+
+
 def _git(folder: Path, *arguments: str) -> int | None:
     """The exit code of git; None without git, or outside of a repository."""
     try:
@@ -241,16 +267,6 @@ def _git(folder: Path, *arguments: str) -> int | None:
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.returncode if done.returncode in (0, 1) else None
-
-
-def _read(path: Path) -> str | None:
-    try:
-        return path.read_bytes().decode("utf-8")
-    except FileNotFoundError:
-        return None
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
-        raise InputError(f"{path} can't be read: {reason}") from error
 
 
 def _write(path: Path, text: str | None) -> None:
@@ -263,10 +279,14 @@ def _write(path: Path, text: str | None) -> None:
         real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         mode = real.stat().st_mode & 0o777 if real.exists() else 0o600
         descriptor, name = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(text.encode())
-        os.chmod(name, mode)  # noqa: PTH101
-        os.replace(name, real)  # noqa: PTH105
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(text.encode())
+            os.chmod(name, mode)  # noqa: PTH101
+            os.replace(name, real)  # noqa: PTH105
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
     except OSError as error:
         raise InputError(f"{path} can't be written: {error.strerror}") from error
 
