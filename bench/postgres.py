@@ -86,18 +86,21 @@ async def search_one(kind: str, location: str, turns: int) -> None:
     )
 
 
-async def search_all(kind: str, location: str, sessions: int) -> None:
+async def search_all(kind: str, location: str, sessions: int, turns: int) -> None:
     """Searches over all of so many sessions: the first as a new process has it, and later ones."""
     store = await open_store(location, StoreSettings(synchronous="normal"))
-    made = entries(sessions * SESSION_TURNS)
+    made = entries(sessions * turns)
     for number in range(sessions):
         await store.create_session(replace(new_session(), id=f"s{number}"))
-        own = [replace(entry, turn=turn) for turn, entry in enumerate(islice(made, SESSION_TURNS), 1)]
+        own = [replace(entry, turn=turn) for turn, entry in enumerate(islice(made, turns), 1)]
         await store.passages.add(f"s{number}", own)
     await store.close()
     async with foveate.open(location, settings=quiet()) as fov:
         taken = [await timed(fov, question, None) for question in questions()]
-    print(f"{sessions:>7,} sessions, {kind:<10} first {taken[0]:.2f} s, later {spread(taken[1:])}", flush=True)
+    print(
+        f"{sessions:>7,} sessions of {turns} turns, {kind:<10} first {taken[0]:.2f} s, later {spread(taken[1:])}",
+        flush=True,
+    )
 
 
 async def timed(fov: foveate.Foveate, question: str, session_id: str | None) -> float:
@@ -129,6 +132,7 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=40)
     parser.add_argument("--turns", type=int, nargs="*", default=[10_000, 100_000])
     parser.add_argument("--sessions", type=int, nargs="*", default=[10_000])
+    parser.add_argument("--session-turns", type=int, default=SESSION_TURNS)
     parser.add_argument("--url", help="An empty database of a server; for one measurement.")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as made:
@@ -143,7 +147,7 @@ def main() -> None:
         for sessions in given.sessions:
             with places(folder, given.url, f"sessions{sessions}") as locations:
                 for kind, location in locations.items():
-                    asyncio.run(search_all(kind, location, sessions))
+                    asyncio.run(search_all(kind, location, sessions, given.session_turns))
 
 
 if __name__ == "__main__":

@@ -19,6 +19,12 @@ from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, item_
 from foveate.turn import Kind, Role
 
 NAMES = strategies.names()
+OTHER_CASES = [case for case in suite.CASES if case is not suite.the_same_state_gives_the_same_bytes]
+ON_POSTGRES = [
+    pytest.param(name, case, id=f"{name}-{case.__name__}")
+    for name, case in zip(itertools.cycle(NAMES), OTHER_CASES, strict=False)
+]
+"""Every case with one of the strategies; `make thorough` runs all with all."""
 
 
 @pytest.mark.parametrize("case", suite.CASES, ids=lambda case: case.__name__)
@@ -30,6 +36,11 @@ def test_it_conforms(name: str, case: suite.Case, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_same_state_gives_the_same_bytes_on_postgres(name: str, postgres_url: str) -> None:
     asyncio.run(suite.run_case(suite.the_same_state_gives_the_same_bytes, name, postgres_url))
+
+
+@pytest.mark.parametrize(("name", "case"), ON_POSTGRES)
+def test_every_case_holds_on_postgres(name: str, case: suite.Case, postgres_url: str) -> None:
+    asyncio.run(suite.run_case(case, name, postgres_url))
 
 
 @pytest.mark.thorough
