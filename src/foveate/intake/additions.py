@@ -13,13 +13,13 @@ from typing import Final, Literal
 Addition = Literal["", "message", "beginning", "summary"]
 """A message that was added, with the reply behind it; one that ends an added beginning; or a client's own summary."""
 
-_REMINDER: Final = re.compile(
-    r"<system-reminder>.*?</system-reminder>"
-    # Aider's rules for edits, at the end of the newest prompt.
-    r"|\n\s*(?:To suggest changes to a file you MUST return|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
-    r"|# V4A Diff Format Rules:).*\Z",
-    re.DOTALL,
+_REMINDER: Final = "<system-reminder>", "</system-reminder>"
+_EDIT_RULES: Final = re.compile(
+    r"^[^\S\n]*(?:To suggest changes to a file you MUST return|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
+    r"|# V4A Diff Format Rules:)",
+    re.MULTILINE,
 )
+"""Of Aider, at the end of the newest prompt."""
 _ADDED: Final = (
     "<environment_context>",  # Codex
     "# AGENTS.md instructions for ",
@@ -43,7 +43,15 @@ _SUMMARY_SYSTEM: Final = re.compile(r"\bsummari[sz]e\b[^.]{0,40}\bconversation\b
 
 def without_reminders(text: str) -> str:
     """The text without what a client adds for the model alone."""
-    return _REMINDER.sub("", text)
+    begin, end = _REMINDER
+    kept, place = [], 0
+    while (start := text.find(begin, place)) >= 0 and (stop := text.find(end, start)) >= 0:
+        kept.append(text[place:start])
+        place = stop + len(end)
+    said = "".join([*kept, text[place:]])
+    if (rules := _EDIT_RULES.search(said, 1)) is None:
+        return said
+    return said[: said.find("\n", len(said[: rules.start()].rstrip()))]
 
 
 def addition(text: str) -> Addition:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +9,11 @@ from foveate.context.assemble import Order, prompt_messages
 from foveate.context.pairs import loose_ends
 from foveate.errors import InvalidMessage
 from foveate.formats.sizes import SentSizes, has_media
+from foveate.intake.additions import without_reminders
 from foveate.session.values import Pin
 from foveate.store import SessionRow
 from foveate.text import turn_text
 from foveate.turn import Message
-
-_REMINDER = re.compile(r"<system-reminder>.*?</system-reminder>", re.DOTALL)
-"""What Claude Code adds to a prompt for the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +47,7 @@ def check_prompt(prompt: str | Sequence[Message]) -> None:
 
 def said_by_user(messages: Sequence[Message]) -> str:
     """The newest words of the user, without what a client adds to them; empty if there are none."""
-    said = (_REMINDER.sub("", one.text) for one in reversed(messages) if one.role == "user" and one.kind == "message")
+    said = (without_reminders(one.text) for one in reversed(messages) if one.role == "user" and one.kind == "message")
     return next((text for text in said if text.strip()), "")
 
 

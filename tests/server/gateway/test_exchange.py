@@ -599,40 +599,72 @@ def in_folder(folder: str, prompt: str) -> dict[str, Any]:
     return body_of([{"role": "user", "content": [reminder, {"type": "text", "text": prompt}]}], system=system)
 
 
+FACT = "The port of the harbour service is 8443."
+QUESTION = "What is the port of the harbour service?"
+
+
+async def ask(client: httpx2.AsyncClient, session: str, body: dict[str, Any]) -> None:
+    tools = [{"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}]
+    headers = {**HEADERS, "x-foveate-session": session}
+    reply = await client.post("/v1/messages", json={**body, "tools": tools}, headers=headers)
+    assert reply.status_code == 200
+
+
+async def tell_the_fact(fov: foveate.Foveate, client: httpx2.AsyncClient, folder: str) -> None:
+    """A session in the folder says it, 40 turns before its newest one."""
+    body = in_folder(folder, FACT)
+    await ask(client, "s-1", body)
+    for number in range(40):
+        body["messages"] += [
+            {"role": "assistant", "content": "Noted."},
+            {"role": "user", "content": f"Refactor module number {number} of the lighthouse project, please."},
+        ]
+    await ask(client, "s-1", body)
+    await fov.settle()
+    await fov.prepare("s-1")
+
+
 def test_a_new_session_recalls_what_was_said_in_the_same_folder_and_nothing_of_others(tmp_path: Path) -> None:
     async def scenario() -> None:
         lists = [call("Bash", {"command": "ls"})]
         upstream = Upstream(lambda body: lists if "What is the port" in str(body["messages"][-1]) else say("Noted."))
-        fact, question = "The port of the harbour service is 8443.", "What is the port of the harbour service?"
-
-        async def ask(client: httpx2.AsyncClient, session: str, body: dict[str, Any]) -> str:
-            headers = {**HEADERS, "x-foveate-session": session}
-            tools = [{"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}]
-            reply = await client.post("/v1/messages", json={**body, "tools": tools}, headers=headers)
-            assert reply.status_code == 200
-            return json.dumps(upstream.bodies[-1]["messages"])
-
         async with gateway(tmp_path, upstream) as (fov, client):
-            first = in_folder("/home/anna/shop", fact)
-            await ask(client, "s-1", first)
-            for number in range(40):
-                first["messages"] += [
-                    {"role": "assistant", "content": "Noted."},
-                    {"role": "user", "content": f"Refactor module number {number} of the lighthouse project, please."},
-                ]
-            await ask(client, "s-1", first)
-            await fov.settle()
-            await fov.prepare("s-1")
+            await tell_the_fact(fov, client, "/home/anna/shop")
             info = (await fov.open_session("s-1")).info
             assert (info.channel, info.scope) == ("/home/anna/shop", "project:/home/anna/shop")
-            second = in_folder("/home/anna/shop", question)
-            assert fact in await ask(client, "s-2", second)
+            second = in_folder("/home/anna/shop", QUESTION)
+            await ask(client, "s-2", second)
             begun = upstream.bodies[-1]["messages"]
+            assert FACT in json.dumps(begun)
             result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": "a.txt"}
             second["messages"] += [{"role": "assistant", "content": lists}, {"role": "user", "content": [result]}]
             await ask(client, "s-2", second)
             assert upstream.bodies[-1]["messages"][:1] == begun, "the turn goes on behind the same prefix"
-            assert fact not in await ask(client, "s-3", in_folder("/home/anna/other", question))
-            assert upstream.bodies[-1]["messages"] == in_folder("/home/anna/other", question)["messages"]
+            await ask(client, "s-3", in_folder("/home/anna/other", QUESTION))
+            assert upstream.bodies[-1]["messages"] == in_folder("/home/anna/other", QUESTION)["messages"]
+
+    run(scenario)
+
+
+def test_thinking_under_recalled_turns_is_not_sent_without_them(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        answer = [{"type": "thinking", "thinking": "I remember.", "signature": "c2lnbmVk"}, *say("It is 8443.")]
+        upstream = Upstream(lambda body: answer if "What is the port" in str(body["messages"][-1]) else say("Noted."))
+        async with gateway(tmp_path, upstream) as (fov, client):
+            await tell_the_fact(fov, client, "/home/anna/shop")
+            body = in_folder("/home/anna/shop", QUESTION)
+            await ask(client, "s-2", body)
+            recalled = upstream.bodies[-1]["messages"]
+            assert FACT in json.dumps(recalled)
+            body["messages"] += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Thanks."}]
+            await ask(client, "s-2", body)
+            sent = upstream.bodies[-1]["messages"]
+            assert sent[0] == recalled[0] or "c2lnbmVk" not in json.dumps(sent)
+            alone = in_folder("/home/anna/other", QUESTION)
+            await ask(client, "s-3", alone)
+            alone["messages"] += [{"role": "assistant", "content": answer}, {"role": "user", "content": "Thanks."}]
+            await ask(client, "s-3", alone)
+            assert "c2lnbmVk" in json.dumps(upstream.bodies[-1]["messages"]), "nothing came before it that is gone"
+            assert set(upstream.bodies[-1]) == set(upstream.bodies[-2])
 
     run(scenario)

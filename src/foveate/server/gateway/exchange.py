@@ -64,6 +64,8 @@ _TOO_LONG: Final = (
     b"too many tokens",
     b"token limit",
 )
+_SIGNED: Final = (b'"signature"', b'"redacted_thinking"')
+"""In the bytes of a request whose thinking is bound to what precedes it; in a text the quotes are escaped."""
 _NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
 
 _log = logging.getLogger(__name__)
@@ -191,7 +193,7 @@ class Gateway:
         if isinstance(placed, SessionDecision):
             return _unchanged(call, placed.reason)
         try:
-            as_sent = self._as_sent(call, placed)
+            as_sent = None if _may_be_unbound(call, placed) else self._as_sent(call, placed)
             if as_sent is None:
                 return await self._assembled(call, placed)
             return await self._recalled(call, placed) or as_sent
@@ -501,6 +503,11 @@ def limit_breakpoints(body: Record) -> Record:
             message = {**message, "content": blocks[::-1]}  # noqa: PLW2901
         messages.append(message)
     return {**body, "messages": messages[::-1]}
+
+
+def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
+    """Whether thinking of the request may have been made under recalled turns, which the client's own body lacks."""
+    return bool(placed.session.info.scope) and any(mark in call.raw for mark in _SIGNED)
 
 
 def _blocks(part: object) -> list[Mapping[str, Any]]:
