@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
@@ -123,6 +124,20 @@ def test_a_one_off_gives_recall_its_room_first_and_the_history_the_rest(tmp_path
         assert memory(whole) == ""
 
     run(tmp_path, job)
+
+
+def test_a_broad_question_brings_up_more_turns_over_the_whole_span_in_order(tmp_path: Path) -> None:
+    def turns(context: Context) -> list[int]:
+        return [int(number) for number in re.findall(r"^Turn (\d+):", memory(context), re.MULTILINE)]
+
+    async def job(session: Session, _: Foveate) -> None:
+        point = turns(await session.context("What was the weather and the sea like?"))
+        broad = turns(await session.context("Can you summarize the weather and the sea?"))
+        assert len(point) == 1
+        assert len(broad) > 1
+        assert broad == sorted(broad)
+
+    run(tmp_path, job, with_settings(gate=False, passages=1, broad_passages=4, ticklers=0))
 
 
 def test_turns_that_are_shown_word_for_word_are_not_shown_again(tmp_path: Path) -> None:

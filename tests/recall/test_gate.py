@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.recall.gate import Need, need_of
+from foveate.recall.gate import Breadth, Need, breadth_of, need_of
 from foveate.recall.questions import SCRIPTS, SPACED, load
 
 ASKS = (
@@ -73,6 +73,41 @@ SMALL_TALK_BY_LANGUAGE = {
     "zh": ("谢谢！", "你好吗？", "继续"),
     "ja": ("ありがとうございます！", "お元気ですか？", "続けてください"),
 }
+WHOLE_BY_LANGUAGE = {
+    "en": ("Can you summarize how my garden plans developed?", "Compare both plans for the harbour."),
+    "de": ("Fasse zusammen, was wir über den Hafen besprochen haben.",),
+    "fr": ("Peux-tu faire un résumé de nos projets ?",),
+    "es": ("¿Puedes darme un resumen de nuestros planes?",),
+    "it": ("Puoi farmi un riassunto dei nostri piani?",),
+    "pt": ("Pode fazer um resumo dos nossos planos?",),
+    "nl": ("Kun je een samenvatting van onze plannen geven?",),
+    "ru": ("Подытожь наши планы на лето.",),
+    "zh": ("总结一下我们的计划",),
+    "ja": ("これまでの計画を要約してください",),
+}
+ORDER_BY_LANGUAGE = {
+    "en": (
+        "In what order did I bring up my projects?",
+        "Give me a timeline of the release.",
+        "List all mentions of Rob.",
+    ),
+    "de": ("In welcher Reihenfolge haben wir die Themen besprochen?",),
+    "fr": ("Dans quel ordre ai-je parlé de mes projets ?",),
+    "es": ("¿En qué orden hablé de mis proyectos?",),
+    "it": ("In che ordine ho parlato dei miei progetti?",),
+    "pt": ("Em que ordem falei dos meus projetos?",),
+    "nl": ("In welke volgorde noemde ik mijn projecten?",),
+    "ru": ("В каком порядке я рассказывал о проектах?",),
+    "zh": ("请按时间顺序列出我提到的事情",),
+    "ja": ("どの順番でプロジェクトの話をしましたか？",),
+}
+POINTS = (
+    "",
+    "On which hook hangs the spare key?",
+    "Rename it in order to save time.",
+    "I wrote a summary yesterday.",
+    "When is the deadline in the timeline?",
+)
 
 
 def by_language(prompts: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
@@ -99,11 +134,28 @@ def test_small_talk_in_other_languages_needs_none(language: str, prompt: str) ->
     assert need_of(prompt) is Need.NONE
 
 
+def test_summaries_and_comparisons_ask_about_the_whole_conversation_in_every_language() -> None:
+    assert {prompt: breadth_of(prompt) for _, prompt in by_language(WHOLE_BY_LANGUAGE)} == {
+        prompt: Breadth.WHOLE for _, prompt in by_language(WHOLE_BY_LANGUAGE)
+    }
+
+
+def test_orders_of_events_and_all_mentions_are_recognised_in_every_language() -> None:
+    assert {prompt: breadth_of(prompt) for _, prompt in by_language(ORDER_BY_LANGUAGE)} == {
+        prompt: Breadth.ORDER for _, prompt in by_language(ORDER_BY_LANGUAGE)
+    }
+
+
+@pytest.mark.parametrize("prompt", POINTS)
+def test_other_prompts_ask_for_a_point(prompt: str) -> None:
+    assert breadth_of(prompt) is Breadth.POINT
+
+
 @pytest.mark.parametrize("language", [*SPACED, *(name for name, _ in SCRIPTS)])
 def test_every_language_has_its_words(language: str) -> None:
     found = load(language)
     assert found.small
-    for pattern in (found.asks, found.tells, found.memory, found.you):
+    for pattern in (found.asks, found.tells, found.memory, found.you, found.order, found.whole):
         assert not pattern.search("")
 
 
@@ -119,3 +171,4 @@ def test_of_a_long_prompt_the_end_is_what_asks() -> None:
 @given(st.text(max_size=400))
 def test_any_prompt_is_judged(prompt: str) -> None:
     assert need_of(prompt) in Need
+    assert breadth_of(prompt) in Breadth

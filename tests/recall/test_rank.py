@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from foveate.recall.dates import TimeSpan
 from foveate.recall.rank import (
+    FULL_WORDS,
     MeasureScores,
     Passages,
     PassageScores,
@@ -30,10 +32,17 @@ def scored(values: Sequence[float]) -> MeasureScores:
     return MeasureScores.of(np.array(values, np.float32))
 
 
-def passages(turns: Sequence[int], *, hours: Sequence[float] | None = None, users: Sequence[bool] = ()) -> Passages:
+def passages(
+    turns: Sequence[int],
+    *,
+    hours: Sequence[float] | None = None,
+    users: Sequence[bool] = (),
+    words: Sequence[int] = (),
+) -> Passages:
     moments = np.array([int(hour * HOUR_US) for hour in hours] if hours else np.zeros(len(turns)), np.int64)
     is_user = np.array(users or [True] * len(turns))
-    return Passages(np.arange(len(turns)), np.array(turns, np.int64), moments, is_user)
+    counts = np.array(words or [FULL_WORDS] * len(turns), np.int64)
+    return Passages(np.arange(len(turns)), np.array(turns, np.int64), moments, is_user, counts)
 
 
 def test_a_blend_counts_how_far_each_score_stands_out() -> None:
@@ -72,6 +81,22 @@ def test_a_short_turn_is_ranked_as_a_whole_and_a_long_one_by_passage() -> None:
     assert scores[2] > scores[3]
 
 
+def test_of_equal_matches_a_full_passage_comes_before_a_few_words() -> None:
+    here = passages([1, 2, 3, 4, 5], words=[6, 60, 20, FULL_WORDS, 1])
+    scores = score(here, scored([1] * 5), None, replace(PLAIN, length=1.0))
+    assert scores[1] == scores[3] > scores[2] > scores[0] > scores[4]
+    assert len(set(score(here, scored([1] * 5), None, replace(PLAIN, length=0.0)).tolist())) == 1
+
+
+def test_a_broad_question_gets_one_passage_of_each_long_turn_before_the_second_of_any() -> None:
+    here = passages([1, 1, 1, 2, 2, 2, 3, 3])
+    known = PassageScores(here, scored([9, 8, 7, 6, 5, 4, 3, 2]))
+    best = rank(known, None, PLAIN, limit=8)
+    assert here.turn[best.places].tolist()[:3] == [1, 1, 1]
+    spread = rank(known, None, replace(PLAIN, spread=9.0), limit=8)
+    assert here.turn[spread.places].tolist() == [1, 2, 3, 3, 1, 2, 1, 2]  # turn 3 is short: shown whole
+
+
 def test_a_time_that_the_question_names_counts() -> None:
     days = passages([1, 2, 3], hours=[0, 24, 48])
     span = TimeSpan(24 * HOUR_US, 48 * HOUR_US)
@@ -87,8 +112,7 @@ def test_visible_turns_are_left_out_and_the_newer_of_equals_comes_first() -> Non
 
 
 def test_measures_of_different_moments_are_matched_by_key() -> None:
-    old = Passages(np.array([1, 2]), np.array([1, 2]), np.zeros(2, np.int64), np.array([True, True]))
-    new = Passages(np.array([1, 2, 3]), np.array([1, 2, 3]), np.zeros(3, np.int64), np.array([True] * 3))
+    old, new = (replace(passages(turns), key=np.array(turns)) for turns in ([1, 2], [1, 2, 3]))
     found = rank(PassageScores(new, scored([0, 0, 1])), PassageScores(old, scored([0, 1])), PLAIN, limit=9)
     assert found.passages is new
     assert len(found.places) == 3

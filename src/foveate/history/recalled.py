@@ -26,7 +26,7 @@ from foveate.history.memory_layer import (
 from foveate.models.caller import Caller
 from foveate.recall.dates import spans_in
 from foveate.recall.deadline import Deadline, Stage, StageResults, run_stages
-from foveate.recall.gate import Need, need_of
+from foveate.recall.gate import Breadth, Need, breadth_of, need_of
 from foveate.recall.judge import Judge, JudgedRequest
 from foveate.recall.knowledge import FoundItem, best_items
 from foveate.recall.search import Searcher
@@ -90,6 +90,10 @@ class RecallRequest:
     def need(self) -> Need:
         need = need_of(self.words) if self.is_gated else Need.SURE
         return Need.PERHAPS if need is Need.NONE and self.is_first else need
+
+    @property
+    def breadth(self) -> Breadth:
+        return breadth_of(self.words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,17 +296,25 @@ class Recaller:
     def _rank(self, query: str, measured: _Measures, wish: RecallRequest) -> RankedPassages:
         from foveate.recall.rank import RankWeights, rank  # noqa: PLC0415
 
-        settings = self._settings
+        settings, breadth = self._settings, wish.breadth
         weights = RankWeights(
-            user=settings.user_weight,
+            user=settings.broad_user_weight if breadth is Breadth.ORDER else settings.user_weight,
             near=settings.near_weight,
             far=settings.far_weight,
             date=settings.date_weight,
+            length=settings.length_weight,
+            spread=0.0 if breadth is Breadth.POINT else settings.broad_spread,
             sitting_hours=settings.sitting_hours,
         )
         spans = spans_in(query, from_us(measured.newest_us())) if settings.date_weight else []
-        limit = MAX_PASSAGES if wish.is_one_off or self._judge.is_asked else settings.passages
+        limit = MAX_PASSAGES if self._judge.is_asked else self._max_passages(wish)
         return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
+
+    def _max_passages(self, wish: RecallRequest) -> int:
+        """How many passages are shown at most."""
+        if wish.is_one_off:
+            return MAX_PASSAGES
+        return self._settings.passages if wish.breadth is Breadth.POINT else self._settings.broad_passages
 
     async def _judged(self, query: str, found: _Found, measured: _Measures, deadline: Deadline) -> _Found:
         """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
@@ -352,7 +364,7 @@ class Recaller:
         for item in found.items[: self._settings.knowledge_items]:
             filling.add_item(make_item(item.row, found.counter.base))
         missed: dict[int, int] = {}
-        end = found.count if wish.is_one_off else min(found.count, self._settings.passages)
+        end = min(found.count, self._max_passages(wish))
         for start in range(0, end, BATCH):
             if filling.is_full:
                 break

@@ -30,6 +30,30 @@ class Need(Enum):
     SURE = 2
 
 
+class Breadth(Enum):
+    """How much of the conversation an answer to a prompt draws on."""
+
+    POINT = 0
+    """A fact or a few."""
+    WHOLE = 1
+    """A summary, or a comparison."""
+    ORDER = 2
+    """An order of events, or all mentions of something: mostly what the user said."""
+
+
+@lru_cache(maxsize=256)
+def breadth_of(prompt: str) -> Breadth:
+    """By the words of its questions and requests alone."""
+    text = prompt[-MAX_CHARS:].strip()
+    language = language_of(text)
+    sentences = _sentences(text)
+    for breadth, pattern in ((Breadth.ORDER, language.order), (Breadth.WHOLE, language.whole)):
+        # "Compare both plans" begins with the word, and is no question by its form.
+        if any(pattern.search(each) and (_is_question(each, language) or pattern.match(each)) for each in sentences):
+            return breadth
+    return Breadth.POINT
+
+
 @lru_cache(maxsize=256)
 def need_of(prompt: str) -> Need:
     """By its words alone."""

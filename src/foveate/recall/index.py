@@ -22,7 +22,7 @@ from foveate.recall.passages import Passage, passage_text
 from foveate.recall.rank import PassageScores, Scores
 from foveate.recall.table import TURN_BITS, TURN_MASK, PassageTable
 from foveate.recall.vectors import Floats, Mask
-from foveate.recall.words import query_phrases
+from foveate.recall.words import query_phrases, word_count
 from foveate.store import Store
 from foveate.store.rows import (
     KEY_SHIFT,
@@ -203,6 +203,7 @@ class Index:
             vector=alike,
             allowed=table.column("alive"),
             key=table.column("key"),
+            words=table.column("words"),
         )
         words, vectors = scores.by_words(), scores.by_vectors()
         sampled = is_sampled[scores.allowed]
@@ -399,6 +400,7 @@ class Index:
                 vector=alike,
                 allowed=mask,
                 key=table.column("key"),
+                words=table.column("words"),
             ), weights
 
     def _missing(
@@ -469,6 +471,7 @@ class Index:
             vector=vector,
             allowed=np.concatenate([allowed, own]),
             key=np.concatenate([scores.key, [LOOSE_KEY | turn << KEY_SHIFT | number for turn, _, number in kept]]),
+            words=np.concatenate([scores.words, np.array([word_count(each.text) for each in passages], np.uint16)]),
         )
 
 

@@ -8,8 +8,10 @@ said counts less (`TOOL_SHARE`). Recall adds what is around a passage:
     b(turn)    = the best p of the turn
     score      = p + w1 · (b of the turns next to its own) + w2 · (b of those one further), within one sitting
                    + the user's weight, if the user said it + the date's, if the question names its day
+                   + w3 · log(words / FULL_WORDS), for a passage of fewer words than that
 
-There, a short turn is shown whole or not at all: all its passages have the score of its best.
+There, a short turn is shown whole or not at all: all its passages have the score of its best. For a question about the
+whole conversation, further passages of a turn are lowered, so that many turns are shown (`RankWeights.spread`).
 """
 
 from __future__ import annotations
@@ -31,6 +33,10 @@ TINY_DEVIATION = 1e-9
 SHORT_PASSAGES = 2
 """Tokens of a short turn."""
 HOUR_US = 3_600_000_000
+FULL_WORDS = 40
+"""Words of a full passage of prose. Shorter ones are often greetings, thanks or questions."""
+LEAST_WORDS = 5
+"""Fewer count as this many. A script without spaces has few words by this count."""
 TOOL_SHARE = 0.85
 """In a search, scores of tool results and injected text are multiplied by this: a little below what people said. With
 0.5, facts that only a tool result has were found less often (`bench/recall.py --needles`: 83 and 86 of 100, not 89)."""
@@ -46,6 +52,10 @@ class RankWeights:
     far: float = 0.15
     """Of those one further."""
     date: float = 1.0
+    length: float = 1.0
+    """Of the logarithm of a passage's share of `FULL_WORDS`."""
+    spread: float = 0.0
+    """What the second best passage of a long turn loses; the third loses twice that, and so on."""
     sitting_hours: float = 12.0
     """Turns further apart than this are not of one sitting."""
 
@@ -86,6 +96,8 @@ class Passages:
     turn: Numbers
     at_us: Numbers
     is_user: NDArray[np.bool_]
+    words: Numbers
+    """The number of words of each."""
 
     def __len__(self) -> int:
         return len(self.key)
@@ -137,6 +149,8 @@ class Scores:
     allowed: Mask
     key: NDArray[np.int64]
     """They grow; those of passages that are not indexed yet begin at `index.LOOSE_KEY`."""
+    words: NDArray[np.uint16]
+    """The number of words of each."""
 
     def __len__(self) -> int:
         return len(self.turn)
@@ -164,7 +178,8 @@ class Scores:
     def _passages(self) -> Passages:
         kept = self.allowed
         is_user = self.speaker[kept] == SPEAKERS.index("user")
-        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user)
+        words = self.words[kept].astype(np.int64)
+        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user, words)
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +295,9 @@ def score(
     scores += np.float32(weights.user) * passages.is_user.astype(np.float32)
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)
-    return _whole(passages, scores)
+    scores += np.float32(weights.length) * np.log(np.clip(passages.words, LEAST_WORDS, FULL_WORDS) / FULL_WORDS)
+    scores = _whole(passages, scores)
+    return scores - np.float32(weights.spread) * _places_in_turn(passages, scores) if weights.spread else scores
 
 
 def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], limit: int) -> Numbers:
@@ -340,6 +357,17 @@ def _whole(passages: Passages, scores: Floats) -> Floats:
     np.maximum.at(best, place, scores)
     found: Floats = np.where(counts[place] <= SHORT_PASSAGES, best[place], scores)
     return found
+
+
+def _places_in_turn(passages: Passages, scores: Floats) -> Floats:
+    """How many passages of its turn are better than each; 0 for passages of a short turn, which is shown whole."""
+    order = np.lexsort((-scores, passages.turn))
+    turns = passages.turn[order]
+    _, firsts, counts = np.unique(turns, return_index=True, return_counts=True)
+    better = np.arange(len(order)) - np.repeat(firsts, counts)
+    places = np.empty(len(order), np.float32)
+    places[order] = np.where(np.repeat(counts, counts) <= SHORT_PASSAGES, 0, better)
+    return places
 
 
 def _sittings(moments: Numbers, gap_hours: float) -> Numbers:

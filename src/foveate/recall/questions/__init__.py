@@ -3,7 +3,8 @@
     [openers]  what may precede a question           [asks]    what a question begins with, without a question mark
     [polite]   what may precede a request            [orders]  what it must also say, where the language has it
     [tells]    what an order to tell begins with     [memory]  what speaks of the past of the conversation
-    [you]      what is asked of the other one
+    [you]      what is asked of the other one        [order]   what asks for an order of events or for all mentions
+    [whole]    what asks for a summary or a comparison
 
 Small talk is what has only the `chat` words of `foveate.words`. A language without spaces has its words anywhere in
 a sentence.
@@ -45,6 +46,8 @@ class Language:
     tells: re.Pattern[str]
     memory: re.Pattern[str]
     you: re.Pattern[str]
+    order: re.Pattern[str]
+    whole: re.Pattern[str]
     small: frozenset[str]
     small_in_runs: re.Pattern[str] | None
     """Of a language without spaces."""
@@ -104,6 +107,8 @@ def load(name: str) -> Language:
         tells=_pattern(found["tells"], r"^[\u00bf\u00a1]*(?:{})(?!\w)" if is_spaced else "(?:{})"),
         memory=_pattern(found["memory"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         you=_pattern(found["you"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
+        order=_pattern(found["order"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
+        whole=_pattern(found["whole"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         small=small,
         small_in_runs=None if is_spaced else re.compile(_any(small)),
     )
