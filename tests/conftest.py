@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from hashlib import sha256
 from itertools import count
 from pathlib import Path
 from shutil import disk_usage
@@ -47,7 +48,8 @@ settings.load_profile("default")
 # Thousands of tests are collected and stay: looking through them again and again would take a fifth of the collection.
 gc.disable()
 
-MAX_REMEMBERED, MAX_REMEMBERED_CHARS = 5_000, 20_000
+COMPRESSING = ("tests/compress/", "tests/worker/test_loop", "tests/worker/test_pool", "tests/worker/test_renditions")
+MAX_REMEMBERED, MAX_REMEMBERED_CHARS = 5_000, 400_000
 
 
 def pytest_collection_finish() -> None:
@@ -86,20 +88,21 @@ def _new_files(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def _compressed_once() -> Iterator[None]:
     """A turn is compressed once in a run, since the same text gives the same renditions: a third of all time without.
 
-    The tests of compression and of the worker compress every time.
+    The tests of compression and of the worker's loop compress every time.
     """
     compress, lock = LocalCompressor.compress, Lock()
     remembered = BoundedCache[object, Renditions](MAX_REMEMBERED)
 
     def recall(compressor: LocalCompressor, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
-        if os.environ.get("PYTEST_CURRENT_TEST", "").startswith(("tests/compress/", "tests/worker/")):
+        if os.environ.get("PYTEST_CURRENT_TEST", "").startswith(COMPRESSING):
             return compress(compressor, turn, messages, count)
-        key = turn, repr(compressor), count, repr([replace(message, at=None) for message in messages])
+        content = repr([replace(message, at=None) for message in messages])
+        key = turn, repr(compressor), count, sha256(content.encode("utf-8", "surrogatepass")).digest()
         with lock:
             made = remembered.get(key)
         if made is None:
             made = compress(compressor, turn, messages, count)
-            if len(key[-1]) <= MAX_REMEMBERED_CHARS:
+            if len(content) <= MAX_REMEMBERED_CHARS:
                 with lock:
                     remembered[key] = made
         return made

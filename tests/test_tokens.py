@@ -30,6 +30,7 @@ from foveate.tokens import (
     count_tokens,
     counter_for,
 )
+from support.examples import times
 
 # (text, o200k_base, cl100k_base)
 GOLDEN = [
@@ -181,7 +182,7 @@ def test_a_lone_surrogate_counts_as_a_replacement_character(text: str, name: Enc
     assert count_tokens(text, name) == count_tokens(replaced, name)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(left=texts, right=texts, start=st.sampled_from("[<aZ09") | st.characters(exclude_categories=()), name=encodings)
 @example(left="a !\r", right="", start="[", name="o200k_base")
 @example(left="x  \n \t\u3000", right="/", start="<", name="cl100k_base")
@@ -203,7 +204,7 @@ def _cuts(text: str) -> Iterator[int]:
     return (place.end() for place in re.finditer(tokens._PIECE_END, text))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 @given(text=texts, name=encodings)
 def test_counts_add_up_wherever_long_text_may_be_cut(text: str, name: EncodingName) -> None:
     whole = count_tokens(text, name)
@@ -211,14 +212,14 @@ def test_counts_add_up_wherever_long_text_may_be_cut(text: str, name: EncodingNa
         assert count_tokens(text[:cut], name) + count_tokens(text[cut:], name) == whole
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(40), deadline=None)
 @given(words=st.lists(texts.map(lambda text: text[:12]), min_size=4, max_size=60), name=encodings)
 def test_a_text_counted_in_chunks_counts_as_one(words: list[str], name: EncodingName) -> None:
     text = "".join(f"{word}x y" for word in words)
     assert count_tokens(text, name, chunk_chars=16) == count_tokens(text, name)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=times(40), deadline=None)
 @given(
     unit=st.sampled_from(["a", "A", "中", "^", "=", "1", "\u0301", "🎉", " ", "\n", "\t", "\r\n"]),
     length=st.integers(0, 3000),

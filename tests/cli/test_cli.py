@@ -17,7 +17,7 @@ from foveate import sync
 from foveate.cli import cli
 from support.command_line import AWKWARD, SHOWN, Shell, command, shell_with
 from support.command_line_page import PAGE, generate, helps
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, wait_until
 
 HELPS = dict(helps())
 COMMANDS = [words.split()[1:] for words in HELPS if words != "foveate"]
@@ -255,8 +255,7 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
         # What a shell starts in the background ignores interrupts, and so would this.
         preexec_fn=partial(signal.signal, signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509 - nothing else runs here
     )
-    while not shell.db.exists() or not _has_turns(shell.db):
-        assert process.poll() is None
+    wait_until(lambda: process.poll() is not None or (shell.db.exists() and _has_turns(shell.db)))
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130

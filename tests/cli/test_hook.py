@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from foveate import sync
 from foveate.connections.hook import LEAD, MAX_CONTEXT_CHARS, shortened
 from support.command_line import Shell
+from support.patience import wait_until
 
 FACT = "Remember: the port of the harbour service is 8443."
 
@@ -91,15 +91,12 @@ def test_recording_goes_on_after_the_hook_has_returned(tmp_path: Path, shell: Sh
     path = transcript(tmp_path, [FACT])
     done = shell.really("hook", "claude", given=payload("Stop", transcript_path=str(path)).encode())
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        if shell.db.exists():
-            with sync.open(shell.db) as fov:
-                if fov.sessions():
-                    break
-        time.sleep(0.1)
-    with sync.open(shell.db) as fov:
-        assert [info.id for info in fov.sessions()] == ["s-1"]
+
+    def has_session() -> bool:
+        with sync.open(shell.db) as fov:
+            return [info.id for info in fov.sessions()] == ["s-1"]
+
+    wait_until(lambda: shell.db.exists() and has_session())
 
 
 def test_a_long_memory_is_cut_at_a_line_and_stays_closed() -> None:

@@ -19,6 +19,7 @@ from foveate.renditions import Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
+from support.examples import times
 from support.strategies import messages as any_messages
 
 QUESTION = "The nightly export fails since Tuesday with exit code 17 on host fin-04. Can you find out why?"
@@ -129,7 +130,7 @@ def test_escaping_is_reversible_and_leaves_no_mark(text: str) -> None:
     assert " [user]" not in escaped
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(20), deadline=None)
 @given(st.lists(any_messages, max_size=4).map(tuple))
 def test_any_turn_gets_renditions_inside_their_limits(messages: tuple[Message, ...]) -> None:
     check_sizes(messages, compress(*messages))
@@ -155,7 +156,7 @@ prose = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(20), deadline=None)
 @given(prose, prose)
 def test_any_talk_is_compressed_the_same_way_twice(question: str, answer: str) -> None:
     messages = said("user", question), said("assistant", answer)

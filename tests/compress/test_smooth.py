@@ -12,6 +12,7 @@ from foveate.compress.smooth import MAX_PROSE_LINES, conclusions, rules, smooth_
 from foveate.text import MARKS, turn_text, unescape_marks
 from foveate.tokens import count_tokens
 from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, split_turns
+from support.examples import times
 from support.strategies import messages as any_messages
 
 EXACT = (
@@ -107,7 +108,7 @@ def test_code_and_quotes_stay_to_the_letter(blocks: list[str], said: str) -> Non
 
 
 @given(any_text)
-@settings(max_examples=100)
+@settings(max_examples=times(30))
 def test_smoothing_twice_changes_nothing_more(text: str) -> None:
     once = smooth_prose(text)
     assert smooth_prose(once) == once
@@ -250,7 +251,7 @@ def test_a_result_that_comes_again_is_named() -> None:
 
 
 @given(st.lists(any_messages, max_size=5))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=times(20), deadline=None)
 def test_a_smoothed_turn_never_takes_more_tokens_and_is_deterministic(messages: list[Message]) -> None:
     smoothed = smooth_messages(messages)
     assert count_tokens(smoothed) <= count_tokens(turn_text(tuple(messages)))

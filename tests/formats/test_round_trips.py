@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from foveate.formats import load, message_formats, parse_message, parse_messages, render_messages
 from foveate.turn import Json, Message, Opaque, Text, ToolCall, ToolResult
 from support import strategies
+from support.examples import times
 
 PROVIDERS = sorted(strategies.standard_records)
 every_provider = pytest.mark.parametrize("name", PROVIDERS)
-quick = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+quick = settings(max_examples=times(15), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 def test_every_provider_has_a_message_format() -> None:
@@ -34,7 +35,7 @@ def test_a_record_comes_back_to_the_letter_with_fields_nobody_knows(name: str, d
 
 
 @every_provider
-@settings(quick, max_examples=60)
+@settings(quick, max_examples=times(25))
 @given(data=st.data())
 def test_a_standard_record_comes_back_from_its_meaning_alone(name: str, data: st.DataObject) -> None:
     record = data.draw(strategies.standard_records[name])
@@ -65,7 +66,7 @@ def test_a_conversation_keeps_its_calls_results_and_words(name: str, with_ids: b
     _assert_in_order(_texts(spoken), _texts(read))
 
 
-@settings(quick, max_examples=100)
+@settings(quick, max_examples=times(40))
 @given(name=st.sampled_from(PROVIDERS), source=st.sampled_from(PROVIDERS), spoken=strategies.conversations())
 def test_a_conversation_survives_the_way_through_another_provider(
     name: str, source: str, spoken: list[Message]
@@ -77,7 +78,7 @@ def test_a_conversation_survives_the_way_through_another_provider(
 
 
 @every_provider
-@settings(quick, max_examples=50)
+@settings(quick, max_examples=times(25))
 @given(spoken=strategies.conversations())
 def test_results_stand_where_the_provider_wants_them(name: str, spoken: list[Message]) -> None:
     ADJACENT[name](render_messages(name, [*spoken, Message("user", (Text("And now?"),))]))

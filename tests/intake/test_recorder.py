@@ -21,6 +21,7 @@ from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
 from foveate.server.gateway.wires import WIRES
 from foveate.session import Session
+from support.examples import times
 
 Scenario: TypeAlias = Callable[[Foveate, Recorder], Coroutine[Any, Any, None]]
 Run: TypeAlias = Callable[[Scenario], None]
@@ -630,7 +631,7 @@ class Clients:
             await self._say(self.clients[-1])
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=st.lists(st.tuples(st.integers(0, 7), st.sampled_from(OPERATIONS)), min_size=5, max_size=30))
 def test_no_turn_is_lost_doubled_or_in_another_conversation(run: Run, steps: list[tuple[int, str]]) -> None:
     async def scenario(_: Foveate, recorder: Recorder) -> None:

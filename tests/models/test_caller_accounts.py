@@ -20,6 +20,7 @@ from foveate.store.settings import StoreSettings
 from foveate.testing.scripted import Behaviour, BreaksOff, Delays, Empty, Fails, Says, ScriptedModel, Stalls
 from foveate.turn import Usage
 from support.calling import MORNING, QUICK_SECONDS, FakeClock, Stage, ask, read_calls, stage
+from support.examples import times
 
 PRICE = Price(input=10.0, output=50.0, cached=1.0)
 CAP_USD = 0.05
@@ -84,7 +85,7 @@ def test_without_a_cap_calls_are_on_the_books_all_the_same(tmp_path: Path) -> No
     asyncio.run(run())
 
 
-@settings(max_examples=15)
+@settings(max_examples=times(15))
 @given(
     costs=st.lists(st.tuples(st.integers(0, 3_000), st.integers(1, 600)), min_size=1, max_size=25),
     cap_usd=st.floats(0, 0.1),

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from foveate.models.limits import MINUTE_SECONDS, Breaker, Rates, Slots
+from support.examples import times
 
 MAX_FAILURES = 3
 OPEN_SECONDS = 10.0
@@ -77,7 +78,7 @@ class BreakerMachine(RuleBasedStateMachine):
 
 
 TestBreaker = BreakerMachine.TestCase
-TestBreaker.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBreaker.settings = settings(max_examples=times(20), stateful_step_count=40, deadline=None)
 
 REQUESTS = st.lists(st.tuples(st.floats(0, 30), st.integers(0, 60)), max_size=60)
 

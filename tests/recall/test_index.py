@@ -20,10 +20,11 @@ from foveate.recall.search import Hit
 from foveate.settings import load_settings
 from support import engine
 from support.engine import assistant, tool_step, user, with_store
+from support.examples import times
 
 BACKGROUND_OFF = {"compress": {"enabled": False, "processes": 0}}
 ALPHABET = "abcXYZ059 _-./:@'\"()éßÅжЖωΣאب字語かナ한글😀\u200d\u0301\t\nthe of"
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+few = settings(max_examples=times(12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def turns(found: list[Hit]) -> list[str]:

@@ -26,10 +26,11 @@ from support.engine import (
     verified,
     with_store,
 )
+from support.examples import times
 from support.strategies import conversations, words
 
 SLOW = examples(
-    max_examples=12,
+    max_examples=times(5),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -152,19 +153,19 @@ def test_the_same_state_gives_the_same_bytes_to_every_handle(tmp_path: Path, sce
 def test_a_giant_running_turn_is_shown_step_by_step_within_the_budget(tmp_path: Path, budget_tokens: int) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("agent", budget_tokens=budget_tokens)
-        await talk(session, 40)
-        await session.record([user("Fix all 300 failures, and never touch prod.")])
+        await talk(session, 20)
+        await session.record([user("Fix all 150 failures, and never touch prod.")])
         steps: list[Message] = []
-        for number in range(1, 301):
+        for number in range(1, 151):
             output = "\n".join(f"line {line} of {number}: ok {number * line}" for line in range(number % 40))
             steps += tool_step(number, output)
             if number % 30 == 0:
                 await session.record(steps)
                 steps = []
                 context = await verified(session, "")
-                assert "Fix all 300 failures, and never touch prod." in context.text
+                assert "Fix all 150 failures, and never touch prod." in context.text
         await verified(session, "Go on.", budget_tokens=budget_tokens // 2 + 1)
-        await talk(session, 3, first=42)
+        await talk(session, 3, first=22)
         await verified(session)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

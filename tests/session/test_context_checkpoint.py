@@ -169,7 +169,7 @@ def test_tau_bench_runs_never_exceed_and_keep_every_word_of_the_user(tmp_path: P
 def test_at_16k_with_a_system_prompt_of_1000_tokens_what_is_available_is_as_designed(tmp_path: Path) -> None:
     system = " careful" * 1_000
     seen: dict[int, int] = {}
-    with foveate.open(tmp_path / "chat.db") as fov:
+    with foveate.open(tmp_path / "chat.db", settings=RAW) as fov:
         chat = fov.session("s", strategy="checkpoint", budget_tokens=16_000)
         assert chat.counter.base(system) == 1_000
         for turn in range(60):
@@ -209,7 +209,7 @@ def test_architecture_decisions_and_user_words_stay_in_every_tier(tmp_path: Path
 
 def test_checkpoints_are_values_and_a_command_lists_them_with_a_status_line(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
-    with foveate.open(path) as fov:
+    with foveate.open(path, settings=RAW) as fov:
         chat = fov.session("s", strategy="checkpoint", budget_tokens=16_000, model="llama-3.3-70b")
         for turn in range(40):
             question, answer = talk(turn, 400)

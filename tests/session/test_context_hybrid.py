@@ -145,7 +145,7 @@ def test_the_page_names_every_setting_with_its_default() -> None:
 
 
 @needs_transcripts
-@pytest.mark.parametrize(("kind", "share"), [("tau-bench", 6), ("swe-agent", 12)])
+@pytest.mark.parametrize(("kind", "share"), [("tau-bench", 4), ("swe-agent", 6)])
 def test_real_histories_fit_keep_pairs_and_expand_exactly(tmp_path: Path, kind: str, share: int) -> None:
     with foveate.sync.open(tmp_path / "real.db") as fov:
         for name, messages in histories(kind)[:share]:

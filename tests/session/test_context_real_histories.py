@@ -138,7 +138,7 @@ def stages() -> list[tuple[Stage, int]]:
     chosen = settings(recall={"enabled": False})
     ready = []
     for name, turns in list(histories().items())[:HISTORIES]:
-        some, budget, every = (turns, 3_000, 16) if name.startswith("tau") else (turns[:8], 8_000, 90)
+        some, budget, every = (turns, 3_000, 16) if name.startswith("tau") else (turns[:5], 8_000, 60)
         script = asyncio.run(prepare(some, settings=chosen))
         ready.append((Stage(script, some, CallSample(every), chosen), budget))
     return ready
@@ -157,7 +157,7 @@ def test_nothing_forbidden_happens_in_real_conversations(
         faults += watch.faults
         prompts += watch.prompts
     longest = max(stages, key=lambda one: one[0].script.raw_tokens)[0]
-    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=24))
+    faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=40))
     assert faults == []
     assert prompts >= 10
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 
 from foveate import Foveate
 from support.engine import assistant, talk, user, with_store
+from support.examples import times
 
 
 def test_an_interval_rebuild_comes_every_ten_turns(tmp_path: Path) -> None:
@@ -84,7 +84,7 @@ def test_the_plan_in_use_can_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schedule", ["interval", "adaptive"])
 @given(data=st.data())
-@examples(max_examples=int(os.environ.get("FOVEATE_EXAMPLES", "2")), deadline=None)
+@examples(max_examples=times(2), deadline=None)
 def test_there_is_at_most_one_rebuild_in_a_turn_and_one_in_ten_turns(
     schedule: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

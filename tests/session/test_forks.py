@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import foveate
 from foveate.errors import InputError, SessionExists
+from support.examples import times
 
 STEPS = st.lists(
     st.tuples(st.sampled_from(["ask", "answer", "fork"]), st.integers(0, 7), st.integers(1, 12)),
@@ -18,7 +19,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=times(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(steps=STEPS)
 def test_a_session_is_its_ancestors_turns_up_to_the_fork_then_its_own(
     tmp_path: Path, steps: list[tuple[str, int, int]]

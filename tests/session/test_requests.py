@@ -22,9 +22,10 @@ from foveate.text import encodable
 from support import contexts
 from support.contexts import sample_parts
 from support.engine import opened, talk, with_store
+from support.examples import times
 
 FEW = examples(
-    max_examples=15,
+    max_examples=times(6),
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -147,8 +148,8 @@ def test_googles_own_package_takes_the_request(tmp_path: Path) -> None:
             taken = types.GenerateContentConfig(**request["config"])
             assert isinstance(taken.system_instruction, str)
             assert taken.system_instruction.startswith("Be brief.")
-            assert len(taken.tools[0].function_declarations) == 4  # type: ignore[index, arg-type, union-attr]
+            assert len(taken.tools[0].function_declarations) == 4
             said = [types.Content.model_validate(content) for content in request["contents"]]
-            assert said[-1].parts[-1].text == "And now?"  # type: ignore[index]
+            assert said[-1].parts[-1].text == "And now?"
 
     asyncio.run(run())

@@ -27,12 +27,13 @@ from foveate.errors import (
 from foveate.text import SLICE_CHARS
 from foveate.tokens import count_tokens
 from foveate.turn import MAX_NESTING, split_turns
+from support.examples import times
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 """Lone surrogates, NUL and everything else included."""
 ROLES = st.sampled_from(["system", "user", "assistant", "developer"])
 PLAIN = st.fixed_dictionaries({"role": ROLES, "content": ANY_TEXT})
-SLOW = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+SLOW = settings(max_examples=times(20), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 def use(folder: Path, job: Callable[[foveate.Foveate], Awaitable[Any]]) -> Any:

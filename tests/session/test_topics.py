@@ -62,7 +62,7 @@ def test_the_current_topic_has_half_of_the_budget_and_is_sealed_at_60_percent_of
         chat = fov.session("s", strategy="topics", budget_tokens=10_000)
         shares: list[Any] = []
         with fov.subscribe(told.append, ["topic-sealed"]) as subscription:
-            for number in range(40):
+            for number in range(20):
                 chat.topics.add_message({"role": "user", "content": f"Question {number}?"})
                 chat.topics.add_message({"role": "assistant", "content": "word " * 180})
                 shares.append(chat.topics.get_context(prompt="Next?").context.planned.notes["room_tokens"])

@@ -24,6 +24,7 @@ from foveate.tokens import O200K
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 from foveate.worker.artefacts import cutter
 from support.contexts import forgeries
+from support.examples import times
 from support.injections import NONCE, answer
 from support.paths import ROOT
 
@@ -232,7 +233,7 @@ _texts = (
 _clauses = st.lists(st.builds(clause, st.integers(0, 26), text=_texts), max_size=6)
 
 
-@examples(max_examples=20, deadline=None)
+@examples(max_examples=times(8), deadline=None)
 @given(_clauses, _clauses, _clauses)
 def test_whatever_a_model_answers_a_checkpoint_fits_and_forges_nothing(
     summary: list[dict[str, Any]], decisions: list[dict[str, Any]], steps: list[dict[str, Any]]

@@ -17,6 +17,7 @@ from foveate.plan import Block, Frame, MessageSize, Plan, TurnInfo
 from foveate.testing import strategies as suite
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, item_of, step_items
 from foveate.turn import Kind, Role
+from support.examples import times
 
 NAMES = strategies.names()
 OTHER_CASES = [case for case in suite.CASES if case is not suite.the_same_state_gives_the_same_bytes]
@@ -25,15 +26,23 @@ ON_POSTGRES = [
     for name, case in zip(itertools.cycle(NAMES), OTHER_CASES, strict=False)
 ]
 """Every case with one of the strategies; `make thorough` runs all with all."""
+ALWAYS = (suite.every_context_fits_its_budget, suite.nothing_said_forges_structure)
+"""The cases that `oneshot`, whose log is a gradient, is tested with in each run."""
+CASES_OF_ONESHOT = [case if case in ALWAYS else pytest.param(case, marks=pytest.mark.thorough) for case in suite.CASES]
 
 
 @pytest.mark.parametrize("case", suite.CASES, ids=lambda case: case.__name__)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [name for name in NAMES if name != "oneshot"])
 def test_it_conforms(name: str, case: suite.Case, tmp_path: Path) -> None:
     asyncio.run(suite.run_case(case, name, tmp_path / "chat.db"))
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("case", CASES_OF_ONESHOT, ids=lambda case: case.__name__)
+def test_oneshot_conforms(case: suite.Case, tmp_path: Path) -> None:
+    asyncio.run(suite.run_case(case, "oneshot", tmp_path / "chat.db"))
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "gradient"])
 def test_the_same_state_gives_the_same_bytes_on_postgres(name: str, postgres_url: str) -> None:
     asyncio.run(suite.run_case(suite.the_same_state_gives_the_same_bytes, name, postgres_url))
 
@@ -84,7 +93,7 @@ def stories(draw: st.DrawFn) -> ListedStory:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@examples(max_examples=30, deadline=None)
+@examples(max_examples=times(12), deadline=None)
 @given(story=stories(), share=st.floats(0, 1))
 def test_any_plan_fits_is_in_order_and_the_same_each_time(name: str, story: ListedStory, share: float) -> None:
     strategy = strategies.load(name)()

@@ -13,6 +13,7 @@ from foveate import strategy as strategies
 from foveate.plan import Frame, Overheads
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, exchange, item_of, step_items
 from support.engine import assistant, opened, user
+from support.examples import times
 
 SIZES = st.integers(0, 60) | st.integers(0, 6_000)
 OVERHEADS = st.just(USUAL_OVERHEADS) | st.builds(
@@ -29,7 +30,7 @@ def in_progress(before: list[int], steps: list[int], nominal_tokens: int, fixed_
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "hybrid", "topics"])
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=times(20), deadline=None)
 @example(before=[300] * 3, steps=[3_000, 4_000], nominal=8_000, share=0.05, overheads=USUAL_OVERHEADS)
 @example(before=[], steps=[400, 900], nominal=1_200, share=0.4, overheads=USUAL_OVERHEADS)
 @given(

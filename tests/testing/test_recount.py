@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from foveate.context.render import FORMATS
 from foveate.testing.recount import recount
 from support.engine import opened
+from support.examples import times
 
 MODELS = (None, "gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro")
 PNG = base64.b64encode(
@@ -89,7 +90,7 @@ async def sent(turns: list[list[dict[str, Any]]], model: str | None, budget: int
 
 
 @given(conversations(), st.sampled_from(MODELS), st.sampled_from([3_000, 8_000, 60_000]), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=times(15), deadline=None)
 def test_no_request_takes_more_than_was_counted(
     turns: list[list[dict[str, Any]]], model: str | None, budget: int, with_image: bool
 ) -> None:

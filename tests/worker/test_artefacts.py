@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 
 import pytest
@@ -22,13 +21,14 @@ from foveate.turn import Json
 from foveate.worker.artefacts import unpack_made
 from support.contexts import forgeries
 from support.engine import assistant, recounted, settings, user
+from support.examples import times
 from support.patience import until
 from support.refining import MODEL, scripted_store, until_asked
 from support.wording import clauses_of, noted, worded
 
 BUDGET = 8_000
 TURNS = 14
-EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "3"))
+EXAMPLES = times(3)
 PARTS = ("disk", "queue", "index", "cache", "ledger", "mailer")
 
 

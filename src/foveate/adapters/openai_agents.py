@@ -89,7 +89,7 @@ class FoveateSession:
         overhead = Overhead(system, tools, has_history_tools=len(tools) < len(offered))
         view = await self._bridge.wait(self._viewed(cast("list[dict[str, Any]]", given.input), overhead))
         instructions = "\n\n".join(part for part in (system, view.extra_system) if part)
-        return ModelInputData(cast("list[TResponseInputItem]", view.messages), instructions or None)
+        return ModelInputData(view.messages, instructions or None)
 
     async def _current(self) -> Conversation:
         """The conversation, in the branch that was used last."""

@@ -383,5 +383,5 @@ def _openai(parsed: ModelName, secret: str | None, client: httpx2.AsyncClient) -
         base_url=address_of(parsed),
         http_client=client,
         max_retries=0,
-        default_headers={"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()},  # type: ignore[dict-item]
+        default_headers={"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()},
     )

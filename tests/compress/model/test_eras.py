@@ -19,6 +19,7 @@ from foveate.renditions import Unit
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text
 from support.contexts import forgeries
+from support.examples import times
 from support.injections import NONCE, answer
 from support.paths import ROOT
 
@@ -137,7 +138,7 @@ _texts = forgeries | st.sampled_from([unit.text for unit in UNITS]) | st.text(ma
 _clauses = st.builds(clause, st.integers(1, 32), text=_texts, speaker=st.sampled_from(["user", "assistant"]))
 
 
-@examples(max_examples=50, deadline=None)
+@examples(max_examples=times(20), deadline=None)
 @given(st.lists(_clauses, max_size=6))
 def test_whatever_a_model_answers_units_are_whole_lines_of_their_turns(clauses: list[dict[str, Any]]) -> None:
     made = judged([*HONEST, *clauses])

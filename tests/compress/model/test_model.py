@@ -21,6 +21,7 @@ from foveate.text import compact_json, turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, ToolCall, ToolResult
 from support.contexts import forgeries
+from support.examples import times
 from support.injections import HONEST, INJECTIONS, NONCE, QUESTION, REPLY, Injection, answer, assigned, honest, judged
 from support.paths import ROOT
 from support.strategies import messages as any_messages
@@ -360,7 +361,7 @@ _answers = st.one_of(
 )
 
 
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=times(20), deadline=None)
 @given(
     text=_answers,
     finish=st.sampled_from(["stop", "stop", "length"]),

@@ -25,6 +25,7 @@ from foveate.compress.tools import (
 )
 from foveate.errors import InputError
 from foveate.turn import Attachment, Json, Opaque, Text, ToolCall, ToolResult
+from support.examples import times
 from support.exchanges import exchange, lines, smoothed, summary
 
 TOOLS = (
@@ -90,7 +91,7 @@ results = st.none() | st.builds(
 
 
 @given(st.sampled_from(TOOLS) | st.text(max_size=20), json_values, results)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(50), deadline=None)
 def test_nothing_that_a_model_or_a_tool_writes_makes_a_compressor_fail(
     name: str, arguments: Json, result: ToolResult | None
 ) -> None:

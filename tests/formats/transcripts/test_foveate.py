@@ -22,13 +22,14 @@ from foveate.turn import (
     Usage,
 )
 from support import strategies
+from support.examples import times
 
 
 def parse(data: Json) -> Message:
     return load("foveate").parse(data, "message")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=times(40), deadline=None)
 @given(message=strategies.messages)
 def test_every_message_comes_back_as_it_was(message: Message) -> None:
     (rendered,) = foveate.render([message])
@@ -36,7 +37,7 @@ def test_every_message_comes_back_as_it_was(message: Message) -> None:
     assert foveate.recognises(rendered)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=times(25), deadline=None)
 @given(message=strategies.messages)
 def test_the_json_holds_nothing_but_json(message: Message) -> None:
     import json

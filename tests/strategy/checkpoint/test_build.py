@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -18,9 +17,10 @@ from foveate.strategy.checkpoint.extract import find_all, is_architecture, is_de
 from foveate.tokens import O200K
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, split_turns
 from foveate.worker.artefacts import cutter
+from support.examples import times
 from support.strategies import conversations
 
-EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "40"))
+EXAMPLES = times(20)
 COUNT = counting("A", O200K)
 LEVELS = ((3, 1_178), (2, 578), (1, 278))
 

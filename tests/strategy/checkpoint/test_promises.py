@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -9,8 +8,9 @@ from hypothesis import strategies as st
 from foveate.plan import Block, Frame, Overheads, Plan
 from foveate.strategy.checkpoint import Checkpoint
 from support.checkpoint_stories import MadeUpStory, Talk, lived_through, settled
+from support.examples import times
 
-EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "100"))
+EXAMPLES = times(30)
 SIZES = st.one_of(st.integers(0, 60), st.integers(0, 1_500), st.integers(0, 60_000))
 OVERHEADS = st.builds(
     Overheads, line=st.integers(1, 12), tag=st.integers(1, 40), range=st.integers(1, 60), cut_note=st.integers(0, 30)

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from itertools import pairwise
 
 import msgspec
@@ -18,10 +17,11 @@ from foveate.strategy.gradient.steps import plan_steps
 from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
 from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
+from support.examples import times
 
 GRADIENT = Gradient(bands="documented")
 FIDELITY = {"R": 4, "S": 3, "C": 2, "T": 1, "E": 0}
-EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "100"))
+EXAMPLES = times(30)
 
 
 def price(history: ListedHistory, row: Block, overheads: Overheads) -> int:

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 import random
 from dataclasses import replace
 from functools import cache
@@ -17,9 +16,10 @@ from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
 from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
+from support.examples import times
 
 GRADIENT = Gradient()
-EXAMPLES = int(os.environ.get("FOVEATE_EXAMPLES", "16"))
+EXAMPLES = times(16)
 SIZES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny", "c": "brief"}
 
 

@@ -13,6 +13,7 @@ from foveate.plan import MessageSize, Plan, TurnInfo
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.messages import protect, speaker_of
 from foveate.testing.histories import ListedStory
+from support.examples import times
 from support.hybrid_stories import planned, said, short_places, story_of
 
 sizes = st.integers(0, 60) | st.integers(0, 4_000)
@@ -38,7 +39,7 @@ def stories(draw: st.DrawFn) -> ListedStory:
     return story_of(turns, in_steps=is_open and in_steps)
 
 
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=times(20), deadline=None)
 @given(
     story=stories(),
     budget=st.integers(0, 60_000),
@@ -60,7 +61,7 @@ def test_every_plan_fits_is_whole_and_spares_what_is_protected(
         story = after
 
 
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=times(20), deadline=None)
 @given(turns=infos(), budget=st.integers(2_000, 30_000))
 def test_a_growing_conversation_fits_and_changes_only_when_it_says_so(turns: list[TurnInfo], budget: int) -> None:
     story = story_of(turns[:1])

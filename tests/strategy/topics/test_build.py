@@ -15,6 +15,7 @@ from foveate.strategy.topics.subjects import Gist, farness
 from foveate.text import message_text
 from foveate.tokens import count_tokens
 from foveate.turn import Json, Message, Reasoning, Text, ToolCall, ToolResult
+from support.examples import times
 
 TALK = (
     ("How long do I boil potatoes for a salad?", "About 18 minutes; use waxy potatoes such as Annabelle."),
@@ -66,7 +67,7 @@ def test_a_bulk_names_each_of_its_topics() -> None:
         assert fact in made.text
 
 
-@examples(max_examples=30, deadline=None)
+@examples(max_examples=times(15), deadline=None)
 @given(st.integers(24, 300), st.lists(st.tuples(st.text(max_size=200), st.text(max_size=400)), min_size=1, max_size=4))
 def test_a_summary_takes_no_more_than_it_may(tokens: int, talks: list[tuple[str, str]]) -> None:
     sources = turns(*talks)

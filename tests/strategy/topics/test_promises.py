@@ -13,6 +13,7 @@ from foveate.plan import Frame, Plan
 from foveate.strategy.topics import Topics
 from foveate.strategy.topics.state import TopicsState
 from foveate.testing.histories import USUAL_OVERHEADS, ListedStory
+from support.examples import times
 from support.topic_stories import about, rows_of, said, settled
 
 ROOMS = st.integers(300, 12_000)
@@ -43,7 +44,7 @@ def check(plan: Plan, story: ListedStory, room: int) -> None:
     assert covered == sorted(covered)
 
 
-@examples(max_examples=60, deadline=None)
+@examples(max_examples=times(20), deadline=None)
 @given(talks(), ROOMS, st.booleans())
 def test_every_turn_is_shown_or_named_and_the_tiers_keep_to_their_shares(
     given_talk: tuple[ListedStory, dict[int, Any]], room: int, keep_full: bool
@@ -69,7 +70,7 @@ def test_every_turn_is_shown_or_named_and_the_tiers_keep_to_their_shares(
         )
 
 
-@examples(max_examples=40, deadline=None)
+@examples(max_examples=times(15), deadline=None)
 @given(talks(), ROOMS, ROOMS)
 def test_a_one_off_fits_any_room_and_names_every_turn(
     given_talk: tuple[ListedStory, dict[int, Any]], room: int, other: int

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from foveate.server.gateway.wires import WIRES, UpstreamAnswer
 from foveate.server.sse import SseParser
+from support.examples import times
 from support.provider_streams import BODIES, PATHS, REQUESTS, STREAMS, Call, Part, Said, Scripted, Thinking
 
 FIRST = Scripted((Thinking("let me look", "s1"), Said("One moment."), Call("c1", "own_search", {"q": "x"})), 1)
@@ -202,7 +203,7 @@ def loaded(format: str, scripted: list[Scripted]) -> dict[str, Any]:  # noqa: A0
     return answer.result()
 
 
-@settings(max_examples=20)
+@settings(max_examples=times(10))
 @given(scripted=rounds())
 def test_anthropic_package_sees_the_same_message_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
     import anthropic
@@ -216,7 +217,7 @@ def test_anthropic_package_sees_the_same_message_in_a_stream_and_in_a_body(scrip
     assert message.usage.output_tokens == whole.usage.output_tokens
 
 
-@settings(max_examples=20)
+@settings(max_examples=times(10))
 @given(scripted=rounds())
 def test_openai_package_sees_the_same_completion_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
     import openai
@@ -234,7 +235,7 @@ def test_openai_package_sees_the_same_completion_in_a_stream_and_in_a_body(scrip
     assert completion.usage == whole.usage
 
 
-@settings(max_examples=20)
+@settings(max_examples=times(10))
 @given(scripted=rounds())
 def test_openai_package_sees_the_same_response_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
     import openai
@@ -248,7 +249,7 @@ def test_openai_package_sees_the_same_response_in_a_stream_and_in_a_body(scripte
     assert response.usage == whole.usage
 
 
-@settings(max_examples=20)
+@settings(max_examples=times(10))
 @given(scripted=rounds())
 def test_google_package_sees_the_same_answer_in_a_stream_and_in_a_body(scripted: list[Scripted]) -> None:
     from google.genai import types
