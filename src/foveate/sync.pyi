@@ -33,6 +33,7 @@ from foveate.session.knowledge import KnowledgeDraft, KnowledgeItem, LearningRun
 from foveate.session.picture import PastPicture
 from foveate.session.prompts import PromptInfo
 from foveate.session.record import Recordable
+from foveate.session.shared import PrefixSource
 from foveate.session.subagents import AgentInfo, AgentSpec
 from foveate.session.topics import Topic, TopicsContext, TopicsHistory
 from foveate.session.values import Pin as Pin
@@ -46,7 +47,6 @@ from foveate.settings import Settings as Settings
 from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport, SessionRow, Store
 from foveate.store.agent_rows import AgentKind, AgentLimits, AgentRow, AgentTotals
-from foveate.store.client_rows import Standing
 from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeState
 from foveate.store.protocol import AgentRows, Clients
 from foveate.store.rows import CostRow, IndexState, QueueState
@@ -272,8 +272,6 @@ class Session:
     def limit_budget(self, tokens: int) -> None: ...
     def restore_budget(self, before: SessionInfo) -> SessionInfo: ...
     def lower_budget(self, tokens: int) -> SessionInfo: ...
-    @property
-    def history_tools(self) -> frozenset[str]: ...
     def refresh(self) -> SessionInfo: ...
     def record(
         self,
@@ -354,29 +352,10 @@ class Session:
         order: Order | None = None,
         strategy: str | None = None,
         recall: bool = True,
+        is_answered: bool = True,
     ) -> Context: ...
-    def came_from(self, context: Context) -> None: ...
-    def came_from_client(
-        self, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
-    ) -> None: ...
-    def came_from_messages(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None: ...
-    def whole_tokens(
-        self, standing: Standing, drafts: Sequence[Draft], *, system: str, tools: Sequence[Mapping[str, Any]]
-    ) -> int | None: ...
-    @property
-    def empty_standing(self) -> Standing: ...
-    def take(self, row: SessionRow) -> None: ...
+    def came_from(self, source: Context | PrefixSource) -> None: ...
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange: ...
-    def context_for(
-        self,
-        format: str,
-        *,
-        system: str = "",
-        extra_tools: Sequence[Mapping[str, Any]] = (),
-        history_tools: bool = True,
-        is_late: bool = False,
-        budget_tokens: int | None = None,
-    ) -> Context: ...
     def is_waiting(self, prompt: Sequence[Message]) -> bool: ...
     def tools(
         self,
@@ -420,6 +399,7 @@ class Session:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
     ) -> Iterator[str]: ...
+    def take(self, row: SessionRow) -> None: ...
 
 class Foveate:
     settings: Settings

@@ -20,6 +20,7 @@ from foveate.intake.chain import RequestHistory, read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, branch_of, is_branch, place_name
 from foveate.session import Session
+from foveate.session.client_requests import came_from_messages, context_for, whole_tokens
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id
 from foveate.session.values import Context
@@ -186,17 +187,17 @@ class Conversation:
         session, tools = placed.session, list(overhead.tools)
         if placed.whole is None:
             return None
-        tokens = session.whole_tokens(placed.whole, placed.drafts, system=overhead.system, tools=tools)
+        tokens = whole_tokens(session, placed.whole, placed.drafts, system=overhead.system, tools=tools)
         if tokens is None:
             return None
         sent = [*_system(overhead.system), *placed.history.parse(0)]
-        session.came_from_messages(sent, tools)
+        came_from_messages(session, sent, tools)
         return View(list(messages), "", tokens, True, placed)
 
     async def _assembled(self, format: str, placed: Placement, overhead: Overhead) -> View:  # noqa: A002
         tools = list(overhead.tools)
-        context = await placed.session.context_for(
-            format, system=overhead.system, extra_tools=tools, history_tools=overhead.has_history_tools
+        context = await context_for(
+            placed.session, format, system=overhead.system, extra_tools=tools, history_tools=overhead.has_history_tools
         )
         extra = context.system.removeprefix(overhead.system).strip("\n")
         if format in FORMATS:
@@ -212,7 +213,7 @@ def _rendered(format: str, context: Context, session: Session, tools: Sequence[R
     """The messages of a framework's format, without thinking that its provider would reject."""
     shown = canonical_messages(context.layout, context.system, names_files=False)
     sent = without_unbound_messages(shown, tools)
-    session.came_from_messages(sent, tools)
+    came_from_messages(session, sent, tools)
     return render_messages(format, sent[1:] if context.system else sent)
 
 

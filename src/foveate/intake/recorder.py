@@ -26,6 +26,7 @@ from foveate.intake.project import project_scope
 from foveate.intake.sessions import TITLE_CHARS, ClientId, Incoming, Resolver, SessionDecision, branch_of
 from foveate.recall.gate import Need, need_of
 from foveate.session import Session
+from foveate.session.client_requests import empty_standing
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import Clients, Draft, ResponseRow, Standing
@@ -319,7 +320,7 @@ class Recorder:
                 messages[place] = replace(messages[place], kind="injection")
         drafts = await session.draft(messages, _keys(history, decision.count)) if messages else []
         key = history.keys[-1] if history.keys else ""
-        whole = (decision.standing or session.empty_standing) if decision.is_whole else None
+        whole = (decision.standing or empty_standing(session)) if decision.is_whole else None
         return Placement(session, decision.session, history, key, drafts, whole, is_scratch=decision.is_scratch)
 
     async def _record(

@@ -11,25 +11,23 @@ import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from foveate.context import board as boards
-from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, Order
+from foveate.context.assemble import Order
 from foveate.context.board import Board, Note, NoteKind
 from foveate.context.context import Context
-from foveate.context.signatures import is_signed, messages_prefix, request_prefix
-from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
-from foveate.errors import InvalidMessage, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
+from foveate.context.tools import ToolSet
+from foveate.errors import InvalidMessage, LevelUnknown, TurnNotFound
 from foveate.events import Event, EventKind
 from foveate.formats.sizes import SentSizes
-from foveate.history.recalled import Recaller
 from foveate.recall.search import Hit, SearchFilter
 from foveate.session import export as exports
-from foveate.session.agent import TriggerAgent
+from foveate.session import record
 from foveate.session.cabinet import Cabinet, CabinetEntry, filed_note
 from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import Contexts, given_settings
@@ -41,23 +39,13 @@ from foveate.session.goals import Goals
 from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
 from foveate.session.read import Reader
-from foveate.session.record import (
-    Recordable,
-    announce,
-    as_messages,
-    by_turn,
-    check_text,
-    numbered_keys,
-    pin_number,
-    read_messages,
-)
-from foveate.session.request import Request
-from foveate.session.shared import SharedParts
+from foveate.session.record import Recordable, announce, as_messages, check_text, pin_number
+from foveate.session.request import Request, answer_prefix
+from foveate.session.shared import PrefixSource, SharedParts
 from foveate.session.tenant import public_id
 from foveate.session.tools import Retrieval
 from foveate.session.topics import SessionTopics
 from foveate.session.values import (
-    BUDGET_LOWERED,
     Pin,
     RecordedTurn,
     SessionInfo,
@@ -67,20 +55,23 @@ from foveate.session.values import (
     TurnContent,
     TurnDetails,
     TurnOutline,
+    describe_pin,
     describe_session,
     describe_stats,
+    lowered_budget,
+    restored_budget,
     with_budget,
 )
-from foveate.settings import make_strategy, session_strategy
+from foveate.settings import SessionStrategy, make_strategy, session_strategy
 from foveate.store import Draft, Place, SessionRow
-from foveate.store.client_rows import Standing
-from foveate.store.codec import draft_messages, draft_turn
-from foveate.text import compact_json
+from foveate.store.codec import draft_messages
 from foveate.tokens import Counter, calibrate, session_counter
-from foveate.turn import Json, Message, Text, Turn, from_us, parse_time, turn_id, turn_number
+from foveate.turn import Json, Message, Text, Turn, turn_id, turn_number
 
 if TYPE_CHECKING:
     from foveate.client import Foveate
+
+_T = TypeVar("_T")
 
 
 class Session:
@@ -96,18 +87,7 @@ class Session:
         self._store = shared.store
         self._events = shared.events
         self._counter = session_counter(row.model, row.encoding)
-        recaller = Recaller(shared.store, shared.searcher, shared.settings.recall, caller=shared.caller)
-        self._contexts = Contexts(
-            shared.store,
-            row.id,
-            shared.events,
-            shared.settings,
-            recaller=recaller,
-            agent=TriggerAgent(shared, row.id),
-            renewals=shared.renewals,
-            uses=shared.uses,
-            worker=shared.worker,
-        )
+        self._contexts = Contexts(shared, row.id)
         self._offer: ToolSet | None = None
         self._limit_tokens: int | None = None
 
@@ -144,8 +124,7 @@ class Session:
     @property
     def shows_goals(self) -> bool:
         """Whether contexts include the goals; `oneshot` shows its epic and tasks instead."""
-        row = self._row
-        shown = session_strategy(row.strategy, self._shared.settings, given_settings(row)).strategy
+        shown = self._strategy().strategy
         return "goals" in (*shown.documents, *shown.changing_documents)
 
     @property
@@ -207,32 +186,21 @@ class Session:
     @property
     def strategy_problem(self) -> str:
         """Why the session does not use its own strategy, e.g. because it is not installed; empty if it does."""
-        row = self._row
-        return session_strategy(row.strategy, self._shared.settings, given_settings(row)).problem
+        return self._strategy().problem
 
     def limit_budget(self, tokens: int) -> None:
         """Limit the budget of this handle, e.g. to the model's window. Not stored."""
         self._limit_tokens = tokens
-        self._take(self._row)
+        self.take(self._row)
 
     async def restore_budget(self, before: SessionInfo) -> SessionInfo:
         """Take a change of the budget back."""
-        is_lowered = before.budget_tokens < self._shared.settings.session.budget_tokens
-        chosen = 1 if before.budget_chosen else BUDGET_LOWERED if is_lowered else 0
-        return await self._update({"budget_tokens": before.budget_tokens, "budget_chosen": chosen})
+        return await self._update(restored_budget(before, self._shared.settings.session.budget_tokens))
 
     async def lower_budget(self, tokens: int) -> SessionInfo:
         """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
         await self._reload()
-        lowered = {"budget_tokens": max(1, min(tokens, self._row.budget_tokens))}
-        return await self._update(
-            lowered if self._row.budget_chosen == 1 else {**lowered, "budget_chosen": BUDGET_LOWERED}
-        )
-
-    @property
-    def history_tools(self) -> frozenset[str]:
-        """The names of the history tools."""
-        return HISTORY_TOOLS
+        return await self._update(lowered_budget(self._row, tokens))
 
     async def refresh(self) -> SessionInfo:
         """Read the session's data again, including changes by other handles."""
@@ -274,41 +242,19 @@ class Session:
         be this, or else nothing is recorded (`SessionContinued`). With `exact`, a `key` that was used for different
         messages is an error (`KeyReused`).
         """
-        moment = None if at is None else parse_time(at)
-        for each in (key,) if isinstance(key, str | None) else key:
-            check_text("key", each or "")
-        if isinstance(messages, Turn):
-            if not messages.messages:
-                raise InvalidMessage("turn", "has no messages; a turn has at least one")
-            if not isinstance(key, str | None):
-                raise InvalidMessage("key", "is a list; a whole turn takes one key")
-            drafts = await draft_turn(messages, moment, key, self.sizes, self.compression_level)
-        else:
-            given = await read_messages(messages, format)
-            drafts = await self.draft(given, numbered_keys(key, len(given)), at=moment)
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
             raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
+        drafts = await record.make_drafts(self, messages, at=at, format_name=format, key=key)
         places = await self.append(drafts, newest_turn=newest, after=after, exact=exact)
-        placed = list(zip(drafts, places, strict=True))
-        return [
-            RecordedTurn(self.id, number, len(group), self._counter.scale(sum(draft.tokens for draft, _ in group)))
-            for number, group in by_turn(placed).items()
-        ]
+        return record.recorded_turns(self.id, drafts, places, self._counter)
 
     async def draft(
         self, messages: Sequence[Message], keys: Sequence[str | None], *, at: datetime | None = None
     ) -> list[Draft]:
         """Messages as they are stored, counted and packed, each with its key; see `append`."""
-        return await draft_messages(self._bound(messages), at, keys, self.sizes, self.compression_level)
-
-    def _bound(self, messages: Sequence[Message]) -> Sequence[Message]:
-        """The messages, the first answer with a hash of the request it came from if its thinking is signed."""
-        place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
-        asked = self._shared.asked.pop(self.id) if place is not None else None
-        if place is None or asked is None or not is_signed(messages[place]) or (prefix := asked()) is None:
-            return messages
-        return [*messages[:place], replace(messages[place], prefix=prefix), *messages[place + 1 :]]
+        asked = partial(self._shared.asked.pop, self.id)
+        return await draft_messages(record.bind_answer(messages, asked), at, keys, self.sizes, self.compression_level)
 
     async def append(
         self,
@@ -349,10 +295,7 @@ class Session:
     ) -> TurnContent:
         """The text of a turn at a level, tagged or plain."""
         number = turn_number(turn)
-        contents = await self.get_turns(number, number, level, format) if number else []
-        if not contents:
-            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
-        return contents[0]
+        return await self._found(turn, await self.get_turns(number, number, level, format) if number else [])
 
     async def get_turns(
         self,
@@ -398,29 +341,17 @@ class Session:
         """
         await self._reload()
         match = await self._retrieval().on_topic(topic)
-        contents = TopicTurns(match.titles)
-        for number in match.turns:
-            with suppress(TurnPruned):
-                try:
-                    contents.append(await self.get_turn(number, level, format))
-                except LevelNotReady:
-                    contents.append(await self.get_turn(number, "R", format))
-        return contents
+        return await self._reader().on_topic(match, level, format)
 
     async def turn_details(self, turn: str | int) -> TurnDetails:
         """Lengths, tool calls and topics of a turn, and who made its renditions when."""
         number = turn_number(turn)
-        if not number:
-            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
-        return await self._reader().details(number)
+        return await self._reader().details(await self._found(turn, [number] if number else []))
 
     async def load_turn(self, turn: str | int) -> Turn:
         """A turn with its messages."""
         number = turn_number(turn)
-        found = await self.load_turns(number, number) if number else []
-        if not found:
-            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
-        return found[0]
+        return await self._found(turn, await self.load_turns(number, number) if number else [])
 
     async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]:
         """The turns from `first` to `last` (default: all) with their messages."""
@@ -458,7 +389,7 @@ class Session:
 
     async def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
         """The context as it is now, for a person to look at: no answer will come from it. See `context`."""
-        return await self._make_context(None, budget_tokens=budget_tokens, strategy=strategy)
+        return await self.context_with(None, budget_tokens=budget_tokens, strategy=strategy, is_answered=False)
 
     async def pictures(self) -> list[PastPicture]:
         """What contexts showed each time the plan had changed, oldest first; the newest 500 are kept."""
@@ -474,25 +405,9 @@ class Session:
         order: Order | None = None,
         strategy: str | None = None,
         recall: bool = True,
+        is_answered: bool = True,
     ) -> Context:
         """`context` with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
-        context = await self._make_context(
-            offer, prompt, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
-        )
-        self.came_from(context)
-        return context
-
-    async def _make_context(
-        self,
-        offer: ToolSet | None,
-        prompt: str | Sequence[Message] = "",
-        *,
-        budget_tokens: int | None = None,
-        system: str = "",
-        order: Order | None = None,
-        strategy: str | None = None,
-        recall: bool = True,
-    ) -> Context:
         await self._reload()
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         request = Request(
@@ -509,47 +424,14 @@ class Session:
         context = await self._contexts.make(self._row, self._counter, request)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
         drops = self._shared.settings.context.drop_unbound_thinking
-        return replace(context, offer=sent, drops_unbound_thinking=drops)
+        context = replace(context, offer=sent, drops_unbound_thinking=drops)
+        if is_answered:
+            self.came_from(context)
+        return context
 
-    def came_from(self, context: Context) -> None:
-        """The answer that is recorded next came from this context."""
-        self._shared.asked[self.id] = lambda: None if context.layout.open_call else context.prefix()
-
-    def came_from_client(
-        self, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
-    ) -> None:
-        """The answer that is recorded next came from a client's own request."""
-        self._shared.asked[self.id] = lambda: request_prefix(system, tools, messages)
-
-    def came_from_messages(self, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
-        """The answer that is recorded next came from these messages, which a framework sent in a form of its own."""
-        self._shared.asked[self.id] = lambda: messages_prefix(messages, tools)
-
-    def whole_tokens(
-        self, standing: Standing, drafts: Sequence[Draft], *, system: str, tools: Sequence[Mapping[str, Any]]
-    ) -> int | None:
-        """Tokens of a request with all that is recorded and these messages, as they are.
-
-        None if that is more than the budget, or if contexts of the session show something else.
-        """
-        strategy = session_strategy(self._row.strategy, self._shared.settings, given_settings(self._row)).strategy
-        if not standing.is_plain or self._row.mode or strategy.keeps_story or strategy.rebuild_schedule is None:
-            return None
-        recorded = standing.tokens + sum(draft.tokens for draft in drafts)
-        framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS
-        offered = self._counter.stable_base(compact_json(tools)) if tools else 0
-        base = recorded + framing + offered + self._counter.stable_base(system)
-        tokens = self._counter.scale(base, self._row.calibration)
-        return tokens if tokens <= self._row.budget_tokens else None
-
-    @property
-    def empty_standing(self) -> Standing:
-        """What a session that was just created holds."""
-        return Standing(self._row, 0, 0, 0, is_plain=True)
-
-    def take(self, row: SessionRow) -> None:
-        """Go on with the session's data as they were just read."""
-        self._take(row)
+    def came_from(self, source: Context | PrefixSource) -> None:
+        """The answer that is recorded next came from this context, or from a request with this prefix."""
+        self._shared.asked[self.id] = partial(answer_prefix, source) if isinstance(source, Context) else source
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.
@@ -560,33 +442,9 @@ class Session:
         lock = self._shared.turn_locks.setdefault(self._key, asyncio.Lock())
         return Exchange(self, prompt, lock)
 
-    async def context_for(
-        self,
-        format: str,  # noqa: A002
-        *,
-        system: str = "",
-        extra_tools: Sequence[Mapping[str, Any]] = (),
-        history_tools: bool = True,
-        is_late: bool = False,
-        budget_tokens: int | None = None,
-    ) -> Context:
-        """The context for what is recorded, with tools in a provider's format; no prompt is added.
-
-        With `is_late` the history tools are offered only once a turn is not shown word for word.
-        """
-        offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
-        return await self.context_with(
-            offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
-        )
-
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
         """Whether the newest turn ends with exactly this prompt and has no answer yet."""
-        number = self._row.last_turn
-        if not number or self._row.head == "closed":
-            return False
-        kept = [message for message in await self._contexts.viewer.raw(number) if message.kind == "message"]
-        newest = [message.without_original().parts for message in kept[-len(prompt) :]]
-        return newest == [message.parts for message in prompt] and kept[-1].role == "user"
+        return await self._reader().is_waiting(prompt)
 
     def tools(
         self,
@@ -691,12 +549,11 @@ class Session:
             raise InvalidMessage("pin", "has no text")
         check_text("pin", text)
         row = await self._store.add_pin(self._key, text, locked=locked)
-        return Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us))
+        return describe_pin(row)
 
     async def pins(self) -> list[Pin]:
         """The pins, oldest first."""
-        rows = await self._store.list_pins(self._key)
-        return [Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us)) for row in rows]
+        return [describe_pin(row) for row in await self._store.list_pins(self._key)]
 
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
         """Remove a pin; a locked one requires `even_if_locked`."""
@@ -724,17 +581,25 @@ class Session:
         """
         info = await self.refresh()
         low, high = self._reader().between(first, last)
-        span = exports.Span.between(after, before)
         writer = exports.start(format, info, await self.pins())
-        results = exports.WholeResults(self._store, self._key)
-        last_turn = min(high, info.turns)
-        async for piece in exports.pieces(writer, self.load_turns, results, first=low, last=last_turn, span=span):
+        results, span = exports.WholeResults(self._store, self._key), exports.Span.between(after, before)
+        high = min(high, info.turns)
+        async for piece in exports.pieces(writer, self.load_turns, results, first=low, last=high, span=span):
             yield piece
 
-    async def _reload(self) -> None:
-        self._take(await self._store.get_session(self._key))
+    async def _found(self, turn: str | int, found: Sequence[_T]) -> _T:
+        if not found:
+            raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
+        return found[0]
 
-    def _take(self, row: SessionRow) -> None:
+    def _strategy(self) -> SessionStrategy:
+        return session_strategy(self._row.strategy, self._shared.settings, given_settings(self._row))
+
+    async def _reload(self) -> None:
+        self.take(await self._store.get_session(self._key))
+
+    def take(self, row: SessionRow) -> None:
+        """Go on with the session's data as they were just read."""
         limit = self._limit_tokens
         row = with_budget(row, self._shared.settings.session.budget_tokens)
         self._row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
@@ -742,7 +607,7 @@ class Session:
 
     async def _update(self, changes: Mapping[str, object]) -> SessionInfo:
         if changes:
-            self._take(await self._store.update_session(self._key, changes))
+            self.take(await self._store.update_session(self._key, changes))
         return self.info
 
     def _retrieval(self) -> Retrieval:

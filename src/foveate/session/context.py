@@ -40,7 +40,7 @@ from foveate.errors import (
     InvariantBroken,
     PromptNotFound,
 )
-from foveate.events import Event, EventBus, EventKind
+from foveate.events import Event, EventKind
 from foveate.history.driver import StatefulDriver
 from foveate.history.late_writes import LateWrites
 from foveate.history.low_water import CachePrices
@@ -52,19 +52,17 @@ from foveate.history.texts import TextReader
 from foveate.plan import Frame
 from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
-from foveate.session.cabinet import KeyRenewals
 from foveate.session.documents import check_size, stand_in
 from foveate.session.picture import keep_row
 from foveate.session.prompts import load_overrides, mode_text, overridden
 from foveate.session.request import Request, check_prompt, fit_prompt, prompt_tokens, said_by_user
-from foveate.session.uses import KnowledgeUses
-from foveate.settings import Settings, make_strategy, session_strategy
-from foveate.store import SessionRow, Store
+from foveate.session.shared import SharedParts
+from foveate.settings import make_strategy, session_strategy
+from foveate.store import SessionRow
 from foveate.strategy import Strategy
 from foveate.strategy.standard import Standard
 from foveate.tokens import Counter, exact_counter
 from foveate.turn import Json, Message, turn_id
-from foveate.worker.loop import Worker
 
 SLACK_TOKENS = 64
 """Left free beside a history that fills its room, for the lines around its messages."""
@@ -144,30 +142,19 @@ class _FixedPart:
 class Contexts:
     """Makes the contexts of one session."""
 
-    def __init__(
-        self,
-        store: Store,
-        session_id: str,
-        events: EventBus,
-        settings: Settings,
-        *,
-        recaller: Recaller,
-        agent: TriggerAgent,
-        renewals: KeyRenewals,
-        uses: KnowledgeUses,
-        worker: Worker | None = None,
-    ) -> None:
-        self._recaller = recaller
-        self._agent = agent
+    def __init__(self, shared: SharedParts, session_id: str) -> None:
+        store, settings = shared.store, shared.settings
+        self._recaller = Recaller(store, shared.searcher, settings.recall, caller=shared.caller)
+        self._agent = TriggerAgent(shared, session_id)
         self.viewer = TextReader(store, session_id)
         self._keepers: dict[str, PlanCache] = {}
-        self.storyteller = StatefulDriver(store, session_id, self.viewer, worker=worker)
+        self.storyteller = StatefulDriver(store, session_id, self.viewer, worker=shared.worker)
         self._store = store
         self._session_id = session_id
-        self._events = events
+        self._events = shared.events
         self._settings = settings
-        self._renewals = renewals
-        self._uses = uses
+        self._renewals = shared.renewals
+        self._uses = shared.uses
         self._late = LateWrites()
         self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
         self._pending = PendingSteps(self.viewer, self.storyteller)

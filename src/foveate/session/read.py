@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
 from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.history.texts import TextReader
+from foveate.recall.topics import TopicMatch
 from foveate.renditions import LEVELS, Level
-from foveate.session.values import LevelDetails, TurnContent, TurnDetails, TurnOutline
+from foveate.session.values import LevelDetails, TopicTurns, TurnContent, TurnDetails, TurnOutline
 from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.codec import restore_message
 from foveate.store.rows import RenditionRow, RenditionSizes
 from foveate.text import MARK_WORDS
 from foveate.tokens import Counter
-from foveate.turn import Turn, from_us, turn_id, turn_number
+from foveate.turn import Message, Turn, from_us, turn_id, turn_number
 
 NEWEST = 2**62
 MAX_TOPICS = 5
@@ -59,6 +61,25 @@ class Reader:
         raw = shown == "R"
         texts = await (self._viewer.raw_texts(low, high) if raw else self._viewer.texts(shown, low, high))
         return [self._content(size, shown, texts, shape) for size in sizes]
+
+    async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
+        """The turns on a topic; one that has no rendition yet is raw, and one that was pruned is left out."""
+        found = TopicTurns(match.titles)
+        for number in match.turns:
+            with suppress(TurnPruned):
+                try:
+                    found += await self.contents(number, number, level, shape)
+                except LevelNotReady:
+                    found += await self.contents(number, number, "R", shape)
+        return found
+
+    async def is_waiting(self, prompt: Sequence[Message]) -> bool:
+        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
+        if not self._row.last_turn or self._row.head == "closed":
+            return False
+        kept = [message for message in await self._viewer.raw(self._row.last_turn) if message.kind == "message"]
+        newest = [message.without_original().parts for message in kept[-len(prompt) :]]
+        return newest == [message.parts for message in prompt] and kept[-1].role == "user"
 
     async def turns(self, low: int, high: int) -> list[Turn]:
         """The turns as the values they were recorded from."""

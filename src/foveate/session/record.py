@@ -1,19 +1,27 @@
-"""Validation of what users pass in: messages, ids, texts. An error says what is wrong and what is expected."""
+"""What users pass in, validated and made ready to be stored. An error says what is wrong and what is expected."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from foveate import formats
+from foveate.context.signatures import is_signed
 from foveate.errors import InvalidMessage, PinNotFound
 from foveate.events import Event, EventBus
+from foveate.session.values import RecordedTurn
 from foveate.store import Draft, Place
-from foveate.store.codec import LARGE_CHARS
+from foveate.store.codec import LARGE_CHARS, draft_turn
 from foveate.text import weigh_json
-from foveate.turn import Json, Message, Turn, turn_id
+from foveate.tokens import Counter
+from foveate.turn import Json, Message, Turn, parse_time, turn_id
+
+if TYPE_CHECKING:
+    from foveate.session import Session
+    from foveate.session.shared import PrefixSource
 
 MAX_SESSION_ID_CHARS = 300
 MAX_PIN_DIGITS = 18
@@ -131,6 +139,46 @@ def numbered_keys(key: str | Sequence[str | None] | None, count: int) -> list[st
             raise InvalidMessage("key", f"has {len(key)} keys for {count} messages; give one for each")
         return list(key)
     return [None] * count if key is None else [f"{key}#{index}" for index in range(count)]
+
+
+async def make_drafts(
+    session: Session,
+    messages: Recordable,
+    *,
+    at: str | float | datetime | None,
+    format_name: str | None,
+    key: str | Sequence[str | None] | None,
+) -> list[Draft]:
+    """What `Session.record_all` stores."""
+    moment = None if at is None else parse_time(at)
+    for each in (key,) if isinstance(key, str | None) else key:
+        check_text("key", each or "")
+    if isinstance(messages, Turn):
+        if not messages.messages:
+            raise InvalidMessage("turn", "has no messages; a turn has at least one")
+        if not isinstance(key, str | None):
+            raise InvalidMessage("key", "is a list; a whole turn takes one key")
+        return await draft_turn(messages, moment, key, session.sizes, session.compression_level)
+    given = await read_messages(messages, format_name)
+    return await session.draft(given, numbered_keys(key, len(given)), at=moment)
+
+
+def bind_answer(messages: Sequence[Message], asked: Callable[[], PrefixSource | None]) -> Sequence[Message]:
+    """The messages, the first answer with a hash of the request it came from if its thinking is signed."""
+    place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
+    if place is None or (source := asked()) is None or not is_signed(messages[place]) or (prefix := source()) is None:
+        return messages
+    return [*messages[:place], replace(messages[place], prefix=prefix), *messages[place + 1 :]]
+
+
+def recorded_turns(
+    session_id: str, drafts: Sequence[Draft], places: Sequence[Place], counter: Counter
+) -> list[RecordedTurn]:
+    """The turns that were created or extended, in order."""
+    return [
+        RecordedTurn(session_id, number, len(group), counter.scale(sum(draft.tokens for draft, _ in group)))
+        for number, group in by_turn(zip(drafts, places, strict=True)).items()
+    ]
 
 
 def by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from foveate.context.assemble import Order, prompt_messages
+from foveate.context.context import Context
 from foveate.context.pairs import loose_ends
 from foveate.errors import InvalidMessage
 from foveate.formats.sizes import SentSizes, has_media
@@ -66,3 +67,8 @@ def fit_prompt(prompt: str | Sequence[Message], session: SessionRow, room_tokens
         return prompt
     tokens = prompt_tokens(prompt, session)
     return SentSizes.of(session.model, session.encoding).fit_media(prompt, room_tokens, tokens)
+
+
+def answer_prefix(context: Context) -> str | None:
+    """The hash of a context's request, stored with its answer; None while a call waits for its result."""
+    return None if context.layout.open_call else context.prefix()

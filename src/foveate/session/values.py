@@ -24,7 +24,7 @@ from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.client_rows import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.copy import CopyReport
 from foveate.store.protocol import Clients
-from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, QueueState
+from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, PinRow, QueueState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import EncodingName, session_counter
 from foveate.turn import Json, from_us, turn_id
@@ -268,6 +268,23 @@ def _budget_tokens(row: SessionRow, default_tokens: int) -> int:
     if row.budget_chosen == 1:
         return row.budget_tokens
     return min(row.budget_tokens, default_tokens) if row.budget_chosen == BUDGET_LOWERED else default_tokens
+
+
+def describe_pin(row: PinRow) -> Pin:
+    return Pin(f"P-{row.number}", row.text, row.locked, from_us(row.created_us))
+
+
+def restored_budget(before: SessionInfo, default_tokens: int) -> dict[str, int]:
+    """The changes that give a session back the budget it had."""
+    is_lowered = before.budget_tokens < default_tokens
+    chosen = 1 if before.budget_chosen else BUDGET_LOWERED if is_lowered else 0
+    return {"budget_tokens": before.budget_tokens, "budget_chosen": chosen}
+
+
+def lowered_budget(row: SessionRow, tokens: int) -> dict[str, int]:
+    """The changes that lower a session's budget; one that is smaller already stays."""
+    lowered = {"budget_tokens": max(1, min(tokens, row.budget_tokens))}
+    return lowered if row.budget_chosen == 1 else {**lowered, "budget_chosen": BUDGET_LOWERED}
 
 
 def describe_session(row: SessionRow, tenant: str = "", *, default_tokens: int | None = None) -> SessionInfo:

@@ -33,6 +33,7 @@ from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer,
 from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseParser
 from foveate.session import Session
+from foveate.session.client_requests import HISTORY_TOOLS, came_from_client, context_for, whole_tokens
 from foveate.session.values import Context
 from foveate.turn import Message, Text, ToolResult
 
@@ -160,8 +161,8 @@ class Gateway:
         try:
             await placed.recorded()
             budget = min(placed.session.info.budget_tokens, COMPACT_TOKENS)
-            context = await placed.session.context_for(
-                call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
+            context = await context_for(
+                placed.session, call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
             )
             return _messages(context, call.wire.format)
         finally:
@@ -219,10 +220,10 @@ class Gateway:
         if placed.whole is None:
             return None
         self._limit(call, session)
-        tokens = session.whole_tokens(placed.whole, placed.drafts, system=request.system, tools=request.tools)
+        tokens = whole_tokens(session, placed.whole, placed.drafts, system=request.system, tools=request.tools)
         if tokens is None:
             return None
-        session.came_from_client(request.system, request.tools, request.messages)
+        came_from_client(session, request.system, request.tools, request.messages)
         body = dict(request.body)
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
@@ -250,7 +251,8 @@ class Gateway:
         await placed.recorded()
         request, session = call.request, placed.session
         self._limit(call, session)
-        context = await session.context_for(
+        context = await context_for(
+            session,
             call.wire.format,
             system=request.system,
             extra_tools=request.tools,
@@ -520,8 +522,7 @@ def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unreco
 
 def _offers_history(session: Session, request: ClientRequest) -> bool:
     return (
-        not request.tool_names & session.history_tools
-        and MOST_TOOLS_SHARE * session.info.budget_tokens >= HISTORY_TOOLS_TOKENS
+        not request.tool_names & HISTORY_TOOLS and MOST_TOOLS_SHARE * session.info.budget_tokens >= HISTORY_TOOLS_TOKENS
     )
 
 

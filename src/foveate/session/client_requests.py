@@ -1,0 +1,82 @@
+"""Sessions of programs that make their own requests: the gateway's clients, and frameworks through an adapter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
+from foveate.context.context import Context
+from foveate.context.signatures import messages_prefix, request_prefix
+from foveate.context.tools import HISTORY_TOOLS, ToolSet
+from foveate.store import Draft
+from foveate.store.client_rows import Standing
+from foveate.text import compact_json
+from foveate.turn import Message
+
+if TYPE_CHECKING:
+    from foveate.session import Session
+
+__all__ = [
+    "HISTORY_TOOLS",
+    "came_from_client",
+    "came_from_messages",
+    "context_for",
+    "empty_standing",
+    "whole_tokens",
+]
+
+
+async def context_for(
+    session: Session,
+    format: str,  # noqa: A002
+    *,
+    system: str = "",
+    extra_tools: Sequence[Mapping[str, Any]] = (),
+    history_tools: bool = True,
+    is_late: bool = False,
+    budget_tokens: int | None = None,
+) -> Context:
+    """The context for what is recorded, with tools in a provider's format; no prompt is added.
+
+    With `is_late` the history tools are offered only once a turn is not shown word for word.
+    """
+    offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
+    return await session.context_with(
+        offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
+    )
+
+
+def came_from_client(
+    session: Session, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+) -> None:
+    """The answer that is recorded next came from a client's own request."""
+    session.came_from(lambda: request_prefix(system, tools, messages))
+
+
+def came_from_messages(session: Session, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
+    """The answer that is recorded next came from these messages, which a framework sent in a form of its own."""
+    session.came_from(lambda: messages_prefix(messages, tools))
+
+
+def whole_tokens(
+    session: Session, standing: Standing, drafts: Sequence[Draft], *, system: str, tools: Sequence[Mapping[str, Any]]
+) -> int | None:
+    """Tokens of a request with all that is recorded and these messages, as they are.
+
+    None if that is more than the budget, or if contexts of the session show something else.
+    """
+    row, counter, strategy = session._row, session.counter, session._strategy().strategy
+    if not standing.is_plain or row.mode or strategy.keeps_story or strategy.rebuild_schedule is None:
+        return None
+    recorded = standing.tokens + sum(draft.tokens for draft in drafts)
+    framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS
+    offered = counter.stable_base(compact_json(tools)) if tools else 0
+    base = recorded + framing + offered + counter.stable_base(system)
+    tokens = counter.scale(base, row.calibration)
+    return tokens if tokens <= row.budget_tokens else None
+
+
+def empty_standing(session: Session) -> Standing:
+    """What a session that was just created holds."""
+    return Standing(session._row, 0, 0, 0, is_plain=True)
