@@ -159,7 +159,7 @@ def test_nothing_forbidden_happens_in_real_conversations(
     longest = max(stages, key=lambda one: one[0].script.raw_tokens)[0]
     faults += asyncio.run(unread(tmp_path / "chat.db", longest, name, budget_tokens=4_000, every=40))
     assert faults == []
-    assert prompts >= 10
+    assert prompts > len(stages)
 
 
 def test_the_watch_notices_what_may_not_happen() -> None:
