@@ -184,11 +184,11 @@ class OpenAIDoor(ChatDoor):
         if not is_stream:
             tools: Any = [{"type": "function", "function": TOOL}]
             answer = await completions.create(model=MODEL, messages=messages, tools=tools)
-            return answer.choices[0].message.model_dump(exclude_none=True)
+            return dict(answer.choices[0].message.model_dump(exclude_none=True))
         tools = [{"type": "function", "function": {**TOOL, "strict": True}}]
         async with completions.stream(model=MODEL, messages=messages, tools=tools) as stream:
             parsed = await stream.get_final_completion()
-        return parsed.choices[0].message.model_dump(exclude_none=True, exclude={"parsed"}, warnings=False)
+        return dict(parsed.choices[0].message.model_dump(exclude_none=True, exclude={"parsed"}, warnings=False))
 
 
 class AnthropicDoor:
