@@ -125,7 +125,7 @@ class Annotated:
 
 
 NEAR_CHARS = 170
-"""The keys of a fact of a dense turn are found within so many characters of a rendition, or the fact is lost."""
+"""All keys of a fact must be found within this many characters of a rendition, or the fact counts as lost."""
 Split = Literal["dev", "held_out"]
 
 
@@ -140,10 +140,11 @@ class DenseFact:
     binding: bool
     """An instruction or a prohibition."""
 
-    def kept(self, text: str) -> bool:
+    def kept(self, text: str, *, near: bool = True) -> bool:
+        """Whether the text has all keys, close together unless `near` is false."""
         found = [[match.span() for match in _compiled(key).finditer(text)] for key in self.keys]
-        if not all(found):
-            return False
+        if not near or not all(found):
+            return all(found)
         starts = sorted(start for spans in found for start, _ in spans)
         return any(
             all(any(start <= first and last <= start + NEAR_CHARS for first, last in spans) for spans in found)
@@ -178,9 +179,9 @@ class DenseTurn:
         return turn_text(self.messages)
 
 
-def dense_share(facts: Sequence[DenseFact], text: str) -> float:
+def dense_share(facts: Sequence[DenseFact], text: str, *, near: bool = True) -> float:
     """The weight of the facts that the text states, as a share of the weight of all."""
-    return sum(fact.weight for fact in facts if fact.kept(text)) / sum(fact.weight for fact in facts)
+    return sum(fact.weight for fact in facts if fact.kept(text, near=near)) / sum(fact.weight for fact in facts)
 
 
 def load_dense(split: Split) -> tuple[DenseTurn, ...]:
@@ -267,7 +268,7 @@ def check_turns(turns: Sequence[AnnotatedTurn]) -> Iterator[str]:
                 yield f"{turn.place}: the turn itself does not state {fact.note!r}"
             for place, text in texts.items():
                 if place.origin != turn.place.origin and _matches(fact.pattern, text):
-                    yield f"{turn.place}: the pattern of {fact.note!r} is so loose that it matches in {place}"
+                    yield f"{turn.place}: the pattern of {fact.note!r} is too loose: it also matches in {place}"
 
 
 def check_negations(negations: Sequence[Negation]) -> Iterator[str]:

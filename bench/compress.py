@@ -2,6 +2,7 @@
 
 Run from the project's root: python bench/compress.py [--data ../shared/data] [--refusals] [--examples N] [--retention]
 or, for the 15 dense turns of a file alone: python bench/compress.py --dense dev [--examples N]
+or, to write the examples of docs/compression.md again: python bench/compress.py --page
 
 Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts,
 instructions, reversed meanings, and how much of C is in runs of at least three consecutive words of the turn.
@@ -62,7 +63,11 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=0, metavar="N", help="print N annotated turns at C and T")
     parser.add_argument("--retention", action="store_true", help="also score the questions in qa/")
     parser.add_argument("--dense", choices=["dev", "held_out"], help="only the dense turns of this file")
+    parser.add_argument("--page", action="store_true", help="write the examples of docs/compression.md again")
     arguments = parser.parse_args()
+    if arguments.page:
+        write_examples()
+        return
     if arguments.dense:
         dense_table(load_dense(arguments.dense), examples=arguments.examples)
         return
@@ -74,6 +79,25 @@ def main() -> None:
         show_refusals(refusals)
     if arguments.retention:
         retention_table(arguments.data)
+
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "compression.md"
+PAGE_EXAMPLES = 10
+
+
+def write_examples() -> None:
+    """Writes the first dense turns at each level behind the last heading of the page."""
+    shown = []
+    for turn in load_dense("dev")[:PAGE_EXAMPLES]:
+        made = LocalCompressor().compress(1, turn.messages, count_tokens)
+        levels = {"R": turn.text, "S": made.smoothed, "C": made.compressed, "T": made.tiny}
+        texts = (
+            f"**{name}** ({count_tokens(text)})\n\n```text\n{text.strip()}\n```\n" for name, text in levels.items()
+        )
+        shown.append("\n".join((f"### {turn.kind.capitalize()}: {turn.id}\n", *texts)))
+    before, heading, after = PAGE.read_text("utf-8").partition("## Ten turns at each level\n")
+    intro = after.split("### ", 1)[0]
+    PAGE.write_text(before + heading + intro + "\n".join(shown), "utf-8")
 
 
 _SPOKEN = re.compile(r"\w+(?:[.,:'/@-]\w+)*")
@@ -94,6 +118,8 @@ def dense_table(turns: Sequence[DenseTurn], *, examples: int = 0) -> None:
         sizes.setdefault(f"facts in {smooth}", []).append(dense_share(turn.facts, made.smoothed))
         sizes.setdefault("C", []).append(compressed / raw_tokens)
         sizes.setdefault("T tokens", []).append(tiny)
+        sizes.setdefault("facts in C, keys anywhere", []).append(dense_share(turn.facts, made.compressed, near=False))
+        sizes.setdefault("facts in T, keys anywhere", []).append(dense_share(turn.facts, made.tiny, near=False))
         sizes.setdefault("C in runs of 3 words", []).append(readable_share(turn.text, made.compressed))
         missing += [f"{turn.id}: {fact.keys}" for fact in turn.facts if fact.binding and not fact.kept(made.compressed)]
         units = "\n".join(unit.text for unit in made.units)

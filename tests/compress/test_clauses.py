@@ -105,3 +105,8 @@ def test_every_clause_is_one_line_of_words(text: str) -> None:
 @given(st.text(max_size=200))
 def test_the_estimate_is_never_negative_and_grows_with_the_text(text: str) -> None:
     assert 0 <= estimate_tokens(text) <= estimate_tokens(text + " word")
+
+
+def test_a_unit_ends_a_sentence_where_the_same_letters_as_a_title_do_not() -> None:
+    assert sentences("It takes 150 ms. Move the call.") == ["It takes 150 ms.", "Move the call."]
+    assert sentences("Ask Ms. Okafor first.") == ["Ask Ms. Okafor first."]

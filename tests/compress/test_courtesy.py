@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from foveate.compress.courtesy import is_courtesy, without_courtesy
+from foveate.compress.courtesy import is_courtesy, plain, without_courtesy
 
 
 @pytest.mark.parametrize(
@@ -60,3 +60,7 @@ def test_the_consent_of_a_user_stays() -> None:
 )
 def test_polite_parts_of_a_sentence_go(text: str, kept: str) -> None:
     assert without_courtesy(text) == kept
+
+
+def test_names_of_code_need_no_marks() -> None:
+    assert plain("run `make_all()` from `bin/run.sh` on `main`") == "run make_all() from bin/run.sh on `main`"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.compress.rank import Source, cut_clause, rank, shorten
+from foveate.compress.rank import MAX_CLAUSE_WORDS, Source, _parts, _Row, cut_clause, rank, shorten
 from foveate.compress.telegraph import bare, is_negation, look_at
 from foveate.renditions import NOTHING
 from foveate.tokens import count_tokens
@@ -110,3 +110,35 @@ def test_longer_cuts_keep_what_shorter_ones_have() -> None:
 def test_an_order_in_plain_words_beats_rare_words(order: str, kept: str) -> None:
     story = "Yesterday the gardener admired several magnificent rhododendrons beside the dilapidated pavilion."
     assert kept in shorten(f"{story} {order}", 16, count_tokens)
+
+
+def test_in_a_clause_that_orders_only_the_part_with_the_order_counts_more() -> None:
+    order = "Never restart the gateway, yesterday somebody from another department complained about interruptions."
+    cut = shorten(f"{order} The certificate expires on 14 May.", 18, count_tokens)
+    assert "Never restart the gateway" in cut
+    assert "14 May" in cut
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Rate limits of all our integrations count per partner, not per key.", "per partner"),
+        ("The rounding helper in our module raises InvalidOperation whenever the amount is negative.", "negative"),
+    ],
+)
+def test_a_rate_and_a_condition_keep_what_they_refer_to(text: str, kept: str) -> None:
+    assert kept in cut_clause(text, 8)
+
+
+def test_words_that_belong_together_enter_together() -> None:
+    joins = [place in (11, 12) for place in range(20)]
+    musts = [place == 12 for place in range(20)]
+    first, *others = _parts(_Row(0, 0, [1.0] * 20, [2.0] * 20, joins, musts), range(20))
+    assert {10, 11, 12} <= set(first[1])
+    assert sorted(place for _, part in (first, *others) for place in part) == list(range(20))
+
+
+def test_the_last_word_of_a_long_clause_enters_alone() -> None:
+    words = [f"word{number}" for number in range(MAX_CLAUSE_WORDS + 1)]
+    entered = [place for step in rank([Source(" ".join(words))]).steps for place in step.words]
+    assert sorted(entered) == list(range(len(words)))

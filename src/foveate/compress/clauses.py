@@ -43,8 +43,8 @@ _CLAUSE_END = re.compile(
     r";\s+|(?<!\s)\s+(?:[—–]|--?)\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
 )
 _ABBREVIATION = re.compile(
-    rf"(?:\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}"
-    r"|no|nos|fig|eq|sec|mr|mrs|ms|dr|prof|st|jr|sr|inc|ltd|co|dept|est|min|max|al|ca|bzw"
+    rf"(?:(?<!\d )\b(?:sec|ms|min|max)|\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}"
+    r"|no|nos|fig|eq|mr|mrs|dr|prof|st|jr|sr|inc|ltd|co|dept|est|al|ca|bzw"
     r"|usw|z\.\s?b|d\.\s?h|u\.\s?a|nr|bspw|p\.\s?ex|sra?|a\.m|p\.m|u\.s|approx)|\b[A-Za-z])\.$",
     re.IGNORECASE,
 )

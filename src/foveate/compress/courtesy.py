@@ -117,11 +117,16 @@ _OPENER = re.compile(
 )
 
 
+_MARKED_NAME = re.compile(r"(?<![\w`])`(?=[^`]*(?:[\d_./()]|[a-z][A-Z]))([\w./()-]+)`(?![\w`])")
+
+
 def plain(text: str) -> str:
-    """One line, without marks of emphasis and polite openers."""
+    """One line, without marks of emphasis, marks of code around names that need none, and polite openers."""
     text = " ".join(text.split())
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
+    if "`" in text:
+        text = _MARKED_NAME.sub(r"\1", text)
     if (opener := _OPENER.match(text)) is not None:
         text = text[opener.end() :]
     return text

@@ -283,6 +283,11 @@ def _cjk_signs(run: str) -> Iterator[_Sign]:
         yield _Sign("fact", f"w:{run[start : start + 2]}", 0.5)
 
 
+def names_error(text: str) -> bool:
+    """Whether a text has the name of an error, such as `KeyError` or `ENOENT`."""
+    return _ERROR_NAME.search(text) is not None
+
+
 _MID_SENTENCE_NAME = re.compile(r"[^\s.!?:;。]\s+([A-Z\u00c0-\u00de][a-z\u00df-\u00ff]+)\b")
 
 

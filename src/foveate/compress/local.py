@@ -101,7 +101,7 @@ class LocalCompressor:
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
         spoken = replace(job, source=_source(said))
-        ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates])
+        ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates], with_brief=True)
         share = self.share or compressed_share(raw_tokens, self.medium_share)
 
         def compress(extra: float) -> Line:
@@ -117,7 +117,7 @@ class LocalCompressor:
         limit = min(self.tiny_tokens - TINY_MARGIN, compressed.tokens)
 
         def shrink(extra: float) -> Line:
-            return tiny_line(said, ranking.brief, raw_tokens, above=limit, extra=extra, count=count)
+            return tiny_line(said, ranking, raw_tokens, above=limit, extra=extra, count=count)
 
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, limit, count), above=compressed.tokens)
         return Renditions(
@@ -236,7 +236,7 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
-    texts = ranking.brief.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
+    texts = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
     for place in best_first(choices, again=AGAIN):

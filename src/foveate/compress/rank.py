@@ -1,10 +1,11 @@
 """A text as a ranking of its words, so that any length of it is a rendition.
 
-Each word has a worth: how rare it is, of what kind (numbers, identifiers and names first), and whether its clause
-orders or forbids something. For a price per token, the best choice of words of a clause is the one with the highest
-worth after the price; runs of fewer than three words and gaps are fined, so that the choice reads as phrases. Falling
-prices give the order in which words enter, and a rendition is the longest beginning of that order that fits. S, C and
-T of a turn, the units of eras and every length in between are cut from one such ranking.
+Each word has a worth: how rare it is, of what kind (numbers, identifiers and names first), and whether the part of its
+clause orders or forbids something. For a price per token, the best choice of words of a clause is the one with the
+highest worth after the price; runs of fewer than three words and gaps are fined, so that the choice reads as phrases.
+Falling prices give the order in which words enter, and a rendition is the longest beginning of that order that fits. C
+and T of a turn, the units of eras and every length in between are cut from one such ranking; the brief form is cut from
+a second one with smaller fines.
 
 A clause of which anything is taken keeps its negations, conditions and rates, each with the words behind it; a number
 keeps its unit, a verb its particle, a quotation all its words. Nothing is reworded.
@@ -18,6 +19,8 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import pairwise
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +30,7 @@ from foveate.compress.courtesy import is_courtesy, plain
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline, unescape_inline
-from foveate.compress.telegraph import estimate_tokens, look_at, quoted_places
+from foveate.compress.telegraph import estimate_tokens, is_negation, look_at, quoted_places
 from foveate.renditions import NOTHING, Count
 from foveate.text import MARK_WORDS
 
@@ -49,15 +52,18 @@ COMMON_WORD, RARE_WORD, MAX_WORTH = 0.1, 0.4, 2.4
 """A word is worth the first, and of the second the more the rarer it is; no word is worth more than the third."""
 LONG = 0.16
 """Added for each token of a number, an identifier or a name behind the second."""
+ORDER_WORD = 0.2
+"""Least worth of a word that makes a sentence an order, such as `must`."""
 MUST = 0.4
 """Least worth of a word that its clause may not lose."""
-SHORT_RUN, GAP, NEW_CLAUSE = (0.12, 0.03), (0.08, 0.0), (0.4, 0.1)
+SHORT_RUN, GAP, NEW_CLAUSE = (0.08, 0.03), (0.06, 0.0), (0.4, 0.1)
 """Fines of the order that reads as phrases and of the brief one: for each word in a run of one or two words, for a gap
 between runs, and for a clause."""
 AGAIN = 0.5
 """What a word counts that an earlier clause has."""
-ORDERED, ADVISED, COURTESY = 2.6, 1.1, 0.1
-"""How much more a clause counts that orders or forbids, or that advises, and how little one that is only polite."""
+ORDERED, DENIED, ADVISED, COURTESY = 2.6, 1.5, 1.1, 0.1
+"""How much more a part of a clause counts that orders or forbids, denies or advises, and how little one that is only
+polite."""
 MAX_STEP_TOKENS = 16
 """Words that enter at the same price enter in parts of this size, so that a part of them fits where all do not."""
 MAX_CLAUSE_WORDS = 96
@@ -67,32 +73,17 @@ SEPARATOR = 0.7
 """Tokens that a further clause takes for the mark behind it."""
 
 _ORDERS = as_words(
-    """must mustn't never don't please avoid always forbidden prohibited refrain can't cannot ensure required nicht nie
-    niemals muss müssen bitte darf nunca siempre jamais"""
+    """must mustn't never don't please avoid always forbidden prohibited refrain can't cannot ensure required should
+    shouldn't nicht nie niemals muss müssen bitte darf nunca siempre jamais"""
 )
-_ORDER_PHRASES = (
-    "do not ",
-    "may not ",
-    "may only ",
-    "not allowed",
-    "n't allowed",
-    "nobody ",
-    "no one may",
-    "nothing may",
-    "has to ",
-    "have to ",
-    "make sure",
-    "not before",
-    "at most ",
-    "at least ",
-    "at the latest",
-    "no more than",
-    "il faut",
-    "no debe",
+_DUTIES = as_words("must always muss müssen darf siempre")
+_ORDER_PHRASE = re.compile(
+    r"do not |may (?:not|only) |(?:not|n't) allowed|nobody |no one may|nothing may|ha(?:s|ve) to |make sure|not before"
+    r"|at (?:most |least |the latest)|no more than|il faut|no debe"
 )
-"""Words and phrases of a clause that orders or forbids."""
+"""Words and phrases of a part that orders or forbids."""
 _ADVICE = as_words(
-    """should shouldn't needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
+    """needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
     wants want instead if"""
 )
 _COMMANDS = as_words(
@@ -128,8 +119,8 @@ _LIMITS = as_words(
     """since until till before after under over below above within between during while when whenever than least most"""
 )
 """They stay with the word behind them: a number, a date, what must come first. An order may not lose them."""
-_OPENS_CONDITION = as_words("when if once as before after until while whenever unless")
-_DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too falsch faux falso")
+_HOLDS_ONE = _LIMITS | QUANTITIES | RATES | {"too"}
+_DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too whenever falsch faux falso")
 """Without one of these a clause claims what it denies, or more than it says."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Between a number and its unit."""
@@ -159,8 +150,8 @@ def _look(word: str, *, opens: bool = False) -> _Word:
     core, _, negates, limits, counts = look_at(word)
     tokens = estimate_tokens(word)
     must = negates or limits or core in RATES or core in _DENIALS
-    worth = _worth(core if opens and word.istitle() else word, tokens)
-    holds = 2 if negates or limits else 1 if counts or core in QUANTITIES or core in _LIMITS or word == "too" else 0
+    worth = max(_worth(core if opens and word.istitle() else word, tokens), ORDER_WORD * (core in _DUTIES))
+    holds = 2 if negates or limits or core == "whenever" else int(counts or core in _HOLDS_ONE)
     return _Word(core, max(worth, MUST * must), tokens, not worth and not must, holds, must, word[-1:] in ".;:!?")
 
 
@@ -186,7 +177,7 @@ class Source:
     """It is taken whole or not at all: a line of code, a note on a tool call."""
 
 
-class Step(NamedTuple):
+class RankStep(NamedTuple):
     """Words of a clause that enter together."""
 
     clause: int
@@ -204,17 +195,17 @@ class Ranking:
 
     words: list[list[str]]
     """Of each clause."""
-    steps: list[Step]
+    steps: list[RankStep]
     """The best first, in runs that read as phrases."""
-    brief_steps: list[Step] = field(default_factory=list)
-    """The best first, word by word."""
+    brief_steps: list[RankStep] = field(default_factory=list)
+    """The best first, word by word; only if asked for."""
 
     @property
     def brief(self) -> Ranking:
-        """The same words in the order for renditions of few tokens."""
+        """The same words in the order that keeps most facts and reads as a list."""
         return Ranking(self.words, self.brief_steps)
 
-    def texts(self, steps: Iterable[Step]) -> dict[int, str]:
+    def texts(self, steps: Iterable[RankStep]) -> dict[int, str]:
         """The clauses of which the steps have words, in their order, as they are written then."""
         kept: dict[int, list[int]] = {}
         for step in steps:
@@ -227,7 +218,7 @@ class Ranking:
         count: Count,
         write: Callable[[dict[int, str]], str],
         *,
-        first: Iterable[Step] = (),
+        first: Iterable[RankStep] = (),
         among: Collection[int] | None = None,
     ) -> dict[int, str]:
         """The clauses of the longest rendition of at most `max_tokens` as `write` writes it; empty if none fits.
@@ -244,7 +235,7 @@ class Ranking:
             scale *= tokens / max_tokens * 1.02
         return {}
 
-    def _take(self, room: float, first: Iterable[Step], among: Collection[int] | None) -> list[Step]:
+    def _take(self, room: float, first: Iterable[RankStep], among: Collection[int] | None) -> list[RankStep]:
         """The best steps that fit together; of a clause that lacks a step, no later one is taken."""
         steps = list(first)
         left = room - sum(step.tokens for step in steps)
@@ -265,7 +256,7 @@ class Ranking:
     def clauses(self, max_tokens: float, last_level: int = len(PRICES)) -> dict[int, str]:
         """Each clause cut to about `max_tokens` and to a level, without those whose first words do not fit."""
         left = [max_tokens] * len(self.words)
-        steps: list[Step] = []
+        steps: list[RankStep] = []
         for step in self.steps:
             if step.level > last_level:
                 break
@@ -276,27 +267,29 @@ class Ranking:
                 left[step.clause] = 0
         return self.texts(steps)
 
-    def core(self, clause: int) -> Step | None:
+    def core(self, clause: int) -> RankStep | None:
         """Subject and verb of a clause, with what it may not lose; nothing if it has no verb that is known."""
         found = core_places(self.words[clause])
         if not found:
             return None
-        return Step(
+        return RankStep(
             clause, tuple(found), float(sum(_look(self.words[clause][place]).tokens for place in found)), True, 0
         )
 
 
-def rank(sources: Sequence[Source]) -> Ranking:
-    """The words of the clauses in the order in which they are worth their tokens."""
+def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
+    """The words of the clauses in the order in which they are worth their tokens, and if asked for in the brief one."""
     words = [source.text.split(" ") for source in sources]
     rows: list[_Row] = []
     seen: set[str] = set()
     for clause, source in enumerate(sources):
         looks = _looks(words[clause])
-        urgency = _urgency(source.text, looks)
-        factor = source.factor * urgency
+        urgencies = _urgencies(source.text, words[clause], looks)
         joins = _joins(looks, quoted_places(source.text, len(looks)))
-        worths = [factor * look.worth * (AGAIN if look.core in seen else 1.0) for look in looks]
+        worths = [
+            source.factor * urgency * look.worth * (AGAIN if look.core in seen else 1.0)
+            for urgency, look in zip(urgencies, looks, strict=True)
+        ]
         seen.update(look.core for look in looks)
         if source.is_whole:
             rows.append(_Row(clause, 0, [sum(worths)], [float(sum(look.tokens for look in looks))], [False], [False]))
@@ -304,12 +297,14 @@ def rank(sources: Sequence[Source]) -> Ranking:
         for start in range(0, len(looks), MAX_CLAUSE_WORDS):
             part = slice(start, start + MAX_CLAUSE_WORDS)
             tokens = [float(look.tokens) for look in looks[part]]
-            musts = [look.must or (urgency == ORDERED and look.core in _LIMITS) for look in looks[part]]
+            musts = [
+                look.must or (urgency == ORDERED and look.core in _LIMITS)
+                for urgency, look in zip(urgencies[part], looks[part], strict=True)
+            ]
             rows.append(_Row(clause, start, worths[part], tokens, joins[part], musts))
     if not rows:
         return Ranking(words, [])
-    readable, brief = _levels(rows)
-    return Ranking(words, _steps(rows, words, readable), _steps(rows, words, brief))
+    return Ranking(words, *(_steps(rows, words, levels) for levels in _levels(rows, orders=1 + with_brief)))
 
 
 def _looks(words: Sequence[str]) -> list[_Word]:
@@ -347,59 +342,63 @@ class _Row(NamedTuple):
     musts: list[bool]
 
 
-def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: Sequence[Sequence[int]]) -> list[Step]:
-    found: list[tuple[int, float, Step]] = []
+def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: Sequence[Sequence[int]]) -> list[RankStep]:
+    found: list[tuple[int, float, RankStep]] = []
     for row, entered in zip(rows, levels, strict=True):
-        is_whole = len(row.worths) == 1 and len(words[row.clause]) > 1
-        groups: dict[int, list[int]] = {}
-        for place, level in enumerate(entered[: len(row.worths)]):
-            groups.setdefault(level, []).append(place)
-        for number, level in enumerate(sorted(groups)):
-            places = groups[level]
-            cost = sum(row.tokens[place] for place in places)
-            gain = sum(row.worths[place] for place in places) / max(cost, 0.5)
-            if is_whole:
-                step = Step(row.clause, tuple(range(len(words[row.clause]))), cost, number == 0, level)
-                found.append((level, -gain, step))
-                continue
-            for part, own in enumerate(_parts(row, places)):
-                tokens = sum(row.tokens[place] for place in own)
-                at = tuple(row.start + place for place in own)
-                found.append((level, -gain, Step(row.clause, at, tokens, number == part == 0, level)))
-    return [step for _, _, step in sorted(found)]
-
-
-def _parts(row: _Row, places: Sequence[int]) -> list[list[int]]:
-    """Words that enter at one price, in parts of about `MAX_STEP_TOKENS`; the first has what a clause may not lose."""
-    parts: list[list[int]] = [[]]
-    tokens = 0.0
-    kept: list[int] = []
-    is_kept = False
-    for place in places:
-        is_kept = row.musts[place] or (is_kept and row.joins[place])
-        is_next = place + 1 < len(row.musts) and place + 1 in places and row.joins[place + 1] and row.musts[place + 1]
-        if is_kept or is_next:
-            kept.append(place)
-            is_kept = True
+        clause, start, worths, tokens, *_ = row
+        if len(worths) == 1 and not start:
+            step = RankStep(clause, tuple(range(len(words[clause]))), tokens[0], is_first=True, level=entered[0])
+            found.append((step.level, -worths[0] / max(step.tokens, 0.5), step))
             continue
-        if parts[-1] and tokens + row.tokens[place] > MAX_STEP_TOKENS and not row.joins[place]:
-            parts.append([])
-            tokens = 0.0
-        parts[-1].append(place)
-        tokens += row.tokens[place]
-    parts[0] = sorted([*kept, *parts[0]])
+        same_price: dict[int, list[int]] = {}
+        for place in range(len(worths)):
+            same_price.setdefault(entered[place], []).append(place)
+        is_first = True
+        for level in sorted(same_price):
+            places = same_price[level]
+            gain = sum([worths[place] for place in places]) / max(sum([tokens[place] for place in places]), 0.5)
+            for cost, part in _parts(row, places):
+                at = tuple([start + place for place in part])
+                found.append((level, -gain, RankStep(clause, at, cost, is_first, level)))
+                is_first = False
+    found.sort(key=itemgetter(0, 1))
+    return [step for _, _, step in found]
+
+
+def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
+    """Words that enter at one price, in parts of about `MAX_STEP_TOKENS`; the first has what a clause may not lose.
+
+    Words that are joined stay in one part.
+    """
+    cost = sum([row.tokens[place] for place in places])
+    if cost <= MAX_STEP_TOKENS:
+        return [(cost, list(places))]
+    groups: list[list[int]] = []
+    for place in places:
+        if groups and row.joins[place]:
+            groups[-1].append(place)
+        else:
+            groups.append([place])
+    needed = [group for group in groups if any(row.musts[place] for place in group)]
+    parts: list[tuple[float, list[int]]] = []
+    for group in (*needed, *(group for group in groups if group not in needed)):
+        cost = sum(row.tokens[place] for place in group)
+        if parts and (group in needed or parts[-1][0] + cost <= MAX_STEP_TOKENS):
+            parts[-1] = parts[-1][0] + cost, parts[-1][1] + group
+        else:
+            parts.append((cost, group))
     return parts
 
 
-def _levels(rows: Sequence[_Row]) -> tuple[list[list[int]], list[list[int]]]:
+def _levels(rows: Sequence[_Row], *, orders: int) -> list[list[list[int]]]:
     """At which price each word of each row enters: the first at which the best choice of the row has it.
 
-    Once with the fines of the readable order, once with those of the brief one. Dynamic programming over the words with
-    the length of the run so far (0, 1, 2, 3 or more) as the state, for all rows, prices and fines at once.
+    For each of the first orders that the fines make. Dynamic programming over the words with the length of the run so
+    far (0, 1, 2, 3 or more) as the state, for all rows, prices and fines at once.
     """
-    prices = np.tile(PRICES, 2)
+    prices = np.tile(PRICES, orders)
     short_run, gap_fine, clause_fine = (
-        np.repeat(np.array(fines, np.float32), len(PRICES)) for fines in (SHORT_RUN, GAP, NEW_CLAUSE)
+        np.repeat(np.array(fines[:orders], np.float32), len(PRICES)) for fines in (SHORT_RUN, GAP, NEW_CLAUSE)
     )
     length = max(len(row.worths) for row in rows)
     shape = length, len(rows), 1
@@ -446,9 +445,8 @@ def _levels(rows: Sequence[_Row]) -> tuple[list[list[int]], list[list[int]]]:
         kept[place] = in_run
         in_long = state == MIN_RUN
         state = np.where(in_run, state - 1 + (in_long & is_long[place]), np.where(state < 0, -1, before_gap[place]))
-    halves = kept[:, :, : len(PRICES)], kept[:, :, len(PRICES) :]
-    readable, brief = (np.where(half.any(axis=2), half.argmax(axis=2), len(PRICES)).T.tolist() for half in halves)
-    return readable, brief
+    parts = np.split(kept, orders, axis=2)
+    return [np.where(part.any(axis=2), part.argmax(axis=2), len(PRICES)).T.tolist() for part in parts]
 
 
 MIN_RUN = 3
@@ -473,7 +471,7 @@ def core_places(words: Sequence[str]) -> list[int]:
 
 
 CORE_WORDS = 16
-"""A verb behind so many words does not carry its clause."""
+"""The verb of a clause is looked for among its first words, this many."""
 
 
 def _with_joined(looks: Sequence[_Word], places: Iterable[int]) -> set[int]:
@@ -504,23 +502,30 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
     return text.strip(" ,;:—–-")
 
 
-def _second_part(text: str) -> str:
-    """The first word behind the first comma."""
-    return next(iter(text.partition(", ")[2].split(" ", 1)), "").casefold()
-
-
-def _urgency(text: str, looks: Sequence[_Word]) -> float:
-    """How much more the words of a clause count."""
+def _urgencies(text: str, words: Sequence[str], looks: Sequence[_Word]) -> list[float]:
+    """How much more each word of a clause counts, by the part between commas that it is in."""
     if is_courtesy(text):
-        return COURTESY
+        return [COURTESY] * len(looks)
+    starts = [0, *(place for place in range(1, len(words)) if words[place - 1][-1:] in ",;:.)")]
+    return [
+        urgency
+        for start, end in pairwise([*starts, len(words)])
+        for urgency in [_urgency(words[start:end], looks[start:end])] * (end - start)
+    ]
+
+
+def _urgency(words: Sequence[str], looks: Sequence[_Word]) -> float:
+    """How much more the words of a part of a clause count."""
     cores = [look.core for look in looks]
     first = next((core for core in cores if core not in _BEFORE_ORDERS), "")
-    after_when = first in _OPENS_CONDITION and _second_part(text) in _COMMANDS
-    if ((first in _COMMANDS or after_when) and text[-1:] != "?") or not _ORDERS.isdisjoint(cores):
+    if (first in _COMMANDS and words[-1][-1:] != "?") or not _ORDERS.isdisjoint(cores):
         return ORDERED
-    lowered = text.casefold()
-    if any(phrase in lowered for phrase in _ORDER_PHRASES):
+    if "would" in cores and any(core == "would" and verb in _COMMANDS for core, verb in pairwise(cores)):
         return ORDERED
+    if _ORDER_PHRASE.search(f"{' '.join(cores)} "):
+        return ORDERED
+    if any(is_negation(core) for core in cores):
+        return DENIED
     return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
 
 
@@ -550,14 +555,14 @@ def shorten(text: str, max_tokens: int, count: Count) -> str:
     def write(texts: dict[int, str]) -> str:
         return written(texts, speakers)
 
-    return write(rank(sources).brief.fit(max_tokens, count, write)) or NOTHING
+    return write(rank(sources).fit(max_tokens, count, write)) or NOTHING
 
 
 def cut_clause(text: str, max_tokens: float) -> str:
     """The best words of a clause, of about `max_tokens`; the clause itself if it fits or cannot be cut so far."""
     if estimate_tokens(text) <= max_tokens:
         return text
-    return rank([Source(text)]).brief.clauses(max_tokens).get(0, "") or text
+    return rank([Source(text)]).clauses(max_tokens).get(0, "") or text
 
 
 def written(texts: dict[int, str], speakers: Sequence[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
 from foveate.compress.courtesy import is_courtesy, plain
-from foveate.compress.facts import Facts, find_facts, find_names
+from foveate.compress.facts import Facts, find_facts, find_names, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
 from foveate.compress.telegraph import bare, estimate_tokens, is_meta
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -173,9 +173,8 @@ def _errors(lines: Sequence[str], note: str) -> list[str]:
     known = find_facts(note).keys()
     worth: dict[str, float] = {}
     for line in lines:
-        facts = find_facts(line)
-        if any(key.startswith("e:") for key in facts) or {bare(word) for word in line.split()} & ERRORS:
-            worth[line] = sum(weight for key, weight in facts.items() if key not in known)
+        if names_error(line) or not ERRORS.isdisjoint(map(bare, line.split())):
+            worth[line] = sum(weight for key, weight in find_facts(line).items() if key not in known)
     best = sorted(worth, key=lambda line: -worth[line])[:NOTED_ERRORS]
     return [line for line in worth if line in best and worth[line] >= NOTED_WORTH]
 
