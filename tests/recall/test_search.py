@@ -44,6 +44,18 @@ def test_a_big_unrelated_session_does_not_come_before_the_one_that_answers(tmp_p
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_a_search_over_all_sessions_reads_the_rows_of_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def unexpected(*_: object, **__: object) -> None:
+        raise AssertionError("a store may have many sessions")
+
+    async def job(fov: Foveate) -> None:
+        await filled(fov, "a", "The zebra is fed.")
+        monkeypatch.setattr(fov._store, "list_sessions", unexpected)
+        assert places(await fov.search("zebra")) == [("a", "T-1")]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 @pytest.mark.databases
 def test_a_search_over_some_sessions_finds_only_theirs_indexed_or_not(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:

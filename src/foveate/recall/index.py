@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -134,6 +134,7 @@ class Index:
         self._lock = threading.Lock()
         self._table = self._new_table()
         self._newest_of_all = 0
+        self._sessions: Sequence[IndexedSession] = ()
         self._loose: dict[tuple[int, int], Loose] = {}
         self._recent = Recent(embedder)
         self._loading: asyncio.Task[None] | None = None
@@ -146,6 +147,10 @@ class Index:
     @property
     def is_loaded(self) -> bool:
         return self._table.newest > 0
+
+    def session_ids(self, numbers: Collection[int]) -> dict[int, str]:
+        """The ids of sessions by their numbers, as the last search saw them."""
+        return {session.number: session.id for session in self._sessions if session.number in numbers}
 
     def load_soon(self) -> None:
         """Begin to load the index; nobody waits for it."""
@@ -315,6 +320,7 @@ class Index:
                 if table is self._table and table.is_current(snapshot.sessions):
                     table.add(snapshot)
                     self._newest_of_all = snapshot.newest
+                    self._sessions = snapshot.sessions
                     return table, snapshot, asked
                 if table is self._table:  # something was removed: read all again
                     self._table = self._new_table()

@@ -160,12 +160,12 @@ class Searcher:
     async def search_all(self, query: str, max_results: int, wanted: SearchFilter | None = None) -> list[Hit]:
         """The turns of all sessions that match, best first; a turn that forks share appears once, as its own
         session's."""
-        wanted = wanted or SearchFilter()
-        names = await self._session_ids()
+        wanted, index, numbers = wanted or SearchFilter(), self.index_of_all(), None
         if wanted.session_ids is not None:
-            names = {number: name for number, name in names.items() if name in wanted.session_ids}
-        numbers = None if wanted.session_ids is None else dict.fromkeys(names, EVERY_TURN)
-        hits = await self._search(self.index_of_all(), query, max_results, wanted, sessions=numbers)
+            rows = await self._store.list_sessions()
+            numbers = {row.number: EVERY_TURN for row in rows if row.id in wanted.session_ids}
+        hits = await self._search(index, query, max_results, wanted, sessions=numbers)
+        names = index.session_ids({hit.session for hit, _ in hits})
         return [_hit(names[hit.session], hit, score) for hit, score in hits if hit.session in names]
 
     async def unsearched(self, session: SessionRow | None = None) -> int:
@@ -211,9 +211,6 @@ class Searcher:
         from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search
 
         return Index(self._store, session_id, self.embedder, self._read_loose)
-
-    async def _session_ids(self) -> Mapping[int, str]:
-        return {row.number: row.id for row in await self._store.list_sessions()}
 
     async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
         from foveate.recall.index import Loose  # noqa: PLC0415

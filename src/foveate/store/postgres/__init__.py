@@ -206,6 +206,7 @@ class PostgresConnection:
             raise ReadOnlyStore(self.location, problem) from error
 
     def stream(self, statement: str, /) -> Iterator[Any]:
+        self.flush()
         with psycopg.ServerCursor(self._raw, "foveate_stream") as cursor:
             cursor.itersize = sql.STREAMED_ROWS
             yield from cursor.execute(statement, binary=True)
