@@ -57,7 +57,7 @@ AIDER_OPTIONS = "--no-check-update --no-git --yes-always --no-show-model-warning
 COMMANDS = {
     "opencode": ["opencode", "run"],
     "aider": ["aider", *AIDER_OPTIONS.split()],
-    "cline": ["cline", "--yolo"],
+    "cline": ["cline", "--json", "-P", "openai-compatible", "-m", "scripted"],
     "continue": ["cn", "-p"],
 }
 """Clients that are asked one thing; the prompt comes last."""
@@ -116,7 +116,8 @@ class Home:
             if self._provider:
                 known["ANTHROPIC_BASE_URL"] = self._provider
         else:
-            known |= {"OPENAI_API_KEY": KEY, "ANTHROPIC_API_KEY": KEY, "TERM": "dumb"}
+            # Continue adds models to its settings for a key of Anthropic.
+            known |= {"ANTHROPIC_API_KEY" if self.client == "opencode" else "OPENAI_API_KEY": KEY, "TERM": "dumb"}
             known |= {"OPENCODE_DISABLE_MODELS_FETCH": "1", "OPENCODE_DISABLE_AUTOUPDATE": "1"}
         return known
 

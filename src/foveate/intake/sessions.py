@@ -343,7 +343,8 @@ def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always
     if place.is_head and not always_fork:
         name, standing = place.session_id, found.standing
         return SessionDecision("continue", reason, history, name, count, after=place.key, standing=standing)
-    is_next = count < len(history.marks) and history.marks[count].opens_turn
+    # What the client added to this request may come before the next prompt.
+    is_next = next((mark.opens_turn for mark in history.marks[count:] if mark.addition != "message"), False)
     # What comes before the first message of the request was not sent, and can't be recorded again.
     shares_turn = count == 0 or (place.ends_turn and is_next)
     turn = place.turn if shares_turn else place.turn - 1

@@ -93,6 +93,17 @@ def test_a_client_that_rewrites_its_history_loses_no_prompt(tmp_path: Path, name
         assert prompt in said
 
 
+def test_an_edited_prompt_behind_what_a_client_adds_repeats_no_other(tmp_path: Path) -> None:
+    fixture = load("aider")
+    *_, newest = fixture["requests"]
+    text = json.dumps(newest).replace("And what is the code?", "And what was the code again?")
+    fixture["requests"].append(json.loads(text))
+    _, sessions = asyncio.run(replay(fixture, tmp_path))
+    said = [text for texts in sessions.values() for text in texts]
+    asked = (*PROMPTS[2:3], "Please say echo hello", "And what is the code?", "And what was the code again?")
+    assert {prompt: sum(prompt in text for text in said) for prompt in asked} == dict.fromkeys(asked, 1)
+
+
 @pytest.mark.parametrize("name", CLIENTS)
 def test_a_fixture_has_no_text_of_its_clients_maker(name: str) -> None:
     def long_strings(value: object) -> list[str]:
