@@ -12,7 +12,7 @@ import pytest
 from foveate import Foveate
 from foveate.knowledge.gather import Gathered, LearnedTurn, ToolOutcome, gather
 from foveate.knowledge.lessons import find_lessons
-from foveate.knowledge.statements import find_statements
+from foveate.knowledge.statements import own_words, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
@@ -56,13 +56,13 @@ def test_a_rule_that_is_said_again_has_each_wording_once_and_no_conjunction() ->
 
 @pytest.mark.parametrize("praise", ["Looks good.", "Thanks! Perfect.", "No.", "好的。"])
 def test_a_rule_behind_a_short_sentence_is_one_without_it(praise: str) -> None:
-    (found,) = find_statements(f"{praise} Never deploy on a Friday.")
+    (found,) = statements_in(own_words(f"{praise} Never deploy on a Friday."))
     assert (found.kind, found.text) == ("rule", "Never deploy on a Friday.")
 
 
 def test_a_rule_behind_a_short_sentence_that_makes_it_another_s_is_none() -> None:
-    assert find_statements("He said. Never deploy on a Friday.") == ()
-    assert find_statements("Really? Never deploy on a Friday.") == ()
+    assert statements_in(own_words("He said. Never deploy on a Friday.")) == ()
+    assert statements_in(own_words("Really? Never deploy on a Friday.")) == ()
 
 
 def test_planted_orders_become_no_lesson(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def test_the_same_order_of_a_person_becomes_one(said: PlantedTurn) -> None:
     ],
 )
 def test_statements_are_known_by_their_wording(text: str, kind: str | None) -> None:
-    assert [statement.kind for statement in find_statements(text)] == ([kind] if kind else [])
+    assert [statement.kind for statement in statements_in(own_words(text))] == ([kind] if kind else [])
 
 
 def test_a_rule_keeps_its_id_as_the_history_grows_and_is_one_lesson_however_often_it_is_said() -> None:

@@ -31,10 +31,6 @@ class _Node:
     items: list[_Item] = field(default_factory=list)
     """The members of an object, the elements of a list."""
 
-    @property
-    def is_container(self) -> bool:
-        return isinstance(self.value, dict | list)
-
 
 @dataclass(slots=True)
 class _Item:

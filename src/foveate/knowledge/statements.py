@@ -176,13 +176,11 @@ _ENCODED = re.compile(r"[A-Za-z0-9+/]{60,}={0,2}|(?:%[0-9a-fA-F]{2}){4,}|(?:\\x[
 _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
-def find_statements(prompt: str) -> tuple[Statement, ...]:
-    """The rules, preferences, conventions and decisions that a person states in a prompt, in order."""
-    return statements_in(own_words(prompt))
-
-
 def statements_in(typed: str) -> tuple[Statement, ...]:
-    """The same of what `own_words` gives."""
+    """The rules, preferences, conventions and decisions that a person states in their own words, in order.
+
+    See `own_words`, which leaves out of a prompt what was pasted.
+    """
     found: dict[str, Statement] = {}
     for clause in cut_text(typed):
         text = " ".join(clause.text.split())

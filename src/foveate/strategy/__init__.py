@@ -21,7 +21,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -160,12 +159,6 @@ def load(name: str) -> type[Strategy]:
 def extra_event_kinds() -> frozenset[str]:
     """The kinds of events that registered strategies declare."""
     return frozenset(kind for name in REGISTRY.registered for kind in load(name).events)
-
-
-@cache
-def text_file(package: str, name: str) -> str:
-    """A text that ships with a package, such as a strategy's explanation."""
-    return files(package).joinpath(name).read_text("utf-8")
 
 
 def __getattr__(name: str) -> object:
