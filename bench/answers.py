@@ -1,12 +1,13 @@
 """How well a model answers questions from a context: whole history, gradient, newest turns; and how it uses tools.
 
     python bench/answers.py                                          # a reader without a language model
-    python bench/answers.py --model local --budget 2000 --window 8192 --questions 5
+    python bench/answers.py --model local --budget 2000 --window 8192 --turns 60 --questions 2
     python bench/answers.py --model openai:NAME --conversations 2 --json
 
 Needs ../shared/data. Every question is asked in a fork of its own, so no answer is in the context of another. The
 newest turns are what the strategy `standard` sends. An answer is scored by words: F1 against the expected answer, and
-the share of its words that the answer has. Where the whole history does not fit the model's window, it is skipped.
+the share of its words that the answer has. Where the whole history does not fit the model's window, it is skipped;
+`--turns` takes the beginning of each conversation, with the questions that it answers.
 
 The default model, `reader`, answers with the eight lines that share most rare words with the question, and calls
 `search_history` once if it is offered. It shows what can be found in a context; it says nothing of a model's skill,
@@ -55,6 +56,8 @@ MARGIN_TOKENS = 600
 FRAME_TOKENS = 45
 """Most that the frame of a turn takes."""
 MAX_OUTPUT_TOKENS = 120
+ANSWER_SECONDS = 600.0
+"""For one answer: a local model reads a long prompt slowly."""
 
 READ_LINES = 8
 
@@ -99,6 +102,7 @@ def main() -> None:
     parser.add_argument("--window", type=int, default=128_000, metavar="TOKENS")
     parser.add_argument("--conversations", type=int, default=2)
     parser.add_argument("--questions", type=int, default=40, help="of each conversation")
+    parser.add_argument("--turns", type=int, help="only the first N of each conversation")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     parser.add_argument("--json", action="store_true", help="every answer too")
     options = parser.parse_args()
@@ -111,7 +115,10 @@ async def run(options: argparse.Namespace) -> None:
     path = SHARED / "data" / "qa" / f"{options.data}.json"
     conversations = json.loads(path.read_text())[: options.conversations]
     for conversation in conversations:
-        conversation["questions"] = conversation["questions"][: options.questions]
+        conversation["turns"] = conversation["turns"][: options.turns]
+        shown = {turn["id"] for turn in conversation["turns"]}
+        answered = [each for each in conversation["questions"] if shown.issuperset(each["evidence"])]
+        conversation["questions"] = answered[: options.questions]
     if not options.json:
         print("| context | asked | failed | F1 | words found | called a tool | found after a call | tokens a prompt |")
         print(f"|{' --- |' * 8}")
@@ -154,7 +161,8 @@ async def measure(
 
 def settings_for(way: str, model: str) -> Settings:
     recall = {"enabled": way == "gradient and recall", "deadline_seconds": None}
-    return load_settings(overrides={"recall": recall, "models": {"chat": None if model == READER else model}})
+    models = {"chat": None if model == READER else model, "timeout_seconds": ANSWER_SECONDS}
+    return load_settings(overrides={"recall": recall, "models": models})
 
 
 def load(chosen: str, name: str, settings: ModelsSettings) -> Model:

@@ -52,7 +52,7 @@ class RankWeights:
     far: float = 0.15
     """Of those one further."""
     date: float = 1.0
-    length: float = 1.0
+    length: float = 0.5
     """Of the logarithm of a passage's share of `FULL_WORDS`."""
     spread: float = 0.0
     """What the second best passage of a long turn loses; the third loses twice that, and so on."""

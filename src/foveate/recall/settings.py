@@ -39,7 +39,7 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The same for prompts that may or may not ask for the past. Tuned on LoCoMo-dev."""
     passages: Annotated[int, Meta(ge=1, le=2_000)] = 12
     """Maximum number of recalled passages at the session's own budget. A preview fills its share."""
-    broad_passages: Annotated[int, Meta(ge=1, le=2_000)] = 40
+    broad_passages: Annotated[int, Meta(ge=1, le=2_000)] = 80
     """The same for a prompt that asks for a summary, a comparison, an order of events or all mentions."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
     """Bonus for the user's own words, in standard deviations. Tuned on BEAM-100k-dev."""
@@ -49,9 +49,9 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The same for the turns one further."""
     date_weight: Annotated[float, Meta(ge=0, le=100)] = 1.0
     """Bonus for a passage of a date that the prompt names."""
-    length_weight: Annotated[float, Meta(ge=0, le=100)] = 1.0
+    length_weight: Annotated[float, Meta(ge=0, le=100)] = 0.5
     """Weight of the logarithm of a short passage's share of 40 words: short turns are often greetings, thanks or
-    questions. Tuned on LoCoMo-dev."""
+    questions. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     broad_user_weight: Annotated[float, Meta(ge=0, le=100)] = 6.0
     """`user_weight` for a prompt that asks for an order of events or all mentions. Tuned on BEAM-100k-dev."""
     broad_spread: Annotated[float, Meta(ge=0, le=100)] = 1.0
