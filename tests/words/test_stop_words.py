@@ -6,7 +6,7 @@ from typing import get_args
 
 import pytest
 
-from foveate.compress.lexicon import DROPPABLE, LIGHT, SPEECHLESS
+from foveate.compress.lexicon import DROPPABLE, SPEECHLESS
 from foveate.compress.smooth import COMMON, FOREIGN
 from foveate.recall.questions import load
 from foveate.recall.words import STOP_WORDS
@@ -42,7 +42,6 @@ def test_a_use_without_languages_has_the_words_of_all() -> None:
 def test_compression_and_recall_take_their_words_from_the_lists() -> None:
     assert stop_words("search", "en") == STOP_WORDS
     assert stop_words("telegram") == DROPPABLE
-    assert stop_words("headline") == LIGHT
     assert stop_words("prose", "en") == COMMON
     assert stop_words("telegram") | stop_words("factless") == SPEECHLESS
     assert stop_words("search", "en") | stop_words("chat", "en") == load("en").small

@@ -139,9 +139,6 @@ ERRORS = as_words(
 DROPPABLE = stop_words("telegram")
 """What telegraphic text leaves out: articles, pronouns of who speaks, auxiliaries, filler."""
 
-LIGHT = stop_words("headline")
-"""What a headline leaves out."""
-
 SPEECHLESS = DROPPABLE | stop_words("factless")
 """Words that carry no fact of their own."""
 

@@ -100,9 +100,6 @@ _COMMANDS = as_words(
 _BEFORE_ORDERS = as_words(
     """please also and then but so just now next first second third finally kindly always if possible"""
 )
-_ARTICLES = as_words("""the a an der die das den dem ein eine einen le la les un une el los las o os os uma het een""")
-_TRIMMED = _ARTICLES | as_words("and that which so but then also und dass et que y e")
-"""Dropped where a run of words begins with them."""
 _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
 )

@@ -5,7 +5,6 @@
     [search]    a search query ignores it
     [chat]      a question or remark made of such words alone is small talk
     [telegram]  telegraphic text leaves it out: articles, auxiliaries, filler
-    [headline]  a headline leaves it out
     [factless]  it stays in telegraphic text, and states no fact
     [prose]     shows that a text is prose in this language
     [language]  shows which language a text is in
@@ -18,7 +17,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Literal, get_args
 
-Use = Literal["search", "chat", "telegram", "headline", "factless", "prose", "language"]
+Use = Literal["search", "chat", "telegram", "factless", "prose", "language"]
 LANGUAGES = ("de", "en", "es", "fr", "id", "it", "ja", "nl", "pl", "pt", "ru", "sv", "zh")
 
 
