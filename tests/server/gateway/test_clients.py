@@ -25,8 +25,6 @@ from foveate.server.settings import ServerSettings
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "clients"
 CLIENTS = sorted(path.stem for path in FIXTURES.glob("*.json"))
 PROMPTS = ("the code of", "[[call", "What did the tool print?", "And in this branch?", "And what is the code?")
-REWRITES = ("aider",)
-"""Clients that write their history anew when they start: what they send is a branch, with the prompts it repeats."""
 SUMMARY = "Respond with TEXT ONLY"
 SESSIONS = {"claude-code": 3, "claude-code-haiku": 3, "opencode": 2}
 """Conversations, forks and sub-agents of a client; others have one."""
@@ -66,7 +64,7 @@ async def own_prompts(fov: Foveate, session_id: str) -> list[str]:
     return [message.text for turn in turns for message in turn.messages if message.role == "user"]
 
 
-@pytest.mark.parametrize("name", [name for name in CLIENTS if name not in REWRITES])
+@pytest.mark.parametrize("name", CLIENTS)
 def test_every_prompt_of_a_real_client_is_recorded_once_and_the_upstream_accepts_every_request(
     tmp_path: Path, name: str
 ) -> None:
@@ -82,15 +80,6 @@ def test_every_prompt_of_a_real_client_is_recorded_once_and_the_upstream_accepts
         expected["[[call"] = 2
     assert dict(counts) == expected, sessions
     assert len(talks) == SESSIONS.get(name, 1), {key: len(texts) for key, texts in sessions.items()}
-
-
-@pytest.mark.parametrize("name", REWRITES)
-def test_a_client_that_rewrites_its_history_loses_no_prompt(tmp_path: Path, name: str) -> None:
-    sent, sessions = asyncio.run(replay(load(name), tmp_path))
-    assert [entry["faults"] for entry in sent if entry["faults"]] == []
-    said = " ".join(text for texts in sessions.values() for text in texts)
-    for prompt in ("the code of", "Please say echo hello", "What did the tool print?", "And what is the code?"):
-        assert prompt in said
 
 
 def test_an_edited_prompt_behind_what_a_client_adds_repeats_no_other(tmp_path: Path) -> None:
