@@ -340,3 +340,31 @@ def test_the_default_file_is_in_the_configuration_folder(tmp_path: Path) -> None
     file.write_text("[session]\nbudget_tokens = 7000\n")
     assert load(HOME=str(tmp_path)).session.budget_tokens == 7_000
     assert load(HOME=str(tmp_path), XDG_CONFIG_HOME=str(tmp_path / "other")).session.budget_tokens == 100_000
+
+
+def test_a_profile_changes_a_strategy_for_the_sessions_of_its_scope(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    profile = '[profiles."project:shop".gradient]\nage_weight = 1.5\nraw_share = 0.2\n'
+    path.write_text(f"[gradient]\nraw_share = 0.3\n{profile}")
+    loaded = load_settings(path, environment={})
+    given = loaded.given_for("project:shop", "gradient", {"raw_share": 0.4})
+    assert given == {"age_weight": 1.5, "raw_share": 0.4}
+    assert loaded.given_for("user:anna", "gradient", {}) == loaded.given_for("project:shop", "topics", {}) == {}
+    assert loaded.gradient.raw_share == 0.3
+
+
+@pytest.mark.parametrize(
+    ("profiles", "key"),
+    [
+        ({"project:shop": {"gradient": {"raw_shares": 0.2}}}, "profiles.project:shop.gradient.raw_shares"),
+        ({"project:shop": {"gradient": {"raw_share": 2}}}, "profiles.project:shop.gradient.raw_share"),
+        ({"project:shop": {"recall": {"enabled": False}}}, "profiles.project:shop.recall"),
+        ({"project:shop": {"gradient": 3}}, "profiles.project:shop.gradient"),
+        ({"project:shop": 3}, "profiles.project:shop"),
+        (3, "profiles"),
+    ],
+)
+def test_a_wrong_profile_is_refused_by_its_key(profiles: object, key: str) -> None:
+    with pytest.raises(SettingsError) as error:
+        load_settings(environment={}, overrides={"profiles": profiles})
+    assert error.value.key == key

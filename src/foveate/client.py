@@ -355,7 +355,7 @@ class Foveate:
     async def reliability(self, session_id: str) -> Reliability | None:
         """The reliability score of a session; None if its strategy has none."""
         row = await self._row(session_id)
-        shown = session_strategy(row.strategy, self.settings, given_settings(row))
+        shown = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
         return shown.strategy.reliability(row.model, await load_state(self._store, row.id, shown.name))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
@@ -529,7 +529,7 @@ class Foveate:
         if problem:
             yield Finding(problem, "foveate doctor --rebuild-index")
         for row in await self._store.list_sessions():
-            shown = session_strategy(row.strategy, self.settings, given_settings(row))
+            shown = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
             if shown.problem:
                 advice = f"foveate sessions strategy {row.id} {shown.name}"
                 yield Finding(f"session {row.id!r}: {shown.problem}", advice)

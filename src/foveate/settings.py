@@ -56,7 +56,7 @@ RETIRED_KEYS = {
 """Settings that no longer exist, each with the reason. They are accepted for one release, with a warning."""
 
 
-_BY_NAME = ("strategies", "upper")
+_BY_NAME = ("strategies", "upper", "profiles")
 """Attributes of the settings that hold several sections."""
 UPPER_SECTIONS = {
     "agents": "foveate.agents.settings:AgentsSettings",
@@ -97,6 +97,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The strategies with settings other than the defaults, by name."""
     upper: Mapping[str, Struct] = {}
     """The sections of `UPPER_SECTIONS` with settings other than the defaults."""
+    profiles: Mapping[str, Mapping[str, Mapping[str, object]]] = {}
+    """Settings of strategies for the sessions of a scope, e.g. {"project:shop": {"gradient": {"raw_share": 0.2}}}."""
 
     def __getattr__(self, name: str) -> Any:
         if name in UPPER_SECTIONS:
@@ -109,6 +111,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     def with_strategy(self, name: str, **values: object) -> Settings:
         """These settings with a strategy's section changed."""
         return msgspec.structs.replace(self, strategies={**self.strategies, name: make_strategy(name, self, values)})
+
+    def given_for(self, scope: str, strategy: str, own: Mapping[str, object]) -> dict[str, object]:
+        """What is set for a session's strategy beside the strategy's section: by its scope's profile, then its own."""
+        return {**self.profiles.get(scope, {}).get(_section_name(strategy), {}), **own}
 
 
 def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> Strategy:
@@ -302,6 +308,7 @@ def _convert(values: dict[str, object]) -> Settings:
     given = {key: strategy for key in values if (strategy := _strategy_named(key))}
     strategies = {strategy: _strategy_section(strategy, values.pop(key)) for key, strategy in given.items()}
     upper = {key: _upper_values(key, values.pop(key)) for key in UPPER_SECTIONS if key in values}
+    profiles = values.pop("profiles", {})
     own = {name: hint for name, hint in field_hints(Settings).items() if name not in _BY_NAME}
     for key in values:
         if key not in own:
@@ -316,7 +323,32 @@ def _convert(values: dict[str, object]) -> Settings:
             values[name] = _with_lists(found, section)
     changed = {name: made for name, made in strategies.items() if made != load(name)()}
     others = {name: made for name, made in upper.items() if made != _upper_section(name)()}
-    return msgspec.structs.replace(converted(values, Settings), strategies=changed, upper=others)
+    settings = msgspec.structs.replace(converted(values, Settings), strategies=changed, upper=others)
+    return msgspec.structs.replace(settings, profiles=_profiles(profiles, settings))
+
+
+def _profiles(given: object, settings: Settings) -> dict[str, dict[str, dict[str, object]]]:
+    """The profiles with the names of their sections, each checked."""
+    found: dict[str, dict[str, dict[str, object]]] = {}
+    for scope, profile in _tables("profiles", given).items():
+        for section, values in _tables(f"profiles.{scope}", profile).items():
+            key = f"profiles.{scope}.{section}"
+            strategy = _strategy_named(_section_name(section))
+            if strategy is None:
+                raise SettingsError(key, f"does not exist; a profile has sections of strategies: {', '.join(names())}")
+            own = dict(_tables(key, values))
+            try:
+                make_strategy(strategy, settings, own)
+            except SettingsError as error:
+                raise SettingsError(f"profiles.{scope}.{error.key}", error.problem) from error
+            found.setdefault(scope, {})[_section_name(section)] = own
+    return found
+
+
+def _tables(key: str, values: object) -> Mapping[str, object]:
+    if not isinstance(values, Mapping):
+        raise SettingsError(key, f"takes a table; got {values!r}")
+    return values
 
 
 def _upper_section(name: str) -> type[Struct]:

@@ -65,3 +65,19 @@ def test_a_rebuild_keeps_its_oldest_blocks_byte_for_byte(tmp_path: Path) -> None
         assert sum(count > 0 for count in kept) > 1, kept
 
     asyncio.run(with_store(tmp_path / "chat.db", job, settings(recall={"enabled": False})))
+
+
+def test_a_session_is_shown_by_the_profile_of_its_scope(tmp_path: Path) -> None:
+    given = settings(profiles={"project:shop": {"gradient": {"short_turn_tokens": 0}}})
+
+    async def job(fov: Foveate) -> list[str]:
+        texts = []
+        for scope in ("project:shop", "project:mill"):
+            session = await fov.session(scope.partition(":")[2], scope=scope, budget_tokens=2_000)
+            for number in range(3):
+                await session.record([user(f"Question {number}"), assistant(f"Answer {number}")])
+            texts.append(str([(one.first, one.last) for one in (await session.context("Next?")).segments if one.level]))
+        return texts
+
+    shown = asyncio.run(with_store(tmp_path / "chat.db", job, given))
+    assert shown == ["[(1, 1), (2, 2), (3, 3)]", "[(1, 2), (3, 3)]"]

@@ -39,7 +39,13 @@ None is written `null` in YAML, and `"null"` in TOML and in variables. An unknow
 range is an error that names the key and the accepted values; so is a misspelt variable. Two more variables are not
 settings: `FOVEATE_DB`, the store of the command line, and `FOVEATE_ENDPOINT_KEY`
 ([models](models.md#naming-a-model)). The sections of strategies can also be set for one session:
-`session.use("topics", bulk_topics=5)`.
+`session.use("topics", bulk_topics=5)`. A profile sets them for all sessions of a scope, e.g. a project or a user; those
+of a session take precedence:
+
+```toml
+[profiles."project:shop".gradient]
+raw_share = 0.2
+```
 """
 
 

@@ -135,7 +135,7 @@ class Shrinker:
     async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> ShrinkReport:
         """Let the first of these models that answers shorten the history to the target, as far as its limits allow."""
         session = await self._shared.store.get_session(self._session_id)
-        given = given_settings(session) if session.strategy == NAME else None
+        given = given_settings(session, self._shared.settings) if session.strategy == NAME else None
         strategy = cast("Hybrid", make_strategy(NAME, self._shared.settings, given))
         window = window_tokens or min(strategy.window_tokens, session.budget_tokens)
         work = await self._work(strategy)

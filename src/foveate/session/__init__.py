@@ -130,7 +130,7 @@ class Session:
     @property
     def documents(self) -> Documents:
         """Documents of the session: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
-        given = given_settings(self._row) if self._row.strategy == "oneshot" else None
+        given = given_settings(self._row, self._shared.settings) if self._row.strategy == "oneshot" else None
         strategy = make_strategy("oneshot", self._shared.settings, given)
         return Documents(self._store, self._row, strategy.document_limits)
 
@@ -593,7 +593,8 @@ class Session:
         return found[0]
 
     def _strategy(self) -> SessionStrategy:
-        return session_strategy(self._row.strategy, self._shared.settings, given_settings(self._row))
+        given = given_settings(self._row, self._shared.settings)
+        return session_strategy(self._row.strategy, self._shared.settings, given)
 
     async def _reload(self) -> None:
         self.take(await self._store.get_session(self._key))

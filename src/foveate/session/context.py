@@ -449,7 +449,7 @@ class Contexts:
     def _chosen(self, session: SessionRow, name: str | None) -> ChosenStrategy:
         """The session's strategy with its settings, or another one with the defaults."""
         if name is None or name == session.strategy:
-            own = session_strategy(session.strategy, self._settings, given_settings(session))
+            own = session_strategy(session.strategy, self._settings, given_settings(session, self._settings))
             return ChosenStrategy(own.name, own.strategy)
         return ChosenStrategy(name, make_strategy(name, self._settings))
 
@@ -521,10 +521,9 @@ def _recall_notes(layer: MemoryLayer) -> dict[str, Json]:
     return {name: value for name, value in said.items() if value}
 
 
-def given_settings(session: SessionRow) -> dict[str, object]:
-    """What was set for one session's strategy."""
-    given: dict[str, object] = json.loads(session.settings)
-    return given
+def given_settings(session: SessionRow, settings: Settings) -> dict[str, object]:
+    """What is set for one session's strategy: by the profile of its scope, then for itself."""
+    return settings.given_for(session.scope, session.strategy, json.loads(session.settings))
 
 
 def _at_work(session: SessionRow, blocks: Sequence[BlockText], prompt: str | Sequence[Message]) -> int:

@@ -58,7 +58,7 @@ class Schedule:
     """Turns between two rebuilds of `interval`; the minimum of `adaptive`."""
     interval_limit_turns: int = 80
     """Maximum number of turns between two rebuilds of `adaptive`."""
-    token_worth: float = 0.2
+    token_worth: float = 0.3
     """What a token of history in view is worth for one call, next to the price of a token without a cache."""
 
 

@@ -55,7 +55,7 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     low_water: Annotated[float, Meta(ge=0.1, le=1)] | None = None
     """Share of its room that the history fills after a rebuild by `watermark`. None: computed from the prices of the
     provider's cache, `token_worth` and the session's growth; half of it for the other schedules."""
-    token_worth: Annotated[float, Meta(ge=0, le=10)] = 0.2
+    token_worth: Annotated[float, Meta(ge=0, le=10)] = 0.3
     """What a token of history in view is worth for one call, next to the price of a token without a cache. More: a
     rebuild keeps more, and costs more."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
