@@ -49,11 +49,14 @@ def test_the_history_takes_what_recall_leaves_until_recall_needs_it(tmp_path: Pa
 
 def test_a_rebuild_keeps_its_oldest_blocks_byte_for_byte(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
-        session = await fov.session("s", budget_tokens=6_000)
+        session = await fov.session("s", budget_tokens=8_000)
         kept: list[int] = []
         before: list[str] = []
         for first in range(1, 100, 9):
-            said = [(user(3 * SAID.format(number)), assistant("I see.")) for number in range(first, first + 9)]
+            said = [
+                (user(f"Ship{7 * number} has captain{13 * number}. {3 * SAID.format(number)}"), assistant("I see."))
+                for number in range(first, first + 9)
+            ]
             await session.record([message for pair in said for message in pair])
             await fov.settle()
             context = await session.context("Go on.")

@@ -57,7 +57,7 @@ from foveate.session.picture import keep_row
 from foveate.session.prompts import load_overrides, mode_text, overridden
 from foveate.session.request import Request, check_prompt, fit_prompt, prompt_tokens, said_by_user
 from foveate.session.shared import SharedParts
-from foveate.settings import make_strategy, session_strategy
+from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow
 from foveate.strategy import Strategy
 from foveate.strategy.standard import Standard
