@@ -18,7 +18,10 @@ from foveate.testing.validators import faults
 from foveate.tokens import exact_counter
 from support.engine import assistant, opened, settings, talk, tool_step, user
 
-STRATEGIES = ("gradient", "standard", "checkpoint", "topics", "hybrid", "oneshot")
+STRATEGIES = (
+    *("gradient", "standard", "checkpoint", "topics", "hybrid"),
+    pytest.param("oneshot", marks=pytest.mark.thorough),  # its log is a gradient
+)
 BUDGET = 8_000
 
 
