@@ -17,6 +17,7 @@ from functools import lru_cache
 from itertools import chain
 from typing import Any
 from urllib.parse import quote
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg import errors as pg
@@ -62,6 +63,9 @@ LOCK_SESSIONS = """SELECT id, number, last_turn, last_position, head FROM sessio
 LOCKED_COLUMNS = 5
 LOCK_NAME = "SELECT pg_advisory_xact_lock({space:d}, {number:d})"
 TRANSACTION = "SELECT CAST(pg_current_xact_id() AS TEXT)"
+START = """SELECT CAST(pg_postmaster_start_time() AS TEXT) || ' ' ||
+    CAST((SELECT stats_reset FROM pg_stat_bgwriter) AS TEXT)"""
+"""Differs after a crash of the server, which may give the number of a lost transaction to another one."""
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
 DESCRIBE = """SELECT current_setting('server_version'),
     (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
@@ -267,6 +271,8 @@ class PostgresServer:
         self._pool_lock = threading.Lock()
         self._listener: RawConnection | None = None
         self._notified = 0.0
+        self._starts: WeakKeyDictionary[RawConnection, str] = WeakKeyDictionary()
+        """The start of the server that each connection was made to."""
 
     def connect(self, *, read_only: bool) -> PostgresConnection:  # noqa: ARG002 - its transactions are
         return PostgresConnection(self.location, self._cutter, self._vectors)
@@ -500,10 +506,14 @@ class PostgresServer:
                     max_size=self._settings.readers + 2,
                     max_idle=IDLE_SECONDS,
                     timeout=self._settings.lock_timeout_seconds,
+                    configure=self._note_start,
                     num_workers=1,
                     open=True,
                 )
             return self._pool
+
+    def _note_start(self, raw: RawConnection) -> None:
+        (self._starts[raw],) = raw.execute(START).fetchone() or ("",)
 
     def _commit(self, raw: RawConnection, transaction: str) -> None:
         try:
@@ -511,18 +521,24 @@ class PostgresServer:
         except psycopg.Error as error:
             if not raw.closed:
                 raise
-            if not self._is_committed(transaction, error):
+            if not self._is_committed(transaction, self._starts.get(raw, ""), error):
                 raise
 
-    def _is_committed(self, transaction: str, lost: psycopg.Error) -> bool:
-        """Whether a transaction took effect whose commit got no answer; `StoreError` if that can't be known."""
+    def _is_committed(self, transaction: str, start: str, lost: psycopg.Error) -> bool:
+        """Whether a transaction took effect whose commit got no answer; `StoreError` if that can't be known.
+
+        A server that crashed may have forgotten the transaction, and given its number to another one that it committed.
+        """
         deadline = time.monotonic() + self._settings.lock_timeout_seconds
+        is_unsure = False
         while True:
             with suppress(StoreError, psycopg.Error), self._connect() as raw:
                 (status,) = raw.execute(*_bound(OUTCOME, {"transaction": transaction})).fetchone() or (None,)
-                if status in ("committed", "aborted"):
+                (now,) = raw.execute(START).fetchone() or ("",)
+                is_unsure = status == "committed" and now != start
+                if status in ("committed", "aborted") and not is_unsure:
                     return bool(status == "committed")
-            if time.monotonic() > deadline:
+            if is_unsure or time.monotonic() > deadline:
                 problem = "the connection was lost during a commit; whether it took effect is not known"
                 raise StoreError(self.location, problem) from lost
             time.sleep(RETRY_SECONDS)
