@@ -260,9 +260,11 @@ def plain(value: Json) -> str:
     """A value without the quotes and braces that only a parser needs."""
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) and value.strip() == value else json.dumps(value, ensure_ascii=False)
-    if isinstance(value, Mapping):
+    if type(value) is int:
+        return str(value)
+    if isinstance(value, dict | Mapping):
         return "{" + ", ".join(f"{key}: {plain(child)}" for key, child in value.items()) + "}"
-    if isinstance(value, Sequence):
+    if isinstance(value, list | Sequence):
         return "[" + ", ".join(map(plain, value)) + "]"
     return json.dumps(value)
 

@@ -196,7 +196,10 @@ def _filed(value: Json) -> Json:
 
 def _needs_lines(value: Json) -> bool:
     """Whether a value is too deep or too long to share a line."""
-    if not isinstance(value, Mapping | list):
+    if value is None or isinstance(value, str | int | float):
         return False
-    children = value.values() if isinstance(value, Mapping) else value
-    return any(isinstance(child, Mapping | list) and child for child in children) or len(plain(value)) > _VALUE_CHARS
+    children = value.values() if isinstance(value, dict | Mapping) else value
+    return (
+        any(child and not isinstance(child, str | int | float) for child in children)
+        or len(plain(value)) > _VALUE_CHARS
+    )
