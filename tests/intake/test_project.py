@@ -16,14 +16,22 @@ CODEX = ROOT / "tests" / "fixtures" / "clients" / "codex.json"
 @pytest.mark.parametrize(
     "system",
     [
-        "# Environment\nYou are in: \n - Primary working directory: /home/anna/my shop\n - Platform: linux",
         "Useful information:\n<env>\n  Working directory: /home/anna/my shop/\n  Is directory a git repo: no\n</env>",
         "Current date: 2026-11-16\nCurrent working directory: /home/anna/my shop",
     ],
-    ids=["claude-code", "opencode", "pi"],
+    ids=["opencode", "pi"],
 )
 def test_the_folder_is_read_from_the_system_prompt(system: str) -> None:
     assert folder_of(system, []) == "/home/anna/my shop"
+
+
+def test_the_folder_of_claude_code_is_in_a_system_message_beside_the_first_prompt() -> None:
+    text = "# Environment\nYou are in: \n - Primary working directory: /home/anna/my shop\n - Platform: linux"
+    messages: list[Any] = [
+        {"role": "user", "content": "hello"},
+        {"role": "system", "content": [{"type": "text", "text": text}]},
+    ]
+    assert folder_of("You are Claude Code.", messages) == "/home/anna/my shop"
 
 
 def test_the_folder_of_codex_is_in_a_message_before_the_first_prompt() -> None:

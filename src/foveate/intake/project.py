@@ -1,8 +1,8 @@
 """The folder that a coding agent works in, as its request names it: the project label and the scope of its session.
 
-The folder is a label and nothing else: it is never opened. It is read where the client itself writes it, in the system
-prompt (Claude Code, OpenCode, pi) or in a message that it puts before the first prompt (Codex). The conversation is not
-searched: a tool's result can't choose a scope.
+The folder is a label and nothing else: it is never opened. It is read where the client itself writes it: in the system
+prompt (OpenCode, pi), in a system message beside the first prompt (Claude Code), or in a user's message that it puts
+before the first prompt (Codex). The conversation is not searched: a tool's result can't choose a scope.
 """
 
 from __future__ import annotations
@@ -19,14 +19,20 @@ _IN_SYSTEM: Final = re.compile(
     r"^[ \t]*(?:- )?(?:Primary |Current )?working directory: (\S.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE
 )
 _IN_MESSAGE: Final = re.compile(r"\A\s*<environment_context>\s*<cwd>([^<\n]+)</cwd>")
+_NOWHERE: Final = re.compile(r"(?!)")
+_FINDERS: Final = {"system": _IN_SYSTEM.search, "developer": _IN_SYSTEM.search, "user": _IN_MESSAGE.match}
 
 
 def folder_of(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """The folder that a request names; empty if it names none."""
     if found := _IN_SYSTEM.search(system):
         return _label(found[1])
-    texts = (text for message in messages[:FIRST_MESSAGES] for text in _texts(message))
-    return next((_label(found[1]) for text in texts if (found := _IN_MESSAGE.match(text))), "")
+    for message in messages[:FIRST_MESSAGES]:
+        find = _FINDERS.get(message.get("role", ""), _NOWHERE.match)
+        for text in _texts(message):
+            if found := find(text):
+                return _label(found[1])
+    return ""
 
 
 def project_scope(folder: str) -> str | None:
@@ -42,8 +48,8 @@ def _label(folder: str) -> str:
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:
-    """The texts of a user's message, in any provider's format."""
-    content = message.get("content") if message.get("role") == "user" else None
+    """The texts of a message, in any provider's format."""
+    content = message.get("content")
     if isinstance(content, str):
         yield content
     elif isinstance(content, list):
