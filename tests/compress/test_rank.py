@@ -8,15 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.compress.rank import MAX_CLAUSE_WORDS, Source, _parts, _Row, cut_clause, rank, shorten
+from foveate.compress.clauses import cut_text
+from foveate.compress.courtesy import plain
+from foveate.compress.rank import MAX_CLAUSE_WORDS, Source, _parts, _Row, cut_clause, rank, written
 from foveate.compress.telegraph import bare, is_negation, look_at
-from foveate.renditions import NOTHING
 from foveate.tokens import count_tokens
 
 REQUEST = (
     "We have been running the billing service for about two years and it has mostly been fine. Since Tuesday it raises "
     "`decimal.InvalidOperation` whenever the amount is negative. Please do not touch the public API of `TaxEngine`. "
-    "The nightly export takes 30 minutes, unless the cache is cold.\n[assistant] I raised the precision to 12 digits. "
+    "The nightly export takes 30 minutes, unless the cache is cold. I raised the precision to 12 digits. "
     "All 41 tests pass, and I did not change the API."
 )
 CUES = ["not", "never", "unless", "only", "if", "without", "until", "except", "don't", "no"]
@@ -27,6 +28,16 @@ sentences_with_cues = st.lists(
     min_size=1,
     max_size=25,
 ).map(" ".join)
+
+
+def cut_to(text: str, room: int) -> str:
+    """The clauses of a text, ranked, in at most this many tokens."""
+    sources = [Source(plain(clause.text)) for clause in cut_text(text)]
+
+    def write(texts: dict[int, str]) -> str:
+        return written(texts, [""] * len(sources))
+
+    return write(rank(sources).fit(room, count_tokens, write))
 
 
 def cues(line: str) -> list[str]:
@@ -63,36 +74,21 @@ def test_numbers_keep_units_negations_their_helpers_and_verbs_their_particles(te
 
 @pytest.mark.parametrize("room", range(4, 110, 7))
 def test_a_text_is_cut_to_any_number_of_tokens(room: int) -> None:
-    cut = shorten(REQUEST, room, count_tokens)
-    assert cut == shorten(REQUEST, room, count_tokens)
-    assert cut == NOTHING or count_tokens(cut) <= room
-    words = iter(REQUEST.replace("\n", " ").split())
-    assert cut == NOTHING or all(any(bare(word) == bare(other) for other in words) for word in cut.split())
-
-
-def test_a_text_that_fits_is_unchanged() -> None:
-    assert shorten(REQUEST, count_tokens(REQUEST), count_tokens) == REQUEST
+    cut = cut_to(REQUEST, room)
+    assert cut == cut_to(REQUEST, room)
+    assert count_tokens(cut) <= room
+    words = iter(REQUEST.split())
+    assert all(any(bare(word) == bare(other) for other in words) for word in cut.split())
 
 
 def test_orders_and_prohibitions_come_before_the_story() -> None:
-    cut = shorten(REQUEST, 14, count_tokens)
+    cut = cut_to(REQUEST, 14)
     assert "do not touch" in cut
     assert "two years" not in cut
 
 
-def test_the_mark_of_a_speaker_stays_with_his_words() -> None:
-    cut = shorten(REQUEST, 60, count_tokens)
-    user, _, assistant = cut.partition("\n[assistant] ")
-    assert "TaxEngine" in user
-    assert "41" in assistant or "12 digits" in assistant
-    escaped = shorten(
-        r"We met \[assistant] Bob today in the town hall of Ulm at 14:30 sharp with two guests", 12, count_tokens
-    )
-    assert "[assistant]" not in escaped.replace(r"\[assistant]", "")
-
-
 def test_longer_cuts_keep_what_shorter_ones_have() -> None:
-    ranking = rank([Source(line) for line in REQUEST.replace("[assistant] ", "").split(". ")])
+    ranking = rank([Source(line) for line in REQUEST.split(". ")])
     shorter, longer = ranking.texts(ranking.steps[:4]), ranking.texts(ranking.steps[:9])
     for clause, text in shorter.items():
         words = iter(longer[clause].split())
@@ -109,12 +105,12 @@ def test_longer_cuts_keep_what_shorter_ones_have() -> None:
 )
 def test_an_order_in_plain_words_beats_rare_words(order: str, kept: str) -> None:
     story = "Yesterday the gardener admired several magnificent rhododendrons beside the dilapidated pavilion."
-    assert kept in shorten(f"{story} {order}", 16, count_tokens)
+    assert kept in cut_to(f"{story} {order}", 16)
 
 
 def test_in_a_clause_that_orders_only_the_part_with_the_order_counts_more() -> None:
     order = "Never restart the gateway, yesterday somebody from another department complained about interruptions."
-    cut = shorten(f"{order} The certificate expires on 14 May.", 18, count_tokens)
+    cut = cut_to(f"{order} The certificate expires on 14 May.", 18)
     assert "Never restart the gateway" in cut
     assert "14 May" in cut
 

@@ -25,14 +25,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from foveate.compress.clauses import cut_text
-from foveate.compress.courtesy import is_courtesy, plain
+from foveate.compress.courtesy import is_courtesy
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
-from foveate.compress.marks import escape_inline, unescape_inline
+from foveate.compress.marks import escape_inline
 from foveate.compress.telegraph import estimate_tokens, is_negation, look_at, quoted_places
-from foveate.renditions import NOTHING, Count
-from foveate.text import MARK_WORDS
+from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
 """Worth that a token must bring, from the shortest rendition to the longest."""
@@ -123,7 +121,6 @@ _BEFORE_UNITS = as_words("working business calendar more new other further conse
 """Between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
 _FORBIDDEN = np.float32(-1e6)
-_MARKED_LINE = re.compile(rf"(?<!\\)\[({MARK_WORDS})\b[^\]\n]*\] ?")
 _ENDS = ".!?。！？"
 
 
@@ -524,35 +521,6 @@ def _urgency(words: Sequence[str], looks: Sequence[_Word]) -> float:
     if any(is_negation(core) for core in cores):
         return DENIED
     return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
-
-
-def shorten(text: str, max_tokens: int, count: Count) -> str:
-    """A compressed text (C) cut to at most `max_tokens` by leaving out the words that are worth least.
-
-    Pure and deterministic, in time linear in the text but for sorting its steps. The result is never larger than
-    `max_tokens`, has only words of the text in their order, and keeps the speakers' marks; a clause of which anything
-    is left keeps its negations, conditions and units. A text that fits is returned unchanged. Where not even one
-    step fits, the result is NOTHING.
-    """
-    if count(text) <= max_tokens:
-        return text
-    sources: list[Source] = []
-    speakers: list[str] = []
-    speaker = ""
-    for line in text.split("\n"):
-        start = 0
-        for match in (*_MARKED_LINE.finditer(line), None):
-            for clause in cut_text(unescape_inline(line[start : match.start() if match else None])):
-                is_whole = clause.kind in ("code", "row") or clause.text.startswith("{")
-                sources.append(Source(clause.text if is_whole else plain(clause.text), is_whole=is_whole))
-                speakers.append(speaker)
-            if match:
-                speaker, start = match.group().rstrip(), match.end()
-
-    def write(texts: dict[int, str]) -> str:
-        return written(texts, speakers)
-
-    return write(rank(sources).fit(max_tokens, count, write)) or NOTHING
 
 
 def cut_clause(text: str, max_tokens: float) -> str:
