@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.compress.clauses import MAX_CLAUSES, cut_text, sentences, split_clauses
-from foveate.compress.telegraph import estimate_tokens
+from foveate.compress.cues import estimate_tokens
 
 
 @pytest.mark.parametrize(

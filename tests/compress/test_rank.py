@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from foveate.compress.clauses import cut_text
 from foveate.compress.courtesy import plain
+from foveate.compress.cues import bare, is_negation, look_at
 from foveate.compress.rank import MAX_CLAUSE_WORDS, Source, _parts, _Row, cut_clause, rank, written
-from foveate.compress.telegraph import bare, is_negation, look_at
 from foveate.tokens import count_tokens
 
 REQUEST = (

@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
+from foveate.compress.cues import bare, is_negation
 from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS, as_words
-from foveate.compress.telegraph import bare, is_negation
 from foveate.words.grammar import ABBREVIATIONS, LOOSE_ITEM, OTHER_ENDS, SENTENCE_END, WIDE_ENDS, is_fence
 
 ClauseKind = Literal["prose", "item", "heading", "code", "row"]

@@ -12,8 +12,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from foveate.compress.cues import bare
 from foveate.compress.lexicon import NEGATIONS, as_words, word_weight
-from foveate.compress.telegraph import bare
 
 MAX_WORDS = 26
 """A longer sentence says something."""

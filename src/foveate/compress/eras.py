@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from foveate.compress.choose import Choice, best_first
+from foveate.compress.cues import estimate_tokens
 from foveate.compress.facts import base_weight
 from foveate.compress.reader import split_label
-from foveate.compress.telegraph import estimate_tokens
 from foveate.renditions import Count, Unit
 from foveate.turn import turn_id
 

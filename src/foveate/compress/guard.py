@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from foveate.compress.clauses import sentences
+from foveate.compress.cues import look_at
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.telegraph import look_at
 from foveate.renditions import Level
 from foveate.text import MARK_WORDS
 

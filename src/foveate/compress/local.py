@@ -9,13 +9,13 @@ from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.courtesy import is_courtesy
+from foveate.compress.cues import estimate_tokens
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
 from foveate.compress.rank import Ranking, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
-from foveate.compress.telegraph import estimate_tokens
 from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
 from foveate.text import turn_text
 from foveate.turn import Message

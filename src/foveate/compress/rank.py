@@ -26,10 +26,10 @@ from typing import NamedTuple
 import numpy as np
 
 from foveate.compress.courtesy import is_courtesy
+from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline
-from foveate.compress.telegraph import estimate_tokens, is_negation, look_at, quoted_places
 from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
 from foveate.compress.courtesy import is_courtesy, plain
+from foveate.compress.cues import bare, estimate_tokens, is_meta
 from foveate.compress.facts import Facts, find_facts, find_names, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
-from foveate.compress.telegraph import bare, estimate_tokens, is_meta
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MAX_CANDIDATES = 6_000

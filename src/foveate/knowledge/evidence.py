@@ -16,11 +16,11 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from foveate.compress.clauses import sentences, split_clauses
+from foveate.compress.cues import look_at
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.lexicon import OUTCOMES, as_words, stem
 from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
-from foveate.compress.telegraph import look_at
 from foveate.knowledge.statements import own_words
 from foveate.words.grammar import QUESTION_MARKS
 

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from foveate.compress.clauses import cut_text
+from foveate.compress.cues import bare
 from foveate.compress.lexicon import ERRORS, OUTCOMES
 from foveate.compress.marks import one_line
 from foveate.compress.model.checks import structure_in, visible
-from foveate.compress.telegraph import bare
 from foveate.knowledge.gather import DISPLAY, LearnedTurn, ToolOutcome
 from foveate.knowledge.items import word_profile
 from foveate.knowledge.statements import own_words

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foveate.compress.clauses import cut_text, without_answers
+from foveate.compress.cues import bare
 from foveate.compress.lexicon import as_words
 from foveate.compress.model.checks import structure_in, visible
-from foveate.compress.telegraph import bare
 from foveate.strategy.checkpoint.extract import is_decision
 from foveate.words.grammar import QUESTION_MARKS, replace_fenced
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from foveate.compress.cues import look_at
 from foveate.compress.marks import one_line
 from foveate.compress.model.answer import load_object
 from foveate.compress.model.checks import structure_in, visible
-from foveate.compress.telegraph import look_at
 from foveate.knowledge.evidence import is_about_a_will, is_rule
 from foveate.knowledge.model import TOPICS_SCHEMA, Rejection, enveloped, make_ask, prompt_version
 from foveate.models import Answer, Ask

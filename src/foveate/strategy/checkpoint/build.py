@@ -11,13 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
+from foveate.compress.cues import estimate_tokens
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.marks import cut_line, escape_inline, one_line
 from foveate.compress.rank import cut_clause
 from foveate.compress.reader import Candidate, read_turn
-from foveate.compress.telegraph import estimate_tokens
 from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import Material, SourceTurn, made_of
