@@ -72,7 +72,7 @@ def _add(connection: sqlite3.Connection, turns: range, facts: Mapping[int, str],
             number = 2 * turn + position - 2
             tokens = O200K.base(message_text(Message(role, (Text(text),))))
             messages.append((number, turn, position, role, tokens, at_us, at_us, body.size, body.digest))
-            contents.append({"message": number, "data": body.data})
+            contents.append({"session": 1, "turn": turn, "position": position, "data": body.data})
         rendition = _rendition(turn, asked, answered)
         renditions.append(derived.rendition_values(1, rendition, calls=0, made_us=START_US))
     connection.executemany(_MESSAGES, messages)

@@ -1,6 +1,7 @@
 """How much of the evidence a context keeps without any retrieval, on public long conversations.
 
-    python bench/retention.py            # writes contexts, scores them, prints a table
+    python bench/retention.py                    # writes contexts, scores them, prints a table
+    python bench/retention.py --retrieved 10     # the evidence of every tenth question was retrieved before
 
 Needs ../shared/data and ../shared/eval, and nltk for the score. Each utterance is a turn of its own; contexts are
 one-off (a budget other than the session's own), and the question is left out of the scored text.
@@ -29,6 +30,7 @@ SETS = ("locomo-dev", "beam-100k-dev")
 BUDGETS = (1_000, 2_000, 4_000, 8_000, 16_000, 32_000)
 STRATEGIES = ("newest turns alone", "bands", "gradient")
 OWN_BUDGET = 1_000_000
+WEIGHTS = (1.0, 1.5, 2.0, 4.0)
 
 
 def main() -> None:
@@ -36,6 +38,7 @@ def main() -> None:
     parser.add_argument("--show", metavar="CONVERSATION", help="print that conversation's context at 4,000 tokens")
     parser.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
     parser.add_argument("--budgets", nargs="*", type=int, default=list(BUDGETS))
+    parser.add_argument("--retrieved", type=int, metavar="N", help="every Nth question's evidence was retrieved")
     arguments = parser.parse_args()
     if not SHARED.is_dir():
         sys.exit("the questions in ../shared/data/qa are not here")
@@ -53,6 +56,9 @@ def main() -> None:
                 if arguments.show:
                     print(fov.open_session(arguments.show).context(prompt="", budget_tokens=4_000).text)
                     return
+            if arguments.retrieved:
+                print_retrieved(name, path, conversations, arguments.budgets, arguments.retrieved)
+                continue
             for strategy in STRATEGIES:
                 facts = [facts_kept(name, path, strategy, conversations, budget) for budget in arguments.budgets]
                 print(f"| {name} | {strategy} | {' | '.join(facts)} |", flush=True)
@@ -68,6 +74,27 @@ def facts_kept(name: str, path: Path, strategy: str, conversations: list[dict[st
             for row in (newest_rows(each, budget) if strategy == STRATEGIES[0] else gradient_rows(fov, each, budget))
         ]
     return score(name, rows, path.parent)
+
+
+def print_retrieved(name: str, path: Path, conversations: list[dict[str, Any]], budgets: list[int], every: int) -> None:
+    """FACT of the questions whose evidence was retrieved before, and of the others, by what a retrieved turn weighs."""
+    retrieved = {question["id"] for each in conversations for question in each["questions"][::every]}
+    with foveate.open(path) as fov:
+        for each in conversations:
+            session = fov.open_session(each["id"])
+            places = {turn["id"]: number for number, turn in enumerate(each["turns"], 1)}
+            wanted = {place for question in each["questions"][::every] for place in question["evidence"]}
+            for number in sorted(places[place] for place in wanted if place in places):
+                session.call_tool("get_turn", {"turn_id": f"T-{number}"})
+                session.dismiss(f"T-{number}-R")
+    for weight in WEIGHTS:
+        shown = []
+        for budget in budgets:
+            with foveate.open(path, settings=Settings().with_strategy("gradient", retrieved_weight=weight)) as fov:
+                rows = [row for each in conversations for row in gradient_rows(fov, each, budget)]
+            parts = [[row for row in rows if (row["question_id"] in retrieved) is is_one] for is_one in (True, False)]
+            shown.append(" / ".join(score(name, part, path.parent) for part in parts))
+        print(f"| {name} | weight {weight}: retrieved / others | {' | '.join(shown)} |", flush=True)
 
 
 def record(session: Any, conversation: dict[str, Any], name: str) -> None:

@@ -210,6 +210,11 @@ class History(Protocol):
         ...
 
     @property
+    def retrieved(self) -> Sequence[int]:
+        """Turns that the model retrieved."""
+        ...
+
+    @property
     def fanout(self) -> int:
         """Number of turns in an era of level 1, and of eras in an era of the next level."""
         ...

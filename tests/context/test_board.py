@@ -52,7 +52,7 @@ def test_a_retrieved_turn_stays_for_five_turns() -> None:
         assert expire(board, now).retrieved == ()
     left = expire(board, 16)
     assert [entry.name for entry in left.retrieved] == ["T-87-R"]
-    assert left.board == Board()
+    assert left.board == Board(turns=(87,))
 
 
 def test_the_board_says_how_long_a_turn_still_stays() -> None:
@@ -82,7 +82,7 @@ def test_a_saved_turn_stays_until_it_is_dismissed() -> None:
     board = save(board_with(87), "T-87-R")
     assert expire(board, 1_000).board == board
     assert retrieve(board, [turn_block(87)], now_turn=14, page_tokens=500, count=O200K.base).retrieved[-1].is_saved
-    assert dismiss(board, "T-87-R") == Board()
+    assert dismiss(board, "T-87-R") == Board(turns=(87,))
 
 
 def test_the_life_of_an_entry_is_a_setting() -> None:

@@ -280,3 +280,21 @@ def test_what_a_search_finds_can_not_forge_a_tag(tmp_path: Path) -> None:
         assert "<board>" not in answer
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_turn_that_was_retrieved_is_shown_at_length_from_the_next_plan_on(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        for number in range(60):
+            words = " ".join(f"{word}{number}" for word in ("harbour", "crane", "berth", "lantern", "ferry", "anchor"))
+            await session.record([user(f"The inventory of pier {number} lists {words}."), assistant("Noted, thanks.")])
+        await fov.settle()
+        wanted = "lists harbour9 crane9 berth9 lantern9 ferry9 anchor9"
+        before = await session.context("Go on.", budget_tokens=1_200)
+        assert wanted not in before.text
+        await session.call_tool("get_turn", {"turn_id": "T-10"})
+        await session.dismiss("T-10-R")
+        assert wanted in (await session.context("Go on.", budget_tokens=1_200)).text
+
+    chosen = settings(gradient={"retrieved_weight": 10})
+    asyncio.run(with_store(tmp_path / "chat.db", job, chosen))

@@ -46,6 +46,7 @@ class MadeUpStory:
     era_tokens: int | None = 100
     fanout: int = 32
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    retrieved: Sequence[int] = ()
     first_read: int = 1
 
     @property

@@ -31,6 +31,7 @@ LIFE_TURNS = 5
 """For how many turns after its retrieval a turn stays."""
 MAX_RETRIEVED = 64
 MAX_NOTES = 64
+MAX_TURNS = 100
 """Beyond these the oldest goes first, saved ones last."""
 MAX_NOTE_CHARS = 500
 FRAME_TOKENS = 64
@@ -107,6 +108,8 @@ class Board:
     notes: tuple[Note, ...] = ()
     prefetched: tuple[BoardEntry, ...] = ()
     """Shown with one prompt and no part of the state: nobody asked for it."""
+    turns: tuple[int, ...] = ()
+    """Single turns that were retrieved, the latest last; they stay when their pages expire."""
 
 
 class ExpiryReport(NamedTuple):
@@ -206,7 +209,10 @@ def retrieve(
         for held in board.retrieved
         if held not in same or held.since_turn < now_turn
     )
-    return replace(board, retrieved=_limited((*kept, entry)))
+    turns = board.turns
+    if entry.first == entry.last:
+        turns = (*(turn for turn in turns if turn != entry.first), entry.first)[-MAX_TURNS:]
+    return replace(board, retrieved=_limited((*kept, entry)), turns=turns)
 
 
 def current(board: Board) -> Board:
@@ -269,10 +275,8 @@ def _changed(board: Board, name: str, change: Callable[[BoardEntry], BoardEntry]
 
 def dismiss(board: Board, name: str) -> Board:
     """Without the entry of this name, saved or not, or the note with this key."""
-    return Board(
-        tuple(entry for entry in board.retrieved if entry.name != name),
-        tuple(note for note in board.notes if note.key != name),
-    )
+    retrieved = tuple(entry for entry in board.retrieved if entry.name != name)
+    return Board(retrieved, tuple(note for note in board.notes if note.key != name), turns=board.turns)
 
 
 def add_note(board: Board, note: Note) -> Board:
@@ -316,7 +320,7 @@ def expire(board: Board, now_turn: int) -> ExpiryReport:
     left = tuple(entry for entry in held if entry.is_saved or entry.until_turn >= now_turn)
     gone = tuple(entry for entry in held if entry not in left and entry.replaced_in is None)
     notes = tuple(note for note in board.notes if note.until_turn is None or note.until_turn >= now_turn)
-    return ExpiryReport(Board(left, notes), gone)
+    return ExpiryReport(Board(left, notes, turns=board.turns), gone)
 
 
 class _Layout(NamedTuple):
@@ -389,15 +393,19 @@ def to_json(board: Board) -> dict[str, Json]:
     return {
         "retrieved": [asdict(entry) for entry in board.retrieved],
         "notes": [asdict(note) for note in board.notes],
+        "turns": list(board.turns),
     }
 
 
-def from_json(state: Mapping[str, Json]) -> Board:
+def from_json(state: Json) -> Board:
     """The board that `to_json` wrote."""
-    retrieved, notes = state.get("retrieved", ()), state.get("notes", ())
+    assert isinstance(state, Mapping), "a board's state is an object"
+    retrieved, notes, turns = (state.get(name, ()) for name in ("retrieved", "notes", "turns"))
     assert isinstance(retrieved, Sequence), "a board's state has lists"
     assert isinstance(notes, Sequence), "a board's state has lists"
+    assert isinstance(turns, Sequence), "a board's state has lists"
     return Board(
         tuple(BoardEntry(**entry) for entry in retrieved if isinstance(entry, Mapping)),  # type: ignore[arg-type]
         tuple(Note(**note) for note in notes if isinstance(note, Mapping)),  # type: ignore[arg-type]
+        turns=tuple(turn for turn in turns if isinstance(turn, int)),
     )

@@ -68,6 +68,10 @@ class StoredStory:
     def shown(self) -> Mapping[int, ShownLevel]:
         return self.gathered.shown
 
+    @property
+    def retrieved(self) -> Sequence[int]:
+        return self.gathered.retrieved
+
     def newest(self) -> Iterator[TurnSizes]:
         return self.gathered.newest()
 

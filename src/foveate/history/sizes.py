@@ -116,6 +116,7 @@ class StoredHistory:
     """The tokens of each level's eras by their places."""
     fanout: int = ERA_FANOUT
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    retrieved: Sequence[int] = ()
     chunks: Sequence[tuple[StoredChunk, int]] = ()
     """The whole turns among the items: chunks, each without this many of its newest turns."""
     worths: WorthCache = field(default_factory=WorthCache)

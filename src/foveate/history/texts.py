@@ -12,6 +12,7 @@ from functools import partial
 from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
+from foveate.context import board as boards
 from foveate.context.assemble import BlockText
 from foveate.context.costs import counting, overheads
 from foveate.context.pairs import TurnMessages
@@ -133,8 +134,9 @@ class TextReader:
         With `shown`, the levels that turns are shown at now, few of them change.
         """
         seen = await self.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
-        if shown:
-            seen = replace(seen, history=replace(seen.history, shown=shown))
+        packed = await self._store.artefacts.board(self._session_id)
+        retrieved = boards.from_json(bodies.expand(packed)).turns if packed else ()
+        seen = replace(seen, history=replace(seen.history, shown=shown or {}, retrieved=retrieved))
         room = room_tokens
         for _ in range(MAX_TRIES):
             plan = strategy.plan(seen.history, max(room, 0), seen.costs)

@@ -42,9 +42,7 @@ class SessionBoard:
         packed = await self._store.artefacts.board(self._session_id)
         if packed is None:
             return Board()
-        state = bodies.expand(packed)
-        assert isinstance(state, dict), "a board's state is an object"
-        left = boards.expire(boards.from_json(state), session.last_turn)
+        left = boards.expire(boards.from_json(bodies.expand(packed)), session.last_turn)
         if left.retrieved and keep and await self._writes.write(lambda: self.keep(left.board)):
             for entry in left.retrieved:
                 self._publish("board-expired", entry.first, {"name": entry.name})

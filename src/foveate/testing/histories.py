@@ -36,6 +36,7 @@ class ListedHistory:
     """None: no era is made yet."""
     missing_eras: frozenset[tuple[int, int]] = frozenset()
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    retrieved: Sequence[int] = ()
 
     @property
     def last_turn(self) -> int:
@@ -61,6 +62,7 @@ class EvenHistory:
     fanout: int = 32
     era_tokens: int | None = 120
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    retrieved: Sequence[int] = ()
     reads: dict[str, int] = field(default_factory=lambda: {"items": 0, "eras": 0})
 
     @property
@@ -116,6 +118,7 @@ class ListedStory:
     """Oldest first."""
     fanout: int = 32
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    retrieved: Sequence[int] = ()
     first_read: int = 1
     """The oldest turn that `infos` returns; `drive` lowers it when a plan requests older ones."""
 

@@ -99,6 +99,14 @@ def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.Da
         assert {row.level for row in plan.rows} == {"R"}
 
 
+def test_a_turn_that_was_retrieved_counts_more_than_the_same_words_elsewhere() -> None:
+    items = [told(turn, f"pier{turn} crane{turn} berth{turn}", tiny=20) for turn in range(1, 41)]
+    alike = turns_at(GRADIENT.plan(ListedHistory(items), 1_500, USUAL_OVERHEADS))
+    plan = GRADIENT.plan(ListedHistory(items, retrieved=(3,)), 1_500, USUAL_OVERHEADS)
+    assert 3 not in alike
+    assert turns_at(plan)[3] == "C"
+
+
 @cache
 def chat() -> tuple[TurnSizes, ...]:
     """300 turns of 3 to 60 words."""

@@ -27,6 +27,8 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     age_weight: Annotated[float, Meta(ge=0, le=10)] = 0.0
     """`optimised`: what the newest turns count in addition, e.g. 1: twice as much as the oldest. Half of it is lost
     with each half of the budget."""
+    retrieved_weight: Annotated[float, Meta(ge=1, le=10)] = 2.0
+    """`optimised`: what a turn counts from the next rebuild on that the model retrieved, next to the others."""
     raw_share: Annotated[float, Meta(ge=0, le=0.9)] = 0.10
     """`optimised`: minimum share for the newest turns, verbatim."""
     recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40

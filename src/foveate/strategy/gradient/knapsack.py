@@ -153,11 +153,17 @@ class KnapsackPlanner:
         return Block(turn, turn, "R" if smoothed < 0 else "S", most, is_cut=True), 0
 
     def _weights(self, table: SizeTable) -> NDArray[np.float64]:
-        """Of each turn, by its age: half of what the newest ones have in addition is lost with each half budget."""
-        if not self.settings.age_weight:
-            return np.ones(len(table.turns))
-        newer = np.cumsum(table.sizes[:, RAW]) - table.sizes[:, RAW]
-        return 1 + self.settings.age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
+        """Of each turn: more if the model retrieved it, and by its age.
+
+        Half of what the newest ones have in addition is lost with each half budget.
+        """
+        weights = np.ones(len(table.turns))
+        if self.settings.age_weight:
+            newer = np.cumsum(table.sizes[:, RAW]) - table.sizes[:, RAW]
+            weights += self.settings.age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
+        if self.history.retrieved:
+            weights[np.isin(table.turns, self.history.retrieved)] *= self.settings.retrieved_weight
+        return weights
 
 
 class _Options(NamedTuple):

@@ -20,6 +20,7 @@ class _Steps:
     last_turn: int = 1
     fanout: int = 2
     shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    retrieved: Sequence[int] = ()
 
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
