@@ -5,10 +5,13 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from foveate.history.sizes import CHUNK_TURNS, MAX_CHUNKS, SMALLEST_ERA_TOKENS, SizeCache, gather
+from foveate.cache import BoundedCache
+from foveate.history.sizes import CHUNK_TURNS, SMALLEST_ERA_TOKENS, SizeCache, gather
 from foveate.store.rows import ERA_FANOUT, RenditionSizes
 
 RAW, TINY = 100, 20
+CHUNKS = 20
+"""That a cache holds; fewer than by default."""
 
 
 @dataclass
@@ -65,18 +68,18 @@ def test_chunks_are_read_once_until_their_renditions_change() -> None:
 
 
 def test_cached_sizes_are_bounded_while_a_session_grows() -> None:
-    derived, sizes = Derived(CHUNK_TURNS), SizeCache()
+    derived, sizes = Derived(CHUNK_TURNS), SizeCache(chunks=BoundedCache(CHUNKS))
     budget_tokens = 12_000
-    for _ in range(MAX_CHUNKS + 20):
+    for _ in range(CHUNKS + 5):
         derived.turns += CHUNK_TURNS
         gathered(derived, sizes, budget_tokens)
-    assert len(sizes.chunks) == MAX_CHUNKS
+    assert len(sizes.chunks) == CHUNKS
     most = budget_tokens // SMALLEST_ERA_TOKENS + 2 + 2 * CHUNK_TURNS // ERA_FANOUT
     assert all(len(eras) <= most for eras in sizes.eras.values())
 
 
 def test_a_budget_that_needs_more_chunks_than_the_limit_keeps_them() -> None:
-    derived, sizes = Derived((MAX_CHUNKS + 40) * CHUNK_TURNS), SizeCache()
+    derived, sizes = Derived((CHUNKS + 5) * CHUNK_TURNS), SizeCache(chunks=BoundedCache(CHUNKS))
     budget_tokens = derived.turns * TINY
     gathered(derived, sizes, budget_tokens)
     before = derived.chunks_read

@@ -185,7 +185,7 @@ def test_pins_goals_documents_and_tools(client: ServerClient, chat: str) -> None
     answer = client.post(f"{chat}/tools/get_turn", json={"arguments": {"turn_id": "T-1"}}).json()["text"]
     assert answer
     board = client.get(f"{chat}/board").json()
-    assert set(board) == {"retrieved", "notes", "prefetched"}
+    assert set(board) == {"retrieved", "notes", "prefetched", "turns"}
 
 
 def test_a_topic_is_sealed_and_unsealed_until_the_next_message(client: ServerClient, chat: str) -> None:

@@ -84,7 +84,7 @@ def test_the_plan_in_use_can_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("schedule", ["interval", "adaptive"])
 @given(data=st.data())
-@examples(max_examples=times(2), deadline=None)
+@examples(max_examples=times(1), deadline=None)
 def test_there_is_at_most_one_rebuild_in_a_turn_and_one_in_ten_turns(
     schedule: str, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
