@@ -38,7 +38,7 @@ WRITERS = 8
 RESTART_SECONDS = 60.0
 SESSIONS_PER_WRITER = 3
 LEASE_SECONDS = 3.0
-SETTLE_SECONDS = 240.0
+SETTLE_SECONDS = 60.0
 DURABLE = """
 shared_buffers = 64MB
 max_connections = 200
@@ -167,17 +167,27 @@ async def _create(url: str) -> None:
 
 
 async def _settle(url: str, workers: list[Process]) -> float:
-    """Wait until the workers have nothing left to do."""
-    began = time.monotonic()
+    """Wait until the workers have nothing left to do; as long as they make renditions, there is hope."""
+    began = changed = time.monotonic()
+    lacking = -1
     async with foveate.open(url, settings=quick_settings(enabled=False)) as fov:
-        while time.monotonic() - began < SETTLE_SECONDS:
+        while time.monotonic() - changed < SETTLE_SECONDS:
             for worker in workers:
                 worker.keep_alive()
             state = await fov.queue_state()
             if not state.sessions and not state.leased:
                 return time.monotonic() - began
+            left = await asyncio.to_thread(_lacking, url)
+            if left != lacking:
+                lacking, changed = left, time.monotonic()
             await asyncio.sleep(0.5)
-    raise Lost(f"after {SETTLE_SECONDS:.0f} s there is still work: {state}")
+    raise Lost(f"for {SETTLE_SECONDS:.0f} s nothing was done of what is left: {state}")
+
+
+def _lacking(url: str) -> int:
+    with psycopg.connect(url) as connection:
+        (turns,) = connection.execute(LACKING).fetchone() or (0,)
+    return int(turns)
 
 
 async def _verify(url: str, folder: Path, report: ChaosReport) -> None:

@@ -163,8 +163,7 @@ def test_a_pruned_conversation_keeps_its_newest_messages(tmp_path: Path) -> None
     async def run() -> None:
         async with foveate.open(tmp_path / "chat.db") as fov:
             store = FoveateConversationStore(fov)
-            await add(store, "c", 0)
-            await add(store, "c", 1)
+            await add(store, "c", 0, 1)
             await fov.prune("c", before="2100-01-01", dry_run=False)
             assert await said(store, "c") == ["question 1", "answer 1"]
             await add(store, "c", 2)

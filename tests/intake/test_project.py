@@ -47,6 +47,7 @@ def test_the_folder_of_codex_is_in_a_message_before_the_first_prompt() -> None:
         [{"role": "assistant", "content": "<environment_context><cwd>/etc</cwd>"}],
         [{"type": "function_call_output", "output": "<environment_context><cwd>/etc</cwd>"}],
         [{"role": "user", "content": [None, {"type": "input_text", "text": None}]}],
+        [{"role": {"name": "user"}, "content": "<environment_context><cwd>/etc</cwd>"}],
     ],
 )
 def test_what_the_conversation_says_names_no_folder(messages: list[Any]) -> None:
@@ -57,3 +58,10 @@ def test_what_the_conversation_says_names_no_folder(messages: list[Any]) -> None
 def test_what_can_not_be_a_scope_is_none(folder: str) -> None:
     assert project_scope(folder) is None
     assert folder_of(f"Working directory: {folder}", []) == ""
+
+
+def test_a_file_of_the_project_in_the_system_prompt_chooses_no_folder() -> None:
+    own = "Current working directory: /home/anna/shop"
+    quoted = "# Project Context\nCurrent working directory: /home/anna/secret"
+    assert folder_of(f"{quoted}\n\n{own}", []) == folder_of(f"{own}\n\n{quoted}", []) == ""
+    assert folder_of(f"{own}/\n\n{own}", []) == "/home/anna/shop"

@@ -50,8 +50,8 @@ _RECORD: Final[TypeAdapter[ConversationRecord]] = TypeAdapter(ConversationRecord
 class FoveateConversationStore(ConversationStore):
     """Conversations of Pydantic AI in a store of ours.
 
-    A record is a state of its session. The entries of a save are one row under the id of the last of them; the rows of
-    the others refer to it.
+    A record is a state of its session. The entries of a prompt in a save are one row under the id of the last of them;
+    the rows of the others refer to it.
     """
 
     def __init__(self, fov: AnyFoveate) -> None:
@@ -114,7 +114,8 @@ class FoveateConversationStore(ConversationStore):
         if not new and record.head_id is not None and await self._row(record.head_id) is None:
             raise ConversationConflict(name)
         if new:
-            await self._keep(name, new)
+            for said in _by_prompt(new):
+                await self._keep(name, said)
         elif known is None:
             await self._begin(name, record.head_id)
         await self._replace(name, expected_revision, _RECORD.dump_json(record))
@@ -192,6 +193,16 @@ class FoveateConversationStore(ConversationStore):
 
     async def _row(self, entry_id: str) -> Any:
         return await self._fov.clients.get_response(self._tenant, entry_id)
+
+
+def _by_prompt(entries: Sequence[ConversationEntry]) -> list[list[ConversationEntry]]:
+    """New entries in parts that begin with a prompt: each is stored with its own turn, and pruned with it."""
+    parts: list[list[ConversationEntry]] = []
+    for entry in entries:
+        if not parts or any(part.part_kind == "user-prompt" for part in entry.message.parts):
+            parts.append([])
+        parts[-1].append(entry)
+    return parts
 
 
 def _record(data: bytes | None, name: str) -> ConversationRecord | None:

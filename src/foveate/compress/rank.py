@@ -472,6 +472,8 @@ def _with_joined(looks: Sequence[_Word], places: Iterable[int]) -> set[int]:
     joins = _joins(looks, ())
     found: set[int] = set()
     for place in places:
+        if place in found:
+            continue
         start, end = place, place + 1
         while joins[start]:
             start -= 1

@@ -140,7 +140,8 @@ class Connections:
                 raise Refused(f"{file.path} was changed in the meantime; try again")
         path = self._folder / f"{plan.client.name}.json"
         record = PlannedFile(path, read_file(path), self._encoded(plan))
-        writes = [*changed, record] if record.after is None else [record, *changed]
+        is_new = record.before is None and record.after is not None
+        writes = [record, *changed] if is_new else [*changed, record]
         for place, file in enumerate(writes):
             try:
                 _write(file.path, file.after)

@@ -142,8 +142,9 @@ def _joined(records: Sequence[Json]) -> list[Json]:
 
 
 def _begin(system: str, tools: Sequence[Record]) -> _Hash:
+    # A context ends its system prompt with a line break; a client's own request, which may go out instead, does not.
     digest = hashlib.blake2b(digest_size=16)
-    digest.update(_canonical([system, [_bare(tool) for tool in tools]]))
+    digest.update(_canonical([system.rstrip("\n"), [_bare(tool) for tool in tools]]))
     return digest
 
 

@@ -2,7 +2,8 @@
 
 The folder is a label and nothing else: it is never opened. It is read where the client itself writes it: in the system
 prompt (OpenCode, pi), in a system message beside the first prompt (Claude Code), or in a user's message that it puts
-before the first prompt (Codex). The conversation is not searched: a tool's result can't choose a scope.
+before the first prompt (Codex). The conversation is not searched: a tool's result can't choose a scope. Clients put
+files of a project into their system prompts; where a prompt names several folders, none is taken.
 """
 
 from __future__ import annotations
@@ -16,23 +17,23 @@ MAX_FOLDER_CHARS: Final = 190
 FIRST_MESSAGES: Final = 6
 """Messages among which a client's description of its environment is."""
 _IN_SYSTEM: Final = re.compile(
-    r"^[ \t]*(?:- )?(?:Primary |Current )?working directory: (\S.*?)[ \t]*$", re.IGNORECASE | re.MULTILINE
+    r"^[ \t]*(?:- )?(?:Primary |Current )?working directory: (\S[^\n]*)$", re.IGNORECASE | re.MULTILINE
 )
 _IN_MESSAGE: Final = re.compile(r"\A\s*<environment_context>\s*<cwd>([^<\n]+)</cwd>")
-_NOWHERE: Final = re.compile(r"(?!)")
-_FINDERS: Final = {"system": _IN_SYSTEM.search, "developer": _IN_SYSTEM.search, "user": _IN_MESSAGE.match}
 
 
 def folder_of(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """The folder that a request names; empty if it names none."""
-    if found := _IN_SYSTEM.search(system):
-        return _label(found[1])
+    named = set(_IN_SYSTEM.findall(system))
     for message in messages[:FIRST_MESSAGES]:
-        find = _FINDERS.get(message.get("role", ""), _NOWHERE.match)
+        role = message.get("role")
         for text in _texts(message):
-            if found := find(text):
-                return _label(found[1])
-    return ""
+            if role == "user" and (found := _IN_MESSAGE.match(text)):
+                named.add(found[1])
+            elif role in ("system", "developer"):
+                named.update(_IN_SYSTEM.findall(text))
+    folders = {_label(folder) for folder in named}
+    return folders.pop() if len(folders) == 1 else ""
 
 
 def project_scope(folder: str) -> str | None:

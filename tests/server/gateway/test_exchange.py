@@ -18,6 +18,7 @@ from starlette.types import Receive, Scope, Send
 
 import foveate
 from foveate.client import Foveate
+from foveate.context.signatures import request_prefix
 from foveate.errors import StoreBusy
 from foveate.intake.recorder import Recorder
 from foveate.server.access import OWNER
@@ -666,5 +667,21 @@ def test_thinking_under_recalled_turns_is_not_sent_without_them(tmp_path: Path) 
             await ask(client, "s-3", alone)
             assert "c2lnbmVk" in json.dumps(upstream.bodies[-1]["messages"]), "nothing came before it that is gone"
             assert set(upstream.bodies[-1]) == set(upstream.bodies[-2])
+            first = (await (await fov.open_session("s-3")).load_turn(1)).messages
+            sent = upstream.bodies[-2]
+            assert first[-1].prefix == request_prefix(sent["system"], sent["tools"], sent["messages"])
+
+    run(scenario)
+
+
+def test_a_request_goes_out_whole_rather_than_cut_beside_what_it_recalls(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("Noted."))
+        async with gateway(tmp_path, upstream, budget_tokens=9_700) as (fov, client):
+            await tell_the_fact(fov, client, "/home/anna/shop")
+            prompt = f"{QUESTION} {' '.join(f'Line {number} of the log is fine.' for number in range(720))}"
+            body = in_folder("/home/anna/shop", prompt)
+            await ask(client, "s-2", body)
+            assert upstream.bodies[-1]["messages"] == body["messages"]
 
     run(scenario)

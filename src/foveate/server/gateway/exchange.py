@@ -21,7 +21,7 @@ from typing import Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage
+from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage, contained
 from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
@@ -44,6 +44,8 @@ MAX_ROUNDS: Final = 8
 """Rounds of own tools in one answer; after that its calls are not executed."""
 COMPACT_TOKENS: Final = 8_000
 """Most that a compacted conversation takes."""
+WHOLE_SHARE: Final = 0.98
+"""A context whose history has this share of a request's tokens shows all of it; both are counted, each in its way."""
 MAX_CALLS: Final = 16
 """Own calls of one round that are executed."""
 TOO_LONG_SHARE: Final = 0.75
@@ -101,8 +103,8 @@ class Prepared:
     tokens: int = 0
     """Of the context."""
     own_names: frozenset[str] = frozenset()
-    has_memory: bool = False
-    """It shows earlier turns that its prompt recalls."""
+    memory_tokens: int = 0
+    """Of the earlier turns that its prompt recalls."""
 
 
 @dataclass(slots=True)
@@ -197,7 +199,7 @@ class Gateway:
             as_sent = None if _may_be_unbound(call, placed) else self._as_sent(call, placed)
             if as_sent is None:
                 return await self._assembled(call, placed)
-            return await self._recalled(call, placed) or as_sent
+            return await self._recalled(call, placed, as_sent) or as_sent
         except BaseException as error:
             self._recorder.release(placed)
             if isinstance(error, BudgetExceeded | InputError) or not isinstance(error, FoveateError):
@@ -234,12 +236,19 @@ class Gateway:
             )
         return Prepared(in_cache_order(body), headers, b"", placed, tokens)
 
-    async def _recalled(self, call: ClientCall, placed: Placement) -> Prepared | None:
-        """A request that would go out as it came, with what its prompt recalls of other sessions; None if nothing."""
+    async def _recalled(self, call: ClientCall, placed: Placement, as_sent: Prepared) -> Prepared | None:
+        """A request that can go out as it came, with what its prompt recalls of other sessions.
+
+        None if that is nothing, if the request would not be whole beside it, or if recall fails.
+        """
         if not placed.session.info.scope or not placed.may_recall:
             return None
-        prepared = await self._assembled(call, placed)
-        return prepared if prepared.has_memory else None
+        with contained(_log, "a request goes out without what its prompt recalls"):
+            prepared = await self._assembled(call, placed)
+            if prepared.memory_tokens and prepared.tokens - prepared.memory_tokens >= WHOLE_SHARE * as_sent.tokens:
+                return prepared
+        came_from_client(placed.session, call.request.system, call.request.tools, call.request.messages)
+        return None
 
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to the window of the model."""
@@ -271,8 +280,8 @@ class Gateway:
             body = limit_breakpoints(body)
         body = in_cache_order(body)
         headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(context.tokens)}
-        has_memory = any(segment.name == "memory" and segment.text for segment in context.segments)
-        return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)), has_memory=has_memory)
+        memory = sum(segment.tokens for segment in context.segments if segment.name == "memory")
+        return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)), memory)
 
     def _bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
         _log.error("a request could not be recorded or assembled; it is forwarded as it came", exc_info=error)
