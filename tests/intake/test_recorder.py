@@ -243,6 +243,28 @@ def test_a_summary_for_the_client_leaves_nothing_in_the_log(run: Run, named: Cli
     run(scenario)
 
 
+def test_a_client_that_asks_twice_for_its_summary_goes_on_in_its_session(run: Run) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        await exchange(recorder, [user("one")], "1", CLAUDE)
+        begun = [user("one"), assistant("1"), user("two")]
+        placed = await place(recorder, begun, CLAUDE)
+        assert isinstance(placed, Placement)
+        recorder.release(placed)
+        asks = [*begun, user("Write a summary of the conversation in <summary> tags")]
+        branches = [await place(recorder, asks, CLAUDE) for _ in range(2)]  # neither is deleted yet
+        follow = [user("This session is continued from a previous one. Summary: they counted"), user("three")]
+        after = await exchange(recorder, follow, "3", CLAUDE)
+        for branch in branches:
+            assert isinstance(branch, Placement)
+            recorder.release(branch)
+        while recorder._records:
+            await asyncio.gather(*recorder._records)
+        assert await log_of(after) == ["one", "1", "two", "three", "3"]
+        assert [info.id for info in await fov.sessions()] == [CLAUDE.name]
+
+    run(scenario)
+
+
 def test_codex_goes_on_in_its_session_after_its_own_compaction(run: Run) -> None:
     async def scenario(fov: Foveate, recorder: Recorder) -> None:
         named = ClientId("codex-1", "session-id")

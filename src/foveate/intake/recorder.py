@@ -318,7 +318,9 @@ class Recorder:
         for place, mark in enumerate(history.marks[decision.count :]):
             if place + decision.count < decision.injected or mark.addition == "message":
                 messages[place] = replace(messages[place], kind="injection")
-        drafts = await session.draft(messages, _keys(history, decision.count)) if messages else []
+        # No later request may be found to continue a session that is deleted soon.
+        keys = [None] * len(messages) if decision.is_scratch else _keys(history, decision.count)
+        drafts = await session.draft(messages, keys) if messages else []
         key = history.keys[-1] if history.keys else ""
         whole = (decision.standing or empty_standing(session)) if decision.is_whole else None
         return Placement(session, decision.session, history, key, drafts, whole, is_scratch=decision.is_scratch)
@@ -345,6 +347,7 @@ class Recorder:
             moved = await self._placement(decision, choice)
             self._move(placement, moved.session, moved.name)
             placement.history, placement.key, placement.drafts = moved.history, moved.key, moved.drafts
+            placement.is_scratch = moved.is_scratch
         self._handles[decision.session] = placement.session
         self._announce(placement.session.id, decision, placement)
 

@@ -194,15 +194,11 @@ class Resolver:
         return await self._rewritten(history, found) or decision
 
     async def _last_used(self, named: ClientId) -> str:
-        """The session that a client used last under its id: what it asked a summary of, else the last used branch.
-
-        A request may be resolved twice, if another one came between; both times it is the same.
-        """
+        """The session that a client used last under its id: what it asked a summary of, else the last used branch."""
         names = [self._public(stored) for stored in await self._places.family(self._tenant, self._stored(named.name))]
-        if (summed := self._summed.get(named.name)) in names:
+        if (summed := self._summed.pop(named.name)) in names:
             return summed
-        talks = (name for name in names if is_branch(name, named.name) and not name.endswith(SCRATCH))
-        return next(talks, named.name)
+        return next((name for name in names if is_branch(name, named.name)), named.name)
 
     async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
         """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
