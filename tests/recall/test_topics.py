@@ -52,6 +52,16 @@ def test_turns_of_a_learned_topic_are_exact(tmp_path: Path) -> None:
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_the_details_of_a_turn_name_its_learned_topics_else_its_most_telling_words(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await _talk(fov)
+        session = await fov.session("s")
+        assert (await session.turn_details("T-3")).topics == ("harbour, depth",)
+        assert "albatross4" in (await session.turn_details("T-4")).topics
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_a_topic_that_was_not_learned_is_searched_for_and_says_so(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         await _talk(fov)

@@ -10,7 +10,7 @@ from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
 from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.history.texts import TextReader
-from foveate.recall.topics import TopicMatch
+from foveate.recall.topics import TopicMatch, topic_titles
 from foveate.renditions import LEVELS, Level
 from foveate.session.values import LevelDetails, TopicTurns, TurnContent, TurnDetails, TurnOutline
 from foveate.store import MessageRow, SessionRow, Store
@@ -113,6 +113,7 @@ class Reader:
         made = next(iter(await self._store.derived.renditions(self._row.id, number, number)), None)
         prompts = [row for row in rows if row.role == "user" and row.kind == "message" and row.body is not None]
         answers = sum(row.tokens for row in rows if row.role == "assistant" and row.kind == "message")
+        learned = await topic_titles(self._store, self._row, number)
         raw = LevelDetails("R", outline.tokens, "recorded", None, outline.started_at)
         return TurnDetails(
             id=outline.id,
@@ -121,7 +122,7 @@ class Reader:
             tool_calls=outline.tool_calls,
             prompt_tokens=self._scaled(sum(row.tokens for row in prompts)),
             answer_tokens=self._scaled(answers),
-            topics=_topics([restore_message(row).text for row in prompts], made.tiny if made else ""),
+            topics=learned or _topics([restore_message(row).text for row in prompts], made.tiny if made else ""),
             is_complete=made is not None and bool(made.is_complete),
             levels=(raw, *self._made_levels(made)) if made else (raw,),
         )

@@ -202,7 +202,7 @@ class TurnDetails:
     answer_tokens: int
     """Tokens of the assistant's messages, tool calls included."""
     topics: tuple[str, ...]
-    """The most telling words of what was asked and of its shortest rendition, at most five."""
+    """Titles of its learned topics; without any, the most telling words of its prompts and its shortest rendition."""
     is_complete: bool
     """Every level is made, and none is a fallback."""
     levels: tuple[LevelDetails, ...]
