@@ -171,6 +171,8 @@ class Frame:
     """What Foveate itself adds to the fixed part: the explanation and the framing of messages."""
     agent: AgentStatus = "none"
     """The status of the strategy's agent."""
+    retrieved: Sequence[int] = ()
+    """Single turns that the model retrieved, the latest last."""
 
     @property
     def given_tokens(self) -> int:

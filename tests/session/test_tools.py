@@ -298,3 +298,27 @@ def test_a_turn_that_was_retrieved_is_shown_at_length_from_the_next_plan_on(tmp_
 
     chosen = settings(gradient={"retrieved_weight": 10})
     asyncio.run(with_store(tmp_path / "chat.db", job, chosen))
+
+
+def test_a_context_reads_the_board_once_also_where_a_plan_weighs_what_was_retrieved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 20)
+        await fov.settle()
+        await session.call_tool("get_turn", {"turn_id": "T-2"})
+        artefacts, reads = fov._store.artefacts, list[str]()
+        read = artefacts.board
+
+        async def counted(session_id: str) -> bytes | None:
+            reads.append(session_id)
+            return await read(session_id)
+
+        monkeypatch.setattr(artefacts, "board", counted)
+        assert (await session.context("Go on.")).planned.is_new
+        assert len(reads) == 1
+        await session.context("Go on.", budget_tokens=1_200)
+        assert len(reads) == 2
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

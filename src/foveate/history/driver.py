@@ -70,7 +70,7 @@ class StoredStory:
 
     @property
     def retrieved(self) -> Sequence[int]:
-        return self.gathered.retrieved
+        return self.frame.retrieved
 
     def newest(self) -> Iterator[TurnSizes]:
         return self.gathered.newest()
@@ -150,7 +150,9 @@ class StatefulDriver:
     ) -> HistoryView:
         """The history within its room, as the strategy of this name shows it now."""
         if keep and await self._is_unbuilt(session, name, strategy):
-            plan, blocks = await self._viewer.plan(session, Gradient(), room_tokens, last_turn=session.last_turn)
+            plan, blocks = await self._viewer.plan(
+                session, Gradient(), room_tokens, last_turn=session.last_turn, retrieved=frame.retrieved
+            )
             if self._worker and name not in self._building:  # after the plan, which it would hold up
                 work = self._build(self._worker, name, strategy, frame, room_tokens)
                 self._building[name] = self._worker.beside(work)
@@ -198,8 +200,15 @@ class StatefulDriver:
         last_turn, last_step = session.last_turn, step.number - 1
         building = self._building.get(name)
         if building and not building.done():
-            plan = self._viewer.plan(session, Gradient(), room_tokens, last_turn=last_turn, last_step=last_step)
-            return (await plan)[1]
+            _, blocks = await self._viewer.plan(
+                session,
+                Gradient(),
+                room_tokens,
+                last_turn=last_turn,
+                last_step=last_step,
+                retrieved=frame.retrieved,
+            )
+            return blocks
         infos = await self._infos.renewed(self._store, self._session_id, last_turn=last_turn, is_open=True)
         seen = await self._viewer.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
         stored = await self._load(name)
@@ -222,7 +231,12 @@ class StatefulDriver:
         # Whatever the strategy does, a context is given and it fits.
         last_turn = task.session.last_turn
         plan, blocks = await self._viewer.plan(
-            task.session, Gradient(), room_tokens, last_turn=last_turn, last_step=last_step
+            task.session,
+            Gradient(),
+            room_tokens,
+            last_turn=last_turn,
+            last_step=last_step,
+            retrieved=story.retrieved,
         )
         return replace(plan, notes={"fallback": "gradient"}), blocks, story
 

@@ -134,7 +134,9 @@ class PendingSteps:
         """What came before the step, within the room."""
         if step.number == 1:
             strategy = Gradient() if request.strategy.keeps_story else request.strategy
-            _, blocks = await self._viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn - 1)
+            _, blocks = await self._viewer.plan(
+                session, strategy, room_tokens, last_turn=session.last_turn - 1, retrieved=request.frame.retrieved
+            )
             return blocks
         if request.strategy.keeps_story:
             return await self._driver.before(
@@ -143,7 +145,12 @@ class PendingSteps:
         before = step.number - 1
         last_turn = session.last_turn
         _, blocks = await self._viewer.plan(
-            session, request.strategy, room_tokens, last_turn=last_turn, last_step=before
+            session,
+            request.strategy,
+            room_tokens,
+            last_turn=last_turn,
+            last_step=before,
+            retrieved=request.frame.retrieved,
         )
         return blocks
 

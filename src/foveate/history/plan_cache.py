@@ -118,6 +118,7 @@ class PlanCache:
         room: HistoryRoom,
         *,
         prices: CachePrices = USUAL_PRICES,
+        retrieved: Sequence[int] = (),
         cache_ttl_seconds: float | None = None,
         now: float | None = None,
     ) -> HistoryView:
@@ -144,14 +145,25 @@ class PlanCache:
         if cause:
             growth = await self._growth(session, plan, appended)
             low = low_water_tokens(schedule_of(strategy), room, growth, prices)
-            plan = await self._rebuild(session, strategy, room, cause=cause, moment=moment, old=plan, low_tokens=low)
+            plan = await self._rebuild(
+                session,
+                strategy,
+                room,
+                cause=cause,
+                moment=moment,
+                old=plan,
+                low_tokens=low,
+                retrieved=retrieved,
+            )
             appended = await self._appended(session, plan)
             churn = plan.state.churn
         assert plan is not None
         blocks = [*await self._base(session, plan), *appended]
         if sum(block.framed_tokens for block in blocks) > limit:
             # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
-            fresh, blocks = await self._viewer.plan(session, strategy, limit, last_turn=session.last_turn)
+            fresh, blocks = await self._viewer.plan(
+                session, strategy, limit, last_turn=session.last_turn, retrieved=retrieved
+            )
             notes = _schedule_notes(schedule_of(strategy), cause or "full")
             report = PlanReport(fresh.bands, cause or "full", True, session.last_turn, notes=notes)
             return HistoryView(blocks, report, churn)
@@ -215,6 +227,7 @@ class PlanCache:
         moment: float,
         old: KeptPlan | None,
         low_tokens: int,
+        retrieved: Sequence[int],
     ) -> KeptPlan:
         last_turn, last_step = await self._reach(session, room.base_tokens)
         whole_turns = last_turn - bool(last_step)
@@ -245,6 +258,7 @@ class PlanCache:
             last_turn=last_turn,
             last_step=last_step or None,
             shown=_levels(old, last_turn) if cause == "interval" and old else None,
+            retrieved=retrieved,
         )
         rewritten = 1.0
         if old and cause in ("full", "interval"):

@@ -12,7 +12,6 @@ from functools import partial
 from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
-from foveate.context import board as boards
 from foveate.context.assemble import BlockText
 from foveate.context.costs import counting, overheads
 from foveate.context.pairs import TurnMessages
@@ -128,14 +127,14 @@ class TextReader:
         last_turn: int,
         last_step: int | None = None,
         shown: Mapping[int, ShownLevel] | None = None,
+        retrieved: Sequence[int] = (),
     ) -> tuple[Plan, list[BlockText]]:
         """A new plan of the turns up to `last_turn`; of the turn in progress the steps so far.
 
-        With `shown`, the levels that turns are shown at now, few of them change.
+        With `shown`, the levels that turns are shown at now, few of them change. The model retrieved the turns in
+        `retrieved`.
         """
         seen = await self.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
-        packed = await self._store.artefacts.board(self._session_id)
-        retrieved = boards.from_json(bodies.expand(packed)).turns if packed else ()
         seen = replace(seen, history=replace(seen.history, shown=shown or {}, retrieved=retrieved))
         room = room_tokens
         for _ in range(MAX_TRIES):

@@ -233,6 +233,7 @@ class Contexts:
             asked_tokens=request.budget_tokens,
             own_tokens=part.own_tokens,
             agent="none" if one_off else await self._agent.status(chosen.strategy),
+            retrieved=board.turns,
         )
         has_results = bool(leading_results(prompt_messages(request.prompt)))
         is_pending = fallback is None and (has_results or not ends_turn)
@@ -494,14 +495,22 @@ class Contexts:
                 await self._agent.start(strategy, cast("int", notes["window_tokens"]))
             return view
         if frame.is_one_off or strategy.rebuild_schedule is None:
-            plan, blocks = await self.viewer.plan(session, strategy, room_tokens, last_turn=session.last_turn)
+            plan, blocks = await self.viewer.plan(
+                session, strategy, room_tokens, last_turn=session.last_turn, retrieved=frame.retrieved
+            )
             return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes))
         given = self._settings.context
         prices = CachePrices(given.cache_read_price, given.cache_write_price)
         keeper = self._keepers.get(chosen.name) or PlanCache(self._store, self._session_id, self.viewer, chosen.name)
         self._keepers[chosen.name] = keeper
-        ttl = given.cache_ttl_seconds
-        view = await keeper.view(session, strategy, room, prices=prices, cache_ttl_seconds=ttl)
+        view = await keeper.view(
+            session,
+            strategy,
+            room,
+            prices=prices,
+            retrieved=frame.retrieved,
+            cache_ttl_seconds=given.cache_ttl_seconds,
+        )
         cause = view.planned.cause if view.planned.is_new else None
         if cause == "full":
             self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})
