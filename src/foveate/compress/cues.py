@@ -75,6 +75,7 @@ def look_at(word: str) -> Word:
     )
 
 
+@lru_cache(maxsize=50_000)
 def is_negation(word: str) -> bool:
     return word in NEGATIONS or word.endswith("n't") or _has(word, CJK_NEGATIONS)
 

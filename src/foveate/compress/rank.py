@@ -19,11 +19,12 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import pairwise
-from operator import itemgetter
+from itertools import chain, pairwise
+from operator import or_
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from foveate.compress.courtesy import is_courtesy
 from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
@@ -34,6 +35,8 @@ from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
 """Worth that a token must bring, from the shortest rendition to the longest."""
+LEVELS = len(PRICES) + 1
+"""One for each price and one for words that enter for nothing."""
 WORTH: Mapping[str, float] = {
     "i": 0.7,
     "/": 0.7,
@@ -102,6 +105,7 @@ _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
 )
 """They stay with the negation behind them."""
+_BEFORE_MUSTS = _HELPERS | {"as", "so"}
 _FINITE = _HELPERS - as_words("be been") | as_words(
     """goes went came comes come takes took gets got makes made gives gave says said shows showed needs wants wanted
     found finds means meant works runs ran fails fell keeps kept lets left leaves stays writes wrote sent sends
@@ -120,8 +124,10 @@ _DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly alleged
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
+_COMPARED = as_words("than most least")
 _FORBIDDEN = np.float32(-1e6)
 _ENDS = ".!?。！？"
+_Numbers = NDArray[np.int_]
 
 
 class _Word(NamedTuple):
@@ -129,7 +135,7 @@ class _Word(NamedTuple):
 
     core: str
     worth: float
-    tokens: int
+    tokens: float
     is_glue: bool
     """It carries nothing and leads to the next word."""
     holds: int
@@ -137,19 +143,24 @@ class _Word(NamedTuple):
     must: bool
     ends: bool
     """What it holds ends with it."""
+    parts: bool
+    """A part of the clause ends with it."""
+    leans: bool
+    """It may have to stay with the word before it."""
 
 
 @lru_cache(maxsize=50_000)
-def _look(word: str, *, opens: bool = False) -> _Word:
+def _look(word: str, opens: bool = False) -> _Word:
     core, _, negates, limits, counts = look_at(word)
-    tokens = estimate_tokens(word)
+    tokens = float(estimate_tokens(word))
     must = negates or limits or core in RATES or core in _DENIALS
     worth = max(_worth(core if opens and word.istitle() else word, tokens), ORDER_WORD * (core in _DUTIES))
     holds = 2 if negates or limits or core == "whenever" else int(counts or core in _HOLDS_ONE)
-    return _Word(core, max(worth, MUST * must), tokens, not worth and not must, holds, must, word[-1:] in ".;:!?")
+    is_glue, leans, last = not worth and not must, must or core in _PARTICLES or core in _COMPARED, word[-1:]
+    return _Word(core, max(worth, MUST * must), tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans)
 
 
-def _worth(word: str, tokens: int) -> float:
+def _worth(word: str, tokens: float) -> float:
     worth = 0.0
     for kind, weight in word_kinds(word):
         if kind == "w":
@@ -266,9 +277,8 @@ class Ranking:
         found = core_places(self.words[clause])
         if not found:
             return None
-        return RankStep(
-            clause, tuple(found), float(sum(_look(self.words[clause][place]).tokens for place in found)), True, 0
-        )
+        tokens = sum(_look(self.words[clause][place]).tokens for place in found)
+        return RankStep(clause, tuple(found), tokens, is_first=True, level=0)
 
 
 def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
@@ -278,95 +288,105 @@ def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
     seen: set[str] = set()
     for clause, source in enumerate(sources):
         looks = _looks(words[clause])
-        urgencies = _urgencies(source.text, words[clause], looks)
-        joins = _joins(looks, quoted_places(source.text, len(looks)))
+        cores, own, tokens, _, _, musts, _, parts, _ = zip(*looks, strict=True)
+        urgencies = _urgencies(source.text, words[clause], cores, parts)
         worths = [
-            source.factor * urgency * look.worth * (AGAIN if look.core in seen else 1.0)
-            for urgency, look in zip(urgencies, looks, strict=True)
+            source.factor * urgency * worth * (AGAIN if core in seen else 1.0)
+            for urgency, worth, core in zip(urgencies, own, cores, strict=True)
         ]
-        seen.update(look.core for look in looks)
+        seen.update(cores)
         if source.is_whole:
-            rows.append(_Row(clause, 0, [sum(worths)], [float(sum(look.tokens for look in looks))], [False], [False]))
+            rows.append(_Row(clause, 0, [sum(worths)], [sum(tokens)], [False], [False]))
             continue
+        if ORDERED in urgencies:
+            limits = [urgency == ORDERED and core in _LIMITS for urgency, core in zip(urgencies, cores, strict=True)]
+            musts = tuple(map(or_, musts, limits))
+        joins = _joins(looks, quoted_places(source.text, len(looks)))
         for start in range(0, len(looks), MAX_CLAUSE_WORDS):
             part = slice(start, start + MAX_CLAUSE_WORDS)
-            tokens = [float(look.tokens) for look in looks[part]]
-            musts = [
-                look.must or (urgency == ORDERED and look.core in _LIMITS)
-                for urgency, look in zip(urgencies[part], looks[part], strict=True)
-            ]
-            rows.append(_Row(clause, start, worths[part], tokens, joins[part], musts))
+            rows.append(_Row(clause, start, worths[part], tokens[part], joins[part], musts[part]))
     if not rows:
         return Ranking(words, [])
     return Ranking(words, *(_steps(rows, words, levels) for levels in _levels(rows, orders=1 + with_brief)))
 
 
 def _looks(words: Sequence[str]) -> list[_Word]:
-    looks = [_look(word, opens=not place) for place, word in enumerate(words)]
-    for place in range(1, len(looks) - 1):
-        if looks[place].core == "long" and looks[place - 1].core in ("as", "so") and looks[place + 1].core == "as":
-            looks[place] = looks[place]._replace(worth=MUST, is_glue=False, holds=2, must=True)
+    looks = [_look(words[0], True), *map(_look, words[1:])]
+    for place in [place for place, look in enumerate(looks[1:-1], 1) if look.core == "long"]:
+        if looks[place - 1].core in ("as", "so") and looks[place + 1].core == "as":
+            looks[place] = looks[place]._replace(worth=MUST, is_glue=False, holds=2, must=True, leans=True)
     return looks
 
 
 def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
     """Which words are kept if and only if the word before is."""
-    joins = [False]
-    holds = looks[0].holds
-    for place in range(1, len(looks)):
-        before, this = looks[place - 1], looks[place]
-        holds = 0 if before.ends else holds
-        particle = this.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1
-        helper = (this.must and (before.core in _HELPERS or before.core in ("as", "so"))) or (
-            this.core == "than" or (this.core in ("most", "least") and before.core in ("at", "the"))
-        )
-        joins.append(bool(holds) or particle or helper or (place in quoted and place - 1 in quoted))
-        holds = max(this.holds, holds - (not this.is_glue and this.core not in _BEFORE_UNITS), 0)
+    joins = [False] * len(looks)
+    holds = 0
+    for place, look in enumerate(looks):
+        core, _, _, is_glue, own, _, ends, _, leans = look
+        if place and (holds or (leans and _leans(look, looks[place - 1]))):
+            joins[place] = True
+        if holds and not is_glue and core not in _BEFORE_UNITS:
+            holds -= 1
+        holds = 0 if ends else max(own, holds)
+    for place in quoted:
+        joins[place] = joins[place] or place - 1 in quoted
     return joins
 
 
+def _leans(word: _Word, before: _Word) -> bool:
+    return (
+        word.core == "than"
+        or (word.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1)
+        or (word.must and before.core in _BEFORE_MUSTS)
+        or (word.core in _COMPARED and before.core in ("at", "the"))
+    )
+
+
 class _Row(NamedTuple):
-    """A clause, or a piece of a long one, as columns."""
+    """A clause, or a piece of a long one, as columns; a clause that is taken whole is one word."""
 
     clause: int
     start: int
-    worths: list[float]
-    tokens: list[float]
-    joins: list[bool]
-    musts: list[bool]
+    worths: Sequence[float]
+    tokens: Sequence[float]
+    joins: Sequence[bool]
+    musts: Sequence[bool]
 
 
-def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: Sequence[Sequence[int]]) -> list[RankStep]:
-    found: list[tuple[int, float, RankStep]] = []
-    for row, entered in zip(rows, levels, strict=True):
-        clause, start, worths, tokens, *_ = row
-        if len(worths) == 1 and not start:
-            step = RankStep(clause, tuple(range(len(words[clause]))), tokens[0], is_first=True, level=entered[0])
-            found.append((step.level, -worths[0] / max(step.tokens, 0.5), step))
+def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Numbers) -> list[RankStep]:
+    """The words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
+    sizes = [len(row.worths) for row in rows]
+    groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
+    by_group = np.argsort(groups, kind="stable")
+    places = (by_group - np.repeat(np.cumsum(sizes) - sizes, sizes)[by_group]).tolist()
+    found, starts = np.unique(groups[by_group], return_index=True)
+    worths, tokens = (
+        np.bincount(groups, list(chain.from_iterable(column)))[found]
+        for column in ([row.worths for row in rows], [row.tokens for row in rows])
+    )
+    row_of, entered = np.divmod(found, LEVELS)
+    order = np.lexsort((-worths / np.maximum(tokens, 0.5), entered))
+    columns = row_of, entered, tokens, np.diff(row_of, prepend=-1) > 0, starts, np.append(starts[1:], len(places))
+    steps: list[RankStep] = []
+    for at, level, cost, is_first, start, end in zip(*(column[order].tolist() for column in columns), strict=True):
+        clause, shift, *_ = row = rows[at]
+        if len(row.worths) == 1 and not shift:
+            steps.append(RankStep(clause, tuple(range(len(words[clause]))), cost, is_first, level))
             continue
-        same_price: dict[int, list[int]] = {}
-        for place in range(len(worths)):
-            same_price.setdefault(entered[place], []).append(place)
-        is_first = True
-        for level in sorted(same_price):
-            places = same_price[level]
-            gain = sum([worths[place] for place in places]) / max(sum([tokens[place] for place in places]), 0.5)
-            for cost, part in _parts(row, places):
-                at = tuple([start + place for place in part])
-                found.append((level, -gain, RankStep(clause, at, cost, is_first, level)))
-                is_first = False
-    found.sort(key=itemgetter(0, 1))
-    return [step for _, _, step in found]
+        for number, (tokens_of, part) in enumerate(_parts(row, places[start:end], cost)):
+            at_words = tuple([shift + place for place in part])
+            steps.append(RankStep(clause, at_words, tokens_of, is_first and not number, level))
+    return steps
 
 
-def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
+def _parts(row: _Row, places: list[int], cost: float) -> list[tuple[float, list[int]]]:
     """Words that enter at one price, in parts of about `MAX_STEP_TOKENS`; the first has what a clause may not lose.
 
     Words that are joined stay in one part.
     """
-    cost = sum([row.tokens[place] for place in places])
     if cost <= MAX_STEP_TOKENS:
-        return [(cost, list(places))]
+        return [(cost, places)]
     groups: list[list[int]] = []
     for place in places:
         if groups and row.joins[place]:
@@ -384,63 +404,82 @@ def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
     return parts
 
 
-def _levels(rows: Sequence[_Row], *, orders: int) -> list[list[list[int]]]:
-    """At which price each word of each row enters: the first at which the best choice of the row has it.
+def _levels(rows: Sequence[_Row], *, orders: int) -> list[_Numbers]:
+    """At which price each word enters, row after row: the first at which the best choice of its row has it.
 
-    For each of the first orders that the fines make. Dynamic programming over the words with the length of the run so
-    far (0, 1, 2, 3 or more) as the state, for all rows, prices and fines at once.
+    For each of the first orders that the fines make. The words are sorted by place and the rows by length, so that
+    the rows with a word at a place are the first ones.
+    """
+    sizes = np.array([len(row.worths) for row in rows])
+    by_length = np.argsort(-sizes, kind="stable")
+    places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    ranks = np.repeat(np.argsort(by_length), sizes)
+    order = np.argsort(places * len(rows) + ranks)
+    columns = [
+        np.array(list(chain.from_iterable(column)), np.float32)[order, None]
+        for column in [*zip(*rows, strict=True)][2:]
+    ]
+    kept, taken = _best_words(sizes[by_length], np.bincount(places), columns, orders)
+    kept &= taken[ranks[order]]
+    found = np.empty((orders, len(order)), int)
+    for levels, part in zip(found, np.split(kept, orders, axis=1), strict=True):
+        levels[order] = np.where(part.any(axis=1), part.argmax(axis=1), len(PRICES))
+    return list(found)
+
+
+def _best_words(
+    sizes: _Numbers, counts: _Numbers, columns: Iterable[NDArray[np.float32]], orders: int
+) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    """The best choice of each row at each price: which words it has, and whether it is worth a clause.
+
+    Dynamic programming over the places with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
+    rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the places.
     """
     prices = np.tile(PRICES, orders)
     short_run, gap_fine, clause_fine = (
         np.repeat(np.array(fines[:orders], np.float32), len(PRICES)) for fines in (SHORT_RUN, GAP, NEW_CLAUSE)
     )
-    length = max(len(row.worths) for row in rows)
-    shape = length, len(rows), 1
-    worths, tokens = np.full(shape, -1e3, np.float32), np.ones(shape, np.float32)
-    joins, musts = np.zeros(shape, np.float32), np.zeros(shape, np.float32)
-    short = np.tile(short_run, (len(rows), 1))
-    for place, row in enumerate(rows):
-        size = len(row.worths)
-        worths[:size, place, 0], tokens[:size, place, 0] = row.worths, row.tokens
-        joins[:size, place, 0], musts[:size, place, 0] = row.joins, row.musts
-        if size < MIN_RUN:
-            short[place] = 0
-    joins *= _FORBIDDEN
-    musts *= _FORBIDDEN
+    worths, tokens, joins, musts = columns
+    joins, musts = (np.repeat(column * _FORBIDDEN, len(prices), axis=1) for column in (joins, musts))
     values = worths - tokens * prices
     opening = values + (joins - gap_fine)
+    short = np.where(sizes[:, None] < MIN_RUN, np.float32(0), short_run)
     shorter = 2 * short
-    none = np.full((len(rows), len(prices)), _FORBIDDEN, np.float32)
-    gap, one, two, many = np.zeros_like(none), none, none, none
-    stays, is_many, is_two, is_long = (np.empty((length, *none.shape), bool) for _ in range(4))
-    for place in range(length):
-        value = values[place]
-        after_one, after_two = one - short, two - shorter
+    gaps = np.zeros(short.shape, np.float32)
+    ones, twos, manys = (np.full_like(gaps, _FORBIDDEN) for _ in range(3))
+    stays, is_many, is_two, is_long = (np.empty(values.shape, bool) for _ in range(4))
+    spans = [(size, slice(end - size, end)) for size, end in zip(counts, np.cumsum(counts), strict=True)]
+    for size, now in spans:
+        value, gap, one, two, many = values[now], gaps[:size], ones[:size], twos[:size], manys[:size]
+        after_one, after_two = one - short[:size], two - shorter[:size]
         best = np.maximum(after_one, after_two)
-        np.greater_equal(after_two, after_one, out=is_two[place])
-        np.greater_equal(many, best, out=is_many[place])
-        np.greater_equal(many, two, out=is_long[place])
-        best = np.maximum(best, many)
-        best += joins[place]
-        np.greater_equal(gap, best, out=stays[place])
-        opened = gap + opening[place]
-        many = np.maximum(two, many)
+        np.greater_equal(after_two, after_one, out=is_two[now])
+        np.greater_equal(many, best, out=is_many[now])
+        np.greater_equal(many, two, out=is_long[now])
+        np.maximum(best, many, out=best)
+        best += joins[now]
+        np.greater_equal(gap, best, out=stays[now])
+        np.maximum(two, many, out=many)
         many += value
-        two = one + value
-        gap = np.maximum(gap, best)
-        gap += musts[place]
-        one = opened
-    ends = np.stack((gap, one - short, two - shorter, many))
-    state = np.where(ends.max(axis=0) > clause_fine, ends.argmax(axis=0), -1)
-    before_gap = np.where(stays, 0, np.where(is_many, 3, 2 - ~is_two))
-    kept = np.zeros((length, *none.shape), bool)
-    for place in range(length - 1, -1, -1):
-        in_run = state > 0
-        kept[place] = in_run
-        in_long = state == MIN_RUN
-        state = np.where(in_run, state - 1 + (in_long & is_long[place]), np.where(state < 0, -1, before_gap[place]))
-    parts = np.split(kept, orders, axis=2)
-    return [np.where(part.any(axis=2), part.argmax(axis=2), len(PRICES)).T.tolist() for part in parts]
+        np.add(one, value, out=two)
+        np.add(gap, opening[now], out=one)
+        np.maximum(gap, best, out=gap)
+        gap += musts[now]
+    ends = np.stack((gaps, ones - short, twos - shorter, manys))
+    # Of equal ends the longest run is taken, but in the longest rows the shortest.
+    last = np.where(gaps >= ends.max(axis=0), 0, 3 - ends[::-1].argmax(axis=0))
+    states = np.where(sizes[:, None] == sizes[0], ends.argmax(axis=0), last).astype(np.int8)
+    before_gap = np.where(stays, np.int8(0), np.where(is_many, np.int8(3), np.int8(1) + is_two))
+    is_gap = np.empty(values.shape, bool)
+    for size, now in reversed(spans):
+        state = states[:size]
+        np.equal(state, 0, out=is_gap[now])
+        longer = state == MIN_RUN
+        longer &= is_long[now]
+        state -= 1
+        state += longer
+        np.copyto(state, before_gap[now], where=is_gap[now])
+    return ~is_gap, ends.max(axis=0) > clause_fine
 
 
 MIN_RUN = 3
@@ -494,25 +533,23 @@ def _is_verb(core: str) -> bool:
 
 
 def _written(words: Sequence[str], places: Iterable[int]) -> str:
-    text = " ".join(words[place] for place in sorted(places))
-    return text.strip(" ,;:—–-")
+    return " ".join([words[place] for place in sorted(places)]).strip(" ,;:—–-")
 
 
-def _urgencies(text: str, words: Sequence[str], looks: Sequence[_Word]) -> list[float]:
+def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:
     """How much more each word of a clause counts, by the part between commas that it is in."""
     if is_courtesy(text):
-        return [COURTESY] * len(looks)
-    starts = [0, *(place for place in range(1, len(words)) if words[place - 1][-1:] in ",;:.)")]
+        return [COURTESY] * len(words)
+    ends = [place for place, ends in enumerate(parts[:-1], 1) if ends]
     return [
         urgency
-        for start, end in pairwise([*starts, len(words)])
-        for urgency in [_urgency(words[start:end], looks[start:end])] * (end - start)
+        for start, end in pairwise([0, *ends, len(words)])
+        for urgency in [_urgency(words[start:end], cores[start:end])] * (end - start)
     ]
 
 
-def _urgency(words: Sequence[str], looks: Sequence[_Word]) -> float:
+def _urgency(words: Sequence[str], cores: Sequence[str]) -> float:
     """How much more the words of a part of a clause count."""
-    cores = [look.core for look in looks]
     first = next((core for core in cores if core not in _BEFORE_ORDERS), "")
     if (first in _COMMANDS and words[-1][-1:] != "?") or not _ORDERS.isdisjoint(cores):
         return ORDERED
@@ -520,7 +557,7 @@ def _urgency(words: Sequence[str], looks: Sequence[_Word]) -> float:
         return ORDERED
     if _ORDER_PHRASE.search(f"{' '.join(cores)} "):
         return ORDERED
-    if any(is_negation(core) for core in cores):
+    if any(map(is_negation, cores)):
         return DENIED
     return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
 
