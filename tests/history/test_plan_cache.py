@@ -147,3 +147,26 @@ def test_a_plan_made_before_its_turns_were_compressed_is_made_anew_once_they_are
     idle = settings(compress={"processes": 0, "enabled": False})
     asyncio.run(with_store(tmp_path / "chat.db", job, idle))
     asyncio.run(with_store(tmp_path / "chat.db", later))
+
+
+def test_a_turn_with_signed_thinking_has_the_room_that_such_turns_need_and_no_rebuild_within(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=6_000, model="claude-sonnet-4-5")
+        rebuilt = 0
+        for turn in range(1, 25):
+            await session.record({"role": "user", "content": f"Which files changed in release {turn}?"})
+            for step in range(3):
+                context = await session.context()
+                rebuilt += context.planned.is_new and turn > 1
+                assert not (step and context.planned.is_new), (turn, step)
+                thinking = {"type": "thinking", "thinking": "Look first.", "signature": f"s-{turn}-{step}"}
+                call = {"type": "tool_use", "id": f"c-{turn}-{step}", "name": "ls", "input": {"release": turn}}
+                last = [{"type": "text", "text": f"Release {turn} changed them."}] if step == 2 else [call]
+                await session.record({"role": "assistant", "content": [thinking, *last]}, format="anthropic")
+                if step < 2:
+                    listing = " ".join(f"src/module{turn}_{step}_{number}.py" for number in range(40))
+                    result = {"type": "tool_result", "tool_use_id": call["id"], "content": listing}
+                    await session.record({"role": "user", "content": [result]}, format="anthropic")
+        assert rebuilt > 2
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

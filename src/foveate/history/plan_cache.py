@@ -40,11 +40,15 @@ AVERAGED_INTERVALS = 4
 VARIANCE_FACTOR = 1.15
 """and a little more, because no ten turns are exactly average."""
 NEWEST_TURNS = 40
-"""Turns by which the growth of a history is estimated that has no plan yet."""
+"""Turns by which the growth of a history and the size of its next turn are estimated."""
 LEAST_SHARE = 0.1
 """What a rebuild aims at at least, of its room, beside a large open turn."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
 """Causes that wait for the end of a turn in progress with signed thinking; no budget forces them."""
+RESERVE_SHARE = 0.5
+"""The most of its room that a history keeps free for a turn with signed thinking,"""
+RESERVE_QUANTILE = 0.9
+"""which is what this share of the newest turns took at most."""
 USE_NOTED_SHARE = 0.05
 """A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
 
@@ -142,13 +146,19 @@ class PlanCache:
         churn = 0.0
         if cause in POSTPONED and await self._is_thinking(session):
             cause = None
+        used = sum(block.framed_tokens for block in appended) + (plan.state.base_tokens if plan else 0)
+        reserve = 0
+        if cause or used > limit - room.base_tokens * RESERVE_SHARE:
+            reserve = await self._reserve(session, room)
+            cause = cause or ("full" if reserve and used > limit - reserve else None)
         if cause:
             growth = await self._growth(session, plan, appended)
-            low = low_water_tokens(schedule_of(strategy), room, growth, prices)
+            left = replace(room, tokens=room.tokens - reserve)
+            low = low_water_tokens(schedule_of(strategy), left, growth, prices)
             plan = await self._rebuild(
                 session,
                 strategy,
-                room,
+                left,
                 cause=cause,
                 moment=moment,
                 old=plan,
@@ -176,6 +186,21 @@ class PlanCache:
         if session.head == "closed" or not session.last_turn:
             return False
         return any(map(is_signed, await self._viewer.raw(session.last_turn)))
+
+    async def _reserve(self, session: SessionRow, room: HistoryRoom) -> int:
+        """What a turn that begins may take, where the turn before it has signed thinking; else 0.
+
+        A rebuild within a turn changes the prefix that its thinking is signed for.
+        """
+        is_open = session.head != "closed"
+        last = session.last_turn - is_open
+        if last < 1 or (is_open and any(each.role == "assistant" for each in await self._viewer.raw(last + 1))):
+            return 0
+        if not any(map(is_signed, await self._viewer.raw(last))):
+            return 0
+        turns = await self._store.turns(self._session_id, max(1, last - NEWEST_TURNS + 1), last)
+        sizes = sorted(turn.tokens for turn in turns)
+        return min(sizes[int(len(sizes) * RESERVE_QUANTILE)], int(room.base_tokens * RESERVE_SHARE))
 
     async def load(self) -> KeptPlan | None:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
