@@ -140,6 +140,24 @@ def test_a_broad_question_brings_up_more_turns_over_the_whole_span_in_order(tmp_
     run(tmp_path, job, with_settings(gate=False, passages=1, broad_passages=4, ticklers=0))
 
 
+def test_a_prompt_that_names_a_speaker_brings_up_what_that_speaker_said(tmp_path: Path) -> None:
+    async def told() -> None:
+        async with foveate.open(tmp_path / "chat.db", settings=with_settings(gate=False, passages=4)) as fov:
+            session = await fov.session("s", budget_tokens=2_500)
+            for number in range(8):
+                for name, said in (("Ben", "Anna, which hobbies do you have"), ("Anna", "I went rowing")):
+                    message = {"role": "user", "name": name, "content": f"{said}, number {number}"}
+                    await session.record([message], at=f"2026-03-{1 + number:02}T10:00:00Z")
+            for number in range(25):
+                await session.record([{"role": "user", "name": "Ben", "content": TALK.format(number)}])
+            await fov.settle()
+            context = await session.context("Which hobbies does Anna have?")
+            lines = re.findall(r"^Turn \d+: (\w+):", memory(context), re.MULTILINE)
+            assert set(lines) == {"Anna"}
+
+    asyncio.run(told())
+
+
 def test_turns_that_are_shown_word_for_word_are_not_shown_again(tmp_path: Path) -> None:
     async def job(session: Session, _: Foveate) -> None:
         context = await session.context("What was the weather and the sea like, number 59 and number 3?")

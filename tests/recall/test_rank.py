@@ -19,6 +19,7 @@ from foveate.recall.rank import (
     best_first,
     fuse,
     outstanding,
+    prefer,
     rank,
     score,
 )
@@ -109,6 +110,15 @@ def test_visible_turns_are_left_out_and_the_newer_of_equals_comes_first() -> Non
     here = passages([1, 2, 3, 4, 5])
     found = rank(PassageScores(here, scored([1, 1, 1, 9, 1])), None, PLAIN, visible={4}, limit=3)
     assert here.turn[found.places].tolist() == [5, 3, 2]
+
+
+def test_preferred_passages_move_ahead_by_the_weight_and_the_rest_stays_behind() -> None:
+    here = passages([1, 2, 3, 4, 5])
+    found = rank(PassageScores(here, scored([5, 4, 3, 2, 9])), None, PLAIN, limit=5)
+    assert here.turn[found.places].tolist() == [5, 1, 2, 3, 4]
+    moved = prefer(found, [False, False, False, True], weight=0.5)
+    assert here.turn[moved.places].tolist() == [5, 1, 3, 2, 4]
+    assert prefer(found, [], weight=1.0).places.tolist() == found.places.tolist()
 
 
 def test_measures_of_different_moments_are_matched_by_key() -> None:

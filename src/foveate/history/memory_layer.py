@@ -62,6 +62,8 @@ class MemoryPiece:
     tokens: int
     """Of its lines, marks and labels not counted."""
     at_us: int
+    name: str = ""
+    """That the message begins with: `Anna: …`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,9 +110,11 @@ def stored_layer(kept: Mapping[str, Any]) -> MemoryLayer:
     return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, late, others, knowledge)
 
 
-def make_piece(turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count) -> MemoryPiece:
+def make_piece(
+    turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count, name: str = ""
+) -> MemoryPiece:
     escaped = escape_piece(speaker, text)
-    return MemoryPiece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us)
+    return MemoryPiece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us, name)
 
 
 def make_item(row: KnowledgeRow, count: Count) -> MemoryItem:

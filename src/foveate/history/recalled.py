@@ -32,6 +32,7 @@ from foveate.recall.knowledge import FoundItem, best_items
 from foveate.recall.search import Searcher
 from foveate.recall.sessions import SearchedSessions, searched_sessions
 from foveate.recall.settings import RecallSettings
+from foveate.recall.speakers import SpeakerName, name_at_start, said_by_named
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.rows import KEY_SHIFT
 from foveate.tokens import Counter
@@ -50,6 +51,8 @@ MAX_PASSAGES = 2_000
 """Of the best, those that are tried for room."""
 BATCH = 64
 """Passages whose texts are read together."""
+NAMED_PASSAGES = 512
+"""Of the best, those whose speakers are compared with the names in the prompt."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
 RECENT_TURNS = 8
@@ -58,6 +61,8 @@ MAX_RECENT_TURN_CHARS = 800
 """each compressed if that is not longer than this, else in one sentence,"""
 MAX_RECENT_CHARS = 4_000
 """together within this."""
+PASSAGE_MASK = (1 << KEY_SHIFT) - 1
+"""The bits of a key that number the passages of a turn."""
 WORDS = "words"
 VECTORS = "vectors"
 
@@ -215,6 +220,7 @@ class Recaller:
         if ranked is None and not items:
             return MemoryLayer(late=measured.late)
         found = _Found(where, counter, ranked, items)
+        found = await self._by_named_speakers(query, found, deadline)
         found = await self._judged(query, found, measured, deadline)
         layer = await self._fill(found, wish)
         return replace(layer, late=measured.late)
@@ -307,7 +313,7 @@ class Recaller:
             sitting_hours=settings.sitting_hours,
         )
         spans = spans_in(query, from_us(measured.newest_us())) if settings.date_weight else []
-        limit = MAX_PASSAGES if self._judge.is_asked else self._max_passages(wish)
+        limit = MAX_PASSAGES if self._judge.is_asked else max(NAMED_PASSAGES, self._max_passages(wish))
         return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
 
     def _max_passages(self, wish: RecallRequest) -> int:
@@ -315,6 +321,27 @@ class Recaller:
         if wish.is_one_off:
             return MAX_PASSAGES
         return self._settings.passages if wish.breadth is Breadth.POINT else self._settings.broad_passages
+
+    async def _by_named_speakers(self, query: str, found: _Found, deadline: Deadline) -> _Found:
+        """With a bonus for what was said by somebody whom the prompt names.
+
+        A passage that begins with a name is found by it, so if none of the best is by such a speaker, no more are read.
+        """
+        from foveate.recall.rank import prefer  # noqa: PLC0415
+
+        ranked, weight = found.ranked, self._settings.speaker_weight
+        if ranked is None or not weight:
+            return found
+        by_named: list[bool] = []
+        for end in (BATCH, NAMED_PASSAGES):
+            if deadline.has_passed:
+                break
+            pieces = await self._read(found, found.rows(0, end))
+            speakers = [SpeakerName(each.speaker, each.name) if each else None for each in pieces]
+            by_named = said_by_named(query, speakers)
+            if not any(by_named):
+                return found
+        return replace(found, ranked=prefer(ranked, by_named, weight))
 
     async def _judged(self, query: str, found: _Found, measured: _Measures, deadline: Deadline) -> _Found:
         """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
@@ -395,12 +422,18 @@ class Recaller:
         encoding, count = found.where.session.encoding, found.counter.base
         # Held here until the end: the cache may drop an entry while others are added.
         pieces = {key: self._pieces.get((encoding, key)) for key, _, _ in rows}
-        texts = await found.where.index.texts([key for key, piece in pieces.items() if piece is None])
+        # The first passage of a turn has the name of who speaks; it is in the same row.
+        texts = await found.where.index.texts(
+            [each for key, piece in pieces.items() if piece is None for each in (key, key & ~PASSAGE_MASK)]
+        )
         for key, turn, at_us in rows:
             if pieces[key] is None and key in texts:
                 said = texts[key]
-                number = key & ((1 << KEY_SHIFT) - 1)
-                piece = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=count)
+                first = texts[key & ~PASSAGE_MASK]
+                name = name_at_start(said.text) or (first.speaker == said.speaker and name_at_start(first.text)) or ""
+                piece = make_piece(
+                    turn, key & PASSAGE_MASK, said.speaker, said.text, at_us=at_us, count=count, name=name
+                )
                 pieces[key] = piece
                 if key < LOOSE_KEY:  # the others may still change
                     self._pieces[encoding, key] = piece

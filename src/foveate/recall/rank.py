@@ -220,6 +220,15 @@ def rank(
     return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
 
 
+def prefer(ranked: RankedPassages, is_preferred: Sequence[bool], weight: float) -> RankedPassages:
+    """The best passages in the order of their scores with a bonus for some of them, given for the first of the places;
+    the others stay behind these."""
+    best, rest = np.split(ranked.places, [len(is_preferred)])
+    scores = ranked.scores[best] + np.float32(weight) * np.array(is_preferred, np.float32)
+    places = np.concatenate([best[np.argsort(-scores, kind="stable")], rest])
+    return replace(ranked, places=places)
+
+
 def candidates(
     ranked: RankedPassages, words: PassageScores | None, vectors: PassageScores | None, count: int
 ) -> Numbers:

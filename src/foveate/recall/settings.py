@@ -43,6 +43,8 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """The same for a prompt that asks for a summary, a comparison, an order of events or all mentions."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
     """Bonus for the user's own words, in standard deviations. Tuned on BEAM-100k-dev."""
+    speaker_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
+    """The same for the words of a speaker whom the prompt names, if messages begin with names (`Anna: …`)."""
     near_weight: Annotated[float, Meta(ge=0, le=2)] = 0.3
     """Share of the best score of each adjacent turn that a passage gets. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     far_weight: Annotated[float, Meta(ge=0, le=2)] = 0.15
