@@ -129,7 +129,7 @@ def test_a_rate_and_a_condition_keep_what_they_refer_to(text: str, kept: str) ->
 def test_words_that_belong_together_enter_together() -> None:
     joins = [place in (11, 12) for place in range(20)]
     musts = [place == 12 for place in range(20)]
-    first, *others = _parts(_Row(0, 0, [1.0] * 20, [2.0] * 20, joins, musts), list(range(20)), 40.0)
+    first, *others = _parts(_Row(0, 0, [1.0] * 20, [2.0] * 20, joins, musts), range(20))
     assert {10, 11, 12} <= set(first[1])
     assert sorted(place for _, part in (first, *others) for place in part) == list(range(20))
 

@@ -238,7 +238,8 @@ def split_clauses(sentence: str) -> list[str]:
     """A long sentence's clauses, if no condition, contrast or earlier negation reaches over the cut."""
     if len(sentence.split()) <= LONG_WORDS and len(sentence) < LONG_WORDS * (8 if sentence.isascii() else 2):
         return [sentence]
-    if any(bare(word) in STRICT_CONDITIONS or bare(word) in _CONTRAST for word in sentence.split()):
+    words = [*map(bare, sentence.split())]
+    if not (STRICT_CONDITIONS.isdisjoint(words) and _CONTRAST.isdisjoint(words)):
         return [sentence]
     if any(cue in sentence for cue in CJK_CONDITIONS):
         return [sentence]
@@ -261,4 +262,4 @@ def split_clauses(sentence: str) -> list[str]:
 
 
 def _has_negation(text: str) -> bool:
-    return any(is_negation(bare(word)) for word in text.split()) or any(cue in text for cue in CJK_NEGATIONS)
+    return any(map(is_negation, map(bare, text.split()))) or any(cue in text for cue in CJK_NEGATIONS)

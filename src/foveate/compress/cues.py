@@ -35,7 +35,15 @@ _PAIRS = re.compile(r"`[^`\n]{0,2000}`|\"[^\"\n]{0,2000}\"|“[^”\n]{0,2000}�
 
 def estimate_tokens(text: str) -> int:
     """About how many tokens a text takes, without a tokenizer."""
-    return len(_PIECE.findall(text))
+    words = text.split()
+    if max(map(len, words), default=0) > MAX_WORD_CHARS:
+        return len(_PIECE.findall(text))
+    return sum(map(_word_tokens, words))
+
+
+@lru_cache(maxsize=50_000)
+def _word_tokens(word: str) -> int:
+    return len(_PIECE.findall(word))
 
 
 @lru_cache(maxsize=50_000)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping
 from functools import lru_cache
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from foveate.compress.lexicon import (
@@ -125,52 +126,55 @@ def find_facts(text: str, names: Collection[str] = ()) -> Facts:  # noqa: C901, 
     facts: Facts = {}
     negated, condition, at_start = False, "", True
     number = period = ""
-    for chunk in _chunks(text):
-        for sign in _signs(chunk):
-            op, key, weight = sign
-            if number and op != "stop":
-                key, weight = _joined(facts, number, key, weight)
-            if period and key[2:] in PERIODS:
-                key, weight = f"@:{period} {key[2:]}", WEIGHTS["@"]
-            number = key if op == "number" else ""
-            period = key[2:] if op == "period" else ""
-            if op == "stop":
-                negated, condition, at_start = False, condition if key == ":" else "", True
-                continue
-            if op == "negation":
-                negated, at_start = True, False
-                continue
-            if op == "condition":
-                condition, at_start = key or condition, False
-                continue
-            if op == "name?":
-                key, weight = _name_or_word(key, weight, is_name=_is_name(key, weight, at_start, names))
-            at_start = at_start and key[2:] in OPENERS
-            if weight <= 0:
-                continue
+    for sign in chain.from_iterable(map(_signs, _chunks(text))):
+        op, key, weight = sign
+        if op == "fact" and not (number or period or negated or condition or at_start):
             if weight > facts.get(key, 0.0):
                 facts[key] = weight
-            if negated:
-                facts[f"-:{key[2:]}"] = WEIGHTS["-"]
-                negated = False
-            if condition:
-                facts[f"?:{condition} {key[2:]}"] = WEIGHTS["?"]
-                condition = ""
+            continue
+        if number and op != "stop":
+            key, weight = _joined(facts, number, key, weight)
+        if period and key[2:] in PERIODS:
+            key, weight = f"@:{period} {key[2:]}", WEIGHTS["@"]
+        number = key if op == "number" else ""
+        period = key[2:] if op == "period" else ""
+        if op == "stop":
+            negated, condition, at_start = False, condition if key == ":" else "", True
+            continue
+        if op == "negation":
+            negated, at_start = True, False
+            continue
+        if op == "condition":
+            condition, at_start = key or condition, False
+            continue
+        if op == "name?":
+            key, weight = _name_or_word(key, weight, is_name=_is_name(key, weight, at_start, names))
+        at_start = at_start and key[2:] in OPENERS
+        if weight <= 0:
+            continue
+        if weight > facts.get(key, 0.0):
+            facts[key] = weight
+        if negated:
+            facts[f"-:{key[2:]}"] = WEIGHTS["-"]
+            negated = False
+        if condition:
+            facts[f"?:{condition} {key[2:]}"] = WEIGHTS["?"]
+            condition = ""
     for match in _SPAN.finditer(text, 0, MAX_TEXT_CHARS):
         facts[f"q:{' '.join((match[1] or match[2]).casefold().split())}"[:MAX_KEY_CHARS]] = WEIGHTS["q"]
     return facts
 
 
-def _chunks(text: str) -> Iterator[str]:
-    for chunk in text[:MAX_TEXT_CHARS].replace("\n", " \n ").split(" "):
-        if len(chunk) <= MAX_PIECE_CHARS:
-            if chunk:
-                yield chunk
-            continue
-        is_data = len(chunk) > MAX_PIECE_CHARS * MAX_RUN_PIECES and chunk.isascii()
-        end = MAX_PIECE_CHARS if is_data else len(chunk)
-        for start in range(0, end, MAX_PIECE_CHARS):
-            yield chunk[start : start + MAX_PIECE_CHARS]
+def _chunks(text: str) -> list[str]:
+    chunks = text[:MAX_TEXT_CHARS].replace("\n", " \n ").split(" ")
+    is_short = max(map(len, chunks)) <= MAX_PIECE_CHARS
+    return chunks if is_short else [piece for chunk in chunks for piece in _pieces(chunk)]
+
+
+def _pieces(chunk: str) -> list[str]:
+    is_data = len(chunk) > MAX_PIECE_CHARS * MAX_RUN_PIECES and chunk.isascii()
+    end = MAX_PIECE_CHARS if is_data else len(chunk)
+    return [chunk[start : start + MAX_PIECE_CHARS] for start in range(0, end, MAX_PIECE_CHARS)]
 
 
 @lru_cache(maxsize=50_000)

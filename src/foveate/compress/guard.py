@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from foveate.compress.clauses import sentences
 from foveate.compress.cues import look_at
@@ -73,13 +74,18 @@ class Pair:
     kept: str
 
 
-@dataclass(slots=True)
+@dataclass
 class GuardSource:
     """What a turn says, ready for comparing."""
 
     facts: Facts
     """Weights by key, the speaker's part in them included."""
     clauses: Sequence[str]
+
+    @cached_property
+    def heaviest(self) -> list[tuple[float, str, str]]:
+        """Weight, key and normal form of each fact, the heaviest first."""
+        return [(-weight, key, key[2:]) for weight, key in sorted((-weight, key) for key, weight in self.facts.items())]
 
     def turned_round(self, rendition: str) -> str:
         """The first clause of a rendition that lost its negation or condition, or nothing."""
@@ -104,13 +110,19 @@ class GuardSource:
 
 def _turned_round(pairs: Sequence[Pair]) -> str:
     for pair in pairs:
-        if pair.kept != pair.source and not _cues(pair.source) <= _cues(pair.kept):
+        if pair.kept != pair.source and (cues := _cues(pair.source)) and not cues <= _cues(pair.kept):
             return pair.kept
     return ""
 
 
 def _cues(text: str) -> frozenset[str]:
-    return frozenset(word.core for word in map(look_at, text.split()) if word.negates or word.limits)
+    return frozenset(filter(None, map(_cue, text.split())))
+
+
+@lru_cache(maxsize=50_000)
+def _cue(word: str) -> str:
+    look = look_at(word)
+    return look.core if look.negates or look.limits else ""
 
 
 def _finest(clause: str) -> list[str]:
@@ -159,7 +171,7 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     if not rendition.strip():
         return Verdict(False, 0.0, reason="it is empty")
     facts = find_facts(_TOOLS_NOTE.sub(" ", _MARK.sub(" ", rendition)))
-    kept_share, lost = _kept(level, source.facts, facts, tokens)
+    kept_share, lost = _kept(level, source, facts, tokens)
     found = Verdict(False, kept_share, lost)
     if tokens > above_tokens:
         return _refused(found, f"it takes {tokens} tokens, more than the {above_tokens} of the level above")
@@ -184,13 +196,13 @@ def _refused(found: Verdict, reason: str) -> Verdict:
     return Verdict(False, found.kept_share, found.lost, reason)
 
 
-def _kept(level: Level, source: Facts, facts: Facts, tokens: int) -> tuple[float, tuple[str, ...]]:
-    ranked = sorted(source.items(), key=lambda item: (-item[1], item[0]))
+def _kept(level: Level, source: GuardSource, facts: Facts, tokens: int) -> tuple[float, tuple[str, ...]]:
+    ranked = source.heaviest
     heaviest = ranked if level == "S" else ranked[: min(MOST_FACTS, max(LEAST_FACTS, tokens // FACT_TOKENS))]
-    total = sum(weight for _, weight in heaviest)
+    total = sum([weight for weight, _, _ in heaviest])
     forms = {key[2:] for key in facts}
-    kept = sum(weight for key, weight in ranked if key[2:] in forms)
-    lost = tuple(key for key, _ in heaviest if key[2:] not in forms)[:MAX_LOST]
+    kept = sum([weight for weight, _, form in ranked if form in forms])
+    lost = tuple([key for _, key, form in heaviest if form not in forms][:MAX_LOST])
     return (min(1.0, kept / total) if total else 1.0), lost
 
 

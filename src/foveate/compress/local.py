@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
@@ -91,6 +91,7 @@ class LocalCompressor:
         )
 
     def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
+        count = cache(count)
         raw = turn_text(tuple(messages))
         raw_tokens = count(raw)
         scale = _scale(raw, raw_tokens, count)
@@ -100,7 +101,7 @@ class LocalCompressor:
         smoothed, above = _smooth(messages, raw, raw_tokens, count)
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
-        spoken = replace(job, source=_source(said))
+        spoken = job if said is reading else replace(job, source=_source(said))
         ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates], with_brief=True)
         share = self.share or compressed_share(raw_tokens, self.medium_share)
 

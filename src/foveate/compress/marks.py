@@ -11,14 +11,13 @@ import re
 from foveate.renditions import Count
 from foveate.text import MARK_WORDS
 
-_LIKE = re.compile(r"\[|Turn ")
 _FORGED = re.compile(rf"(?<!\\)(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
 _ESCAPED = re.compile(rf"(?<!\\)\\(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
 
 
 def escape_inline(text: str) -> str:
     """The text with one backslash before whatever could be taken for a mark or for the head of a turn."""
-    return _FORGED.sub(r"\\\1", text) if _LIKE.search(text) else text
+    return _FORGED.sub(r"\\\1", text) if "[" in text or "Turn " in text else text
 
 
 def unescape_inline(text: str) -> str:

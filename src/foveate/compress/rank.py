@@ -359,7 +359,8 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Number
     sizes = [len(row.worths) for row in rows]
     groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
     by_group = np.argsort(groups, kind="stable")
-    places = (by_group - np.repeat(np.cumsum(sizes) - sizes, sizes)[by_group]).tolist()
+    shifts = np.repeat([row.start for row in rows] - np.cumsum(sizes) + sizes, sizes)
+    places = (by_group + shifts[by_group]).tolist()
     found, starts = np.unique(groups[by_group], return_index=True)
     worths, tokens = (
         np.bincount(groups, list(chain.from_iterable(column)))[found]
@@ -370,23 +371,23 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Number
     columns = row_of, entered, tokens, np.diff(row_of, prepend=-1) > 0, starts, np.append(starts[1:], len(places))
     steps: list[RankStep] = []
     for at, level, cost, is_first, start, end in zip(*(column[order].tolist() for column in columns), strict=True):
-        clause, shift, *_ = row = rows[at]
-        if len(row.worths) == 1 and not shift:
-            steps.append(RankStep(clause, tuple(range(len(words[clause]))), cost, is_first, level))
-            continue
-        for number, (tokens_of, part) in enumerate(_parts(row, places[start:end], cost)):
-            at_words = tuple([shift + place for place in part])
-            steps.append(RankStep(clause, at_words, tokens_of, is_first and not number, level))
+        row = rows[at]
+        if sizes[at] == 1 and not row.start:
+            steps.append(RankStep(row.clause, tuple(range(len(words[row.clause]))), cost, is_first, level))
+        elif cost <= MAX_STEP_TOKENS:
+            steps.append(RankStep(row.clause, tuple(places[start:end]), cost, is_first, level))
+        else:
+            for number, (part_cost, part) in enumerate(_parts(row, [place - row.start for place in places[start:end]])):
+                at_words = tuple([row.start + place for place in part])
+                steps.append(RankStep(row.clause, at_words, part_cost, is_first and not number, level))
     return steps
 
 
-def _parts(row: _Row, places: list[int], cost: float) -> list[tuple[float, list[int]]]:
+def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
     """Words that enter at one price, in parts of about `MAX_STEP_TOKENS`; the first has what a clause may not lose.
 
     Words that are joined stay in one part.
     """
-    if cost <= MAX_STEP_TOKENS:
-        return [(cost, places)]
     groups: list[list[int]] = []
     for place in places:
         if groups and row.joins[place]:

@@ -78,7 +78,8 @@ class TurnReading:
     def without_output(self) -> TurnReading:
         """What was said and done, without lines of tool output: the notes of the calls say what came of them."""
         said = [candidate for candidate in self.candidates if candidate.speaker != "tool"]
-        return TurnReading(said, self.tool_calls, _heaviest(said)) if said else self
+        is_other = 0 < len(said) < len(self.candidates)
+        return TurnReading(said, self.tool_calls, _heaviest(said)) if is_other else self
 
 
 def _heaviest(candidates: Iterable[Candidate]) -> Facts:
@@ -240,8 +241,8 @@ def _boost(candidates: list[Candidate]) -> None:
         candidates[place].factor *= FIRST_BOOST
     answers = [one for one in candidates if one.speaker == "assistant" and one.kind in ("prose", "item")]
     for candidate in answers:
-        words = {bare(word) for word in candidate.text.split()}
-        if words & OUTCOMES or words & ERRORS:
+        words = [*map(bare, candidate.text.split())]
+        if not OUTCOMES.isdisjoint(words) or not ERRORS.isdisjoint(words):
             candidate.factor *= CUE_BOOST
     final = [one for one in answers if one.kind == "prose" and one.message == answers[-1].message]
     for place in {candidate.place for candidate in (*final[:1], *final[-1:])}:
