@@ -20,6 +20,7 @@ import random
 import re
 import statistics
 import time
+import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,6 +44,7 @@ from annotations import (
 )
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
+from foveate.compress.repair import repair
 from foveate.compress.smooth import smooth_prose
 from foveate.renditions import Refusal, Renditions
 from foveate.text import turn_text
@@ -62,7 +64,7 @@ def main() -> None:
     parser.add_argument("--refusals", action="store_true", help="print twenty of what the guard refused")
     parser.add_argument("--examples", type=int, default=0, metavar="N", help="print N annotated turns at C and T")
     parser.add_argument("--retention", action="store_true", help="also score the questions in qa/")
-    parser.add_argument("--dense", choices=["dev", "held_out"], help="only the dense turns of this file")
+    parser.add_argument("--dense", choices=["dev", "held_out", "chatty"], help="only the turns of this file")
     parser.add_argument("--page", action="store_true", help="write the examples of docs/compression.md again")
     arguments = parser.parse_args()
     if arguments.page:
@@ -74,6 +76,7 @@ def main() -> None:
     facts_table(load_turns(arguments.data).turns, examples=arguments.examples)
     flips_table()
     corrections_table()
+    faults_table()
     refusals = sessions_table(arguments.data / "transcripts")
     if arguments.refusals:
         show_refusals(refusals)
@@ -227,6 +230,16 @@ def corrections_table(sentences: int = 1_000) -> None:
     print(f"\n{len(changed)} of {len(texts)} correct sentences changed by S")
     for text, smoothed in changed:
         print(f"  {text!r}\n  {smoothed!r}")
+
+
+def faults_table() -> None:
+    """How many faults of English sentences S repairs, and what it does to correct ones like them."""
+    lines = tomllib.loads((Path(__file__).parent / "data" / "faults.toml").read_text("utf-8"))
+    pairs = [line.split(" => ") for line in lines["faults"]]
+    repaired = sum(smooth_prose(fault) == right for fault, right in pairs)
+    wrong = [fault for fault, right in pairs if smooth_prose(fault) not in (fault, right)]
+    wrong += [text for text in lines["correct"] if repair(text, is_sentence=True) != text]
+    print(f"\n{repaired} of {len(pairs)} faults repaired; wrongly changed: {len(wrong)}", *wrong, sep="\n  ")
 
 
 def flips_table() -> None:

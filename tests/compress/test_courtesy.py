@@ -18,6 +18,14 @@ from foveate.compress.courtesy import is_courtesy, plain, without_courtesy
         "Best wishes, Annette",
         "I'd be happy to help you with that.",
         "You're welcome!",
+        "I hope that all makes sense.",
+        "Thanks for jumping in on such short notice, you're a star!",
+        "If you run into any problems or if something isn't clear, just give me a shout.",
+        "I know that's a lot to ask.",
+        "I just can't seem to get my head around it.",
+        "We sincerely apologise for any inconvenience this may have caused.",
+        "Once again, please accept our apologies, and thank you for your patience.",
+        "All the best from rainy Bergen, Solveig",
     ],
 )
 def test_a_courtesy_is_found(text: str) -> None:
@@ -37,6 +45,17 @@ def test_a_courtesy_is_found(text: str) -> None:
         "Welcome page is broken.",
         "Please reach out to Ana about the contract.",
         "Have a look at the logs.",
+        "Sorry, the update is late.",
+        "I'm glad you and your wife had such a great time!",
+        "We all find our own way to escape and feel free!",
+        "I am thankful for their support.",
+        "If you change your mind and would like a refund, please let me know.",
+        "Please try to find it, and once you have it, let me know.",
+        "I want to reduce the leak, but I'm not sure where to start.",
+        "Don't worry about the warnings.",
+        "You are welcome to use it.",
+        "I hope you can fix it.",
+        "I could, of all people, have asked.",
     ],
 )
 def test_a_statement_in_polite_words_stays(text: str) -> None:
@@ -56,10 +75,19 @@ def test_the_consent_of_a_user_stays() -> None:
         ("Hi Anna, the build is red.", "The build is red."),
         ("The build is red, thanks again for your help!", "The build is red."),
         ("I'm so sorry, I cannot open the file.", "I cannot open the file."),
+        ("I hope you don't mind me asking, but the key is gone.", "The key is gone."),
+        ("Kind regards, Petra Lindqvist", "Petra Lindqvist"),
+        ("I would be so, so grateful for a copy of the plan.", "I would be so, so grateful for a copy of the plan."),
     ],
 )
 def test_polite_parts_of_a_sentence_go(text: str, kept: str) -> None:
     assert without_courtesy(text) == kept
+
+
+def test_a_users_approval_stays() -> None:
+    for text in ("That's a good idea.", "That would be great.", "Okay, thanks."):
+        assert without_courtesy(text, is_answer=False).rstrip(".") in text
+        assert without_courtesy(text, is_answer=False)
 
 
 def test_names_of_code_need_no_marks() -> None:

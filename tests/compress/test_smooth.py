@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.compress.smooth import MAX_PROSE_LINES, conclusions, rules, smooth_messages, smooth_prose, typos
+from foveate.compress.repair import typos
+from foveate.compress.smooth import MAX_PROSE_LINES, conclusions, rules, smooth_messages, smooth_prose
 from foveate.text import MARKS, turn_text, unescape_marks
 from foveate.tokens import count_tokens
 from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, split_turns
@@ -177,14 +178,44 @@ def test_a_users_verdict_stays_where_an_assistants_cheer_goes() -> None:
     assert smooth_prose(text, is_answer=True) == "Now it is time to add the tests."
 
 
+def test_code_in_a_sentence_does_not_make_its_paragraph_code() -> None:
+    text = "Thanks for the report! Set `retries = 3` in `run()`. I hope this helps!"
+    assert smooth_prose(text, is_answer=True) == "Set `retries = 3` in `run()`."
+
+
+@pytest.mark.parametrize(
+    ("text", "smoothed"),
+    [
+        ("Guten Tag, vielen Dank für Ihre Antwort! Der Zug fährt um acht nicht.", "Der Zug fährt um acht nicht."),
+        ("Bonjour, merci beaucoup ! Le frein ne marche pas. N'hésitez pas à me contacter.", "Le frein ne marche pas."),
+        ("¡Hola! Muchas gracias por su ayuda. No cobren la tarjeta en mayo.", "No cobren la tarjeta en mayo."),
+    ],
+)
+def test_courtesies_of_other_languages_go(text: str, smoothed: str) -> None:
+    assert smooth_prose(text) == smoothed
+
+
+def test_a_smiley_that_ended_a_sentence_becomes_a_full_stop() -> None:
+    assert smooth_prose("It works now :) The port is open.") == "It works now. The port is open."
+
+
+def test_chatty_turns_take_three_quarters_of_their_tokens_and_keep_their_facts() -> None:
+    from annotations import dense_share, load_dense
+
+    turns = [turn for split in ("dev", "chatty") for turn in load_dense(split) if turn.is_chatty]
+    renditions = [smooth_messages(turn.messages) for turn in turns]
+    shares = [count_tokens(text) / count_tokens(turn.text) for turn, text in zip(turns, renditions, strict=True)]
+    assert sum(shares) <= 0.75 * len(turns)
+    assert all(dense_share(turn.facts, text) >= 0.97 for turn, text in zip(turns, renditions, strict=True))
+    assert not [
+        probe for turn, text in zip(turns, renditions, strict=True) for probe in turn.probes if probe.flipped(text)
+    ]
+
+
 def test_a_text_of_very_many_lines_passes_as_it_is() -> None:
     line = "- I think teh port is is 8443.\n"
     assert smooth_prose(line * 2) != line * 2
     assert smooth_prose(line * (MAX_PROSE_LINES + 1)) == line * (MAX_PROSE_LINES + 1)
-
-
-def test_no_repair_is_itself_a_typo() -> None:
-    assert not {word for right in typos().values() for word in right.split()} & set(typos())
 
 
 def test_reasoning_is_condensed_to_its_conclusions() -> None:

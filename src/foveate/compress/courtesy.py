@@ -13,6 +13,7 @@ import re
 from functools import lru_cache
 
 from foveate.compress.cues import bare
+from foveate.compress.formulas import is_about_others, is_formula, is_polite_abroad
 from foveate.compress.lexicon import NEGATIONS, as_words, word_weight
 
 MAX_WORDS = 26
@@ -44,6 +45,8 @@ _COMPANY = as_words(
     work stay healthy sister brother family wait moment second minute patient"""
 )
 """Words that go with it."""
+_HOPES = as_words("hope hoping")
+_CLAIM = re.compile(r"(?i)\b(?:the|my|our|this) [a-z]{1,20} (?:is|are|was|were|has|had|will)\b")
 _PHRASE = re.compile(
     r"(?:please |just |and |or |so |also |by all means |don't worry,? )*(?:"
     r"(?:let me know|feel free|(?:don't|do not) hesitate|reach out|get in touch)\b.{0,20}"
@@ -72,7 +75,8 @@ _PLAIN_WORDS = as_words(
     point sure certainly course absolutely perfect excellent alright interesting check"""
 )
 _VERDICTS = re.compile(
-    r"(?:yes|no|ok|okay|sure|perfect|great(?! question)|sounds|agreed|fine|exactly|correct|right|absolutely)\b",
+    r"(?:yes|no|(?:ok|okay)(?!,? so\b)|sure|perfect|great(?! question)|sounds|agreed|fine|exactly|correct|right"
+    r"|absolutely|(?:that's )?(?:an? )?(?:good|great|excellent|lovely|interesting) (?:idea|point))\b",
     re.IGNORECASE,
 )
 """From a user these can be consent, so they stay."""
@@ -87,18 +91,27 @@ def is_courtesy(text: str, *, is_answer: bool = True) -> bool:
     words = text.split()
     if not words or len(words) > MAX_WORDS or _STATEMENT.search(text) or not (is_answer or not _VERDICTS.match(text)):
         return False
-    if _PHRASE.fullmatch(text):
-        return all(_goes_along(word) or bare(word) in _PLAIN_WORDS for word in words)
-    return _WISH.fullmatch(text) is not None or _is_polite(words)
+    if _PHRASE.fullmatch(text) and all(_goes_along(word) or bare(word) in _PLAIN_WORDS for word in words):
+        return True
+    return _WISH.fullmatch(text) is not None or _is_polite(words) or is_formula(text, is_answer=is_answer)
 
 
 def _is_polite(words: list[str]) -> bool:
     """Whether there is a word of courtesy, and only such as go with it; a name may follow a greeting."""
     cores = [bare(word) for word in words]
-    if _CUES.isdisjoint(cores) or not (NEGATIONS.isdisjoint(cores) or "hesitate" in cores):
-        return False
-    is_short = len(words) <= MAX_GREETING_WORDS and (cores[0] in _CUES or cores[0] in _COMPANY)
-    return all(_goes_along(word) or (is_short and word[:1].isupper()) for word in words)
+    is_affirmed = NEGATIONS.isdisjoint(cores) or "hesitate" in cores
+    if not _CUES.isdisjoint(cores) and is_affirmed and not _is_claim(words, cores):
+        is_short = len(words) <= MAX_GREETING_WORDS and (cores[0] in _CUES or cores[0] in _COMPANY)
+        names = [word for word in words if not _goes_along(word)]
+        if not names or (is_short and len(names) == 1 and names[0][:1].isupper()):
+            return True
+    return is_polite_abroad(words, cores)
+
+
+def _is_claim(words: list[str], cores: list[str]) -> bool:
+    """Whether something is said of a thing or of others: `Sorry, the update is late`."""
+    text = " ".join(words)
+    return is_about_others(text) or (_HOPES.isdisjoint(cores) and _CLAIM.search(text) is not None)
 
 
 def _goes_along(word: str) -> bool:
@@ -107,12 +120,38 @@ def _goes_along(word: str) -> bool:
 
 
 _PART = re.compile(r"((?:,| and| –| -|;)\s+)")
-_SUBJECT = re.compile(r"(?:I|we|you|he|she|it|they|there|this|the|my|our|your|please)\b", re.IGNORECASE)
+_SUBJECT = re.compile(
+    r"(?:I|we|you|he|she|it|they|there|this|that|these|the|my|our|your|his|her|their|please|but|and|so|or|if|when|what"
+    r"|because|since|as|which|who|can|could|would|how|just|an?)\b",
+    re.IGNORECASE,
+)
+_SUBORDINATE = re.compile(
+    r"(?:and |but |so |or )?(?:if|when|while|since|because|although|unless|once|as|before|after|should)\b",
+    re.IGNORECASE,
+)
+"""A clause that begins so needs the one behind it."""
+_ALWAYS_LOOSE = re.compile(
+    r"(?:and |but )?(?:many |a lot of )?(?:thank|sorry|i hope|i really|i appreciate|haha)", re.IGNORECASE
+)
+_SPEAKER = re.compile(r"(?:I|we|please)\b", re.IGNORECASE)
+_LINK = re.compile(r"(?:but|and|so) (?=\w)", re.IGNORECASE)
+_OPEN_END = re.compile(r"(?i)\b(?:so|very|be|is|are|to|the|an?|for|of|with|and|or|not|no)\Z")
+"""Behind these something must follow."""
+_LINKS = as_words("and but so or")
+_CLAUSE = re.compile(
+    r"(?:I|we|you(?:'re| are)|thanks?|many|sorry|please|have an?|best|let me|don't|do not|keep up|hope you|enjoy your"
+    r"|merci|talk to you|see you|for|muchas|vielen|happy)\b",
+    re.IGNORECASE,
+)
+"""How a polite clause begins behind `and`."""
+_FULL_NAME = re.compile(r"[A-Z][a-z'-]{1,20} [A-Z][\w'-]{1,20}[.!]?")
+"""A signature that names the writer in full is kept."""
 _OPENER = re.compile(
-    r"(?:(?:well|so|anyway|anyhow|honestly|to be honest|as you know|by the way|first of all|oh|okay|ok|of course|sure"
+    r"(?:(?:well|so|anyway|anyhow|honestly|to be honest|as you know|by the way|first of all|oh no|oh|ah|wow|aww|yay"
+    r"|oops|phew|haha|okay|ok|of course|sure"
     r"|certainly|absolutely|great|perfect|alright|actually|basically|needless to say|as you can see|as i said"
     r"|for what it's worth|at the end of the day|(?:hi|hello|hey|dear|good (?:morning|afternoon|evening))"
-    r"(?-i: [A-Z][\w.-]*| there| team| all| everyone){0,2})[,!.]+ +)+(?=\S)",
+    r"(?-i: [A-Z][\w.-]*| hey| hello| again| there| team| all| everyone| everybody| folks){0,2})[,!.]+ +)+(?=\S)",
     re.IGNORECASE,
 )
 
@@ -138,28 +177,46 @@ def without_courtesy(sentence: str, *, is_answer: bool = True) -> str:
         return ""
     opener = _OPENER.match(sentence)
     if opener and (is_answer or not _VERDICTS.match(sentence)):
-        sentence = sentence[opener.end() :]
-        sentence = (
-            sentence[:1].upper() + sentence[1:] if sentence[:1].isascii() and sentence[:2].isalpha() else sentence
-        )
+        sentence = _capital(sentence[opener.end() :])
+        if is_courtesy(sentence, is_answer=is_answer):
+            return ""
     pieces = _PART.split(sentence)
     if len(pieces) == 1:
         return sentence
-    kept = [pieces[0]]
-    end = ""
-    for gap, part in zip(pieces[1::2], pieces[2::2], strict=True):
-        if len(part.split()) > 1 and is_courtesy(part, is_answer=is_answer):
-            end = part[-1] if part[-1:] in ".!?" else ""
-            continue
-        kept += [gap, part]
-        end = ""
-    if (
-        len(kept) > 1
-        and _SUBJECT.match(kept[2])
-        and len(pieces[0].split()) > 1
-        and is_courtesy(pieces[0], is_answer=is_answer)
-    ):
-        kept = kept[2:]
-        kept[0] = kept[0][:1].upper() + kept[0][1:]
-    text = "".join(kept)
+    text, end = _without_polite_parts(pieces, is_answer=is_answer)
     return f"{text}{'.' if end == '!' else end}" if end else text
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:] if text[:1].isascii() and text[:2].isalpha() else text
+
+
+def _is_bound(kept: list[str], gap: str, part: str) -> bool:
+    """Whether a part belongs to what is before it, so that its words are no courtesy: `to escape and feel free`."""
+    words = part.split()
+    return (
+        len(words) < 2 + (words[0] in _LINKS)
+        or _OPEN_END.search(kept[-1]) is not None
+        or (any(map(_SUBORDINATE.match, kept[::2])) and _ALWAYS_LOOSE.match(part) is None)
+        or (gap.strip() == "and" and part.isascii() and _CLAUSE.match(part) is None)
+    )
+
+
+def _without_polite_parts(pieces: list[str], *, is_answer: bool) -> tuple[str, str]:
+    """The parts of a sentence that say something, and the mark of a polite part that was its end."""
+    kept, end, is_gap = [pieces[0]], "", False
+    for gap, part in zip(pieces[1::2], pieces[2::2], strict=True):
+        if not _is_bound(kept, gap, part) and is_courtesy(part, is_answer=is_answer):
+            end, is_gap = part[-1] if part[-1:] in ".!?" else "", True
+            continue
+        is_phrase = is_gap and gap.startswith(",") and not _SUBJECT.match(part)
+        kept += [" " if is_phrase else gap, part]
+        end, is_gap = "", False
+    if len(kept) == 1 and end and is_courtesy(pieces[0], is_answer=is_answer):
+        return "", ""
+    if len(kept) > 1 and len(pieces[0].split()) > 1 and is_courtesy(pieces[0], is_answer=is_answer):
+        rest = kept[2][link.end() :] if (link := _LINK.match(kept[2])) else kept[2]
+        is_apart = kept[1].strip() != "and" or _SPEAKER.match(rest)
+        if is_apart and (link or _SUBJECT.match(rest) or _FULL_NAME.fullmatch(rest)):
+            kept = [rest[:1].upper() + rest[1:], *kept[3:]]
+    return "".join(kept), end

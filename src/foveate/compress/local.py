@@ -79,7 +79,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """The most that T takes."""
     name: str = "local"
-    version: int = 4
+    version: int = 5
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:

@@ -4,26 +4,27 @@ Prose is cleaned, reasoning condensed to its conclusions, long standing instruct
 described and outputs cut to what a reader looks for. Marks and escapes are those of `foveate.text`.
 """
 
-# ruff: noqa: RUF001, SIM905 (typographic quotes are what is looked for; word lists are easier to read as text)
+# ruff: noqa: RUF001 (typographic quotes are what is looked for)
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from hashlib import blake2b
-from importlib.resources import files
 from typing import Literal
 
 from foveate.compress.courtesy import without_courtesy
+from foveate.compress.filler import without_filler, without_smileys
 from foveate.compress.lines import clip
+from foveate.compress.repair import repair
 from foveate.compress.tools import smooth_call, smooth_result
 from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 from foveate.words import LANGUAGES, stop_words
-from foveate.words.grammar import ABBREVIATIONS, CAPITAL_GAP, FENCE, ITEM, SENTENCE_GAP, SMALL_START
+from foveate.words.grammar import CAPITAL_GAP, FENCE, ITEM, SENTENCE_GAP
 
 __all__ = ["conclusions", "rules", "smooth_messages", "smooth_prose"]
 
@@ -185,27 +186,37 @@ _VERBATIM = re.compile(
     r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
     r"|[;{}\\]\s*$|=>|==|!=|::|\w\(\)|\w = |</|/>|\S {3,}\S.* {3,}\S|\t"
 )
-_PROTECTED = re.compile(
+_CODE_SPAN = re.compile(r"`[^`\n]{1,500}`")
+"""Code in a sentence; the line around it may be prose."""
+_QUOTED = (
     r"(`+)(?!`).{1,2000}?(?<!`)\1(?!`)"
     r'|"[^"]{0,2000}"|“[^”]{0,2000}”|«[^»]{0,2000}»|„[^“”]{0,2000}[“”]|‘[^’]{0,2000}’(?!\w)'
     r"|(?<!\w)'[^'\n]{1,2000}'(?!\w)"
-    r"|(?<!\S)(?![(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+",
+)
+_PROTECTED = re.compile(
+    _QUOTED + r"|(?<!\S)(?![(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+",
     re.DOTALL,
 )
+"""Quotations, and every run of characters that is no plain English word."""
+_PROTECTED_ABROAD = re.compile(
+    _QUOTED + r"|(?<!\S)(?![(*_¡¿]*[A-Za-zÀ-ÿœ][a-zß-ÿœ]*(?:['’-][A-Za-zÀ-ÿœ]?[a-zß-ÿœ]*)*[)*_.,;:!?…]*(?!\S))"
+    r"(?![,.;!?](?!\S))\S+",
+    re.DOTALL,
+)
+"""The same with the letters of Western languages."""
+_LATIN_WORD = re.compile(r"[A-Za-zÀ-ÿœ][a-zß-ÿœ]*")
+_COURTEOUS_LANGUAGES = stop_words("prose", "de", "fr", "es")
 _FIRST_PLACE = 0xE000
 _PLACES = 0xF8FF - _FIRST_PLACE
 _PLACE = re.compile("[\ue000-\uf8ff]")
-_WORD = re.compile(r"(?<![\w'’-])[A-Za-z]{3,}(?![\w'’-])")
-_LOWER_WORD = re.compile(r"[a-z]+")
 _ANY_WORD = re.compile(r"[A-Za-z][a-z'’]*")
-_NO_END = (*ABBREVIATIONS, ".", "!", "?")
-"""Behind these a full stop ends no sentence."""
-_LOOSE_MARK = re.compile(r"(?<![A-Za-z])([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
 _SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
 _ODD_SPACE = re.compile(r"[^\S \t\n]")
 """White space other than a blank, a tab or a newline was typed on purpose."""
 _ASCII_SHARE = 0.8
 _COMMON_SHARE = 6
+_COMMON = stop_words("prose", "en")
+_FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language != "en"))
 
 _Kind = Literal["verbatim", "blank", "item", "prose"]
 
@@ -288,7 +299,10 @@ def _kind(line: str, is_fence: bool) -> _Kind:
         return "blank"
     if ITEM.match(line):
         return "item"
-    return "verbatim" if _INDENTED.match(line) or _VERBATIM.search(line) else "prose"
+    if _INDENTED.match(line):
+        return "verbatim"
+    outside = _CODE_SPAN.sub("x", line) if "`" in line else line
+    return "verbatim" if _VERBATIM.search(outside) else "prose"
 
 
 def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: bool) -> str:
@@ -298,76 +312,50 @@ def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: b
         return text
     mark = ITEM.match(text) if block.kind == "item" else re.match(r"[ \t]*", text)
     lead = mark[0] if mark else ""
-    taken: list[str] = []
-
-    def take(found: re.Match[str]) -> str:
-        taken.append(found[0])
-        return chr(_FIRST_PLACE + min(len(taken) - 1, _PLACES))
-
-    masked = _PROTECTED.sub(take, text[len(lead) :])
+    body = without_smileys(text[len(lead) :])
+    masked, taken = _mask(_PROTECTED, body)
+    is_english = _is_english(masked, taken)
+    if not is_english and not body.isascii():
+        masked, taken = _mask(_PROTECTED_ABROAD, body)
     if len(taken) > _PLACES:
         return text
-    masked = "\n".join(_SPACES.sub(" ", line.strip(" \t")) for line in masked.split("\n"))
-    if _is_english(masked, taken):
-        masked = _repair(masked, is_sentence=block.kind == "prose")
-        before = seen if block.kind == "prose" else None
+    before = seen if block.kind == "prose" else None
+    if is_english:
+        masked = repair(without_filler(masked), is_sentence=block.kind == "prose").strip(" \t\n")
+    if is_english or _is_foreign(masked):
         masked = _drop_sentences(masked, taken, before, said, is_answer=is_answer)
     if not masked:
         return ""
     return lead + _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], masked)
 
 
+def _mask(protected: re.Pattern[str], text: str) -> tuple[str, list[str]]:
+    """The text with one private character for each part that has to stay as it is, and those parts."""
+    taken: list[str] = []
+
+    def take(found: re.Match[str]) -> str:
+        taken.append(found[0])
+        return chr(_FIRST_PLACE + min(len(taken) - 1, _PLACES))
+
+    masked = protected.sub(take, text)
+    return "\n".join(_SPACES.sub(" ", line.strip(" \t")) for line in masked.split("\n")), taken
+
+
+def _is_foreign(masked: str) -> bool:
+    """Whether a text is in one of the other languages whose courtesies are known."""
+    words = [word.lower() for word in _LATIN_WORD.findall(masked)]
+    return sum(word in _COURTEOUS_LANGUAGES for word in words) * 2 * _COMMON_SHARE >= len(words) > 0
+
+
 def _is_english(masked: str, taken: list[str]) -> bool:
     words = [word.lower() for word in _ANY_WORD.findall(masked)]
     letters = sum(map(len, words))
     others = sum(len(span) for span in taken if not span.isascii())
-    common = sum(word in COMMON for word in words)
-    foreign = sum(word in FOREIGN and word not in COMMON for word in words)
+    common = sum(word in _COMMON for word in words)
+    foreign = sum(word in _FOREIGN and word not in _COMMON for word in words)
     return (
         common * _COMMON_SHARE >= len(words) > 0 and foreign < common and letters >= _ASCII_SHARE * (letters + others)
     )
-
-
-def _repair(masked: str, *, is_sentence: bool) -> str:
-    known = typos()
-
-    def spelled(found: re.Match[str]) -> str:
-        word = found[0]
-        right = known.get(word.lower())
-        if right is None or not (word.islower() or word.istitle()):
-            return word
-        return right if word.islower() else right[0].upper() + right[1:]
-
-    words = set(_LOWER_WORD.findall(masked.lower()))
-    if not words.isdisjoint(known):
-        masked = _WORD.sub(spelled, masked)
-    if not words.isdisjoint(FILLER_SIGNS):
-        masked = FILLER_WORDS.sub("", masked)
-    if not words.isdisjoint(WORDY_SIGNS):
-        masked = WORDY_PHRASE.sub(_plainer, masked)
-    masked = DOUBLED.sub(r"\1", masked)
-    if "i" in words:
-        masked = PRONOUN.sub("I", masked)
-    masked = _LOOSE_MARK.sub(_tightened, masked)
-    if is_sentence:
-        masked = SMALL_START.sub(_capitalised, masked)
-    return masked.strip(" \t\n")
-
-
-def _plainer(found: re.Match[str]) -> str:
-    right = WORDY[found[0].lower()]
-    return right.capitalize() if found[0][0].isupper() else right
-
-
-def _tightened(found: re.Match[str]) -> str:
-    return found[0] if found[1].lower() in NO_SPACE_AFTER else f"{found[1]}{found[2]}"
-
-
-def _capitalised(found: re.Match[str]) -> str:
-    word, start = found[2], found.start()
-    if word not in STARTERS or found.string[max(start - 8, 0) : start].lower().endswith(_NO_END):
-        return found[0]
-    return found[0][: -len(word)] + word[0].upper() + word[1:]
 
 
 def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, said: set[str], *, is_answer: bool) -> str:
@@ -388,72 +376,3 @@ def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, said: 
             said.add(key)
         kept += [sentence, gaps[index]]
     return "".join(kept).strip(" \t\n")
-
-
-FILLER_WORDS = re.compile(
-    r"(?i)(?<![\w'-])(?:(?:umm?|uhh?|uhm|erm|hmm?)[,.…]*(?:\s|$)"
-    r"|(?:let me see|let's see|let me think)[,.…]+\s"
-    r"|(?:as you can see|as you know|needless to say|for what it's worth|at the end of the day|to be honest"
-    r"|as i said|you know|i mean), "
-    r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) that "
-    r"|(?<!not )(?:basically|super|totally) (?=[a-z]))"
-)
-
-FILLER_SIGNS = frozenset(
-    "um umm uh uhh uhm erm hm hmm let needless worth end honest said can know mean note noted important mentioning"
-    " basically super totally".split()
-)
-"""Words of which every filler has one."""
-
-WORDY = {
-    "in order to": "to",
-    "due to the fact that": "because",
-    "in the event that": "if",
-    "at this point in time": "now",
-    "a large number of": "many",
-    "for the purpose of": "for",
-    "despite the fact that": "although",
-    "in spite of the fact that": "although",
-    "with regard to": "about",
-    "with regards to": "about",
-    "until such time as": "until",
-    "in the near future": "soon",
-}
-WORDY_SIGNS = frozenset("order fact event point number purpose regard regards spite such near".split())
-WORDY_PHRASE = re.compile(rf"(?i)(?<![\w'-])(?:{'|'.join(sorted(WORDY, key=len, reverse=True))})(?![\w'-])")
-
-DOUBLED = re.compile(r"(?i)(?<![\w'-])(the|an|to|of|and|for|with|we|they|this|these|your|our|my|be|are) \1(?![\w'-])")
-"""Words that no grammar doubles; `that that`, `had had`, `is is` and `not not` can be meant."""
-
-PRONOUN = re.compile(
-    r"(?<![\w'.(\[-])i(?='(?:m|ve|ll|d)(?!\w)| (?:am|was|want|wanted|think|thought|need|needed|would|will|can"
-    r"|could|have"
-    r"|had|do|don't|did|didn't|see|saw|guess|mean|meant|know|like|hope|get|got|tried|should|also|just|really|believe"
-    r"|feel|love|prefer|wonder|use|used|found|noticed|added|changed|can't|cannot|won't|wouldn't|still|never)(?!\w))"
-)
-
-STARTERS = frozenset(
-    "the this that these those there it it's its we we're we've you you're they he she my our your can could"
-    " please what"
-    " how why when where which who should would will does did are was were but so also now yes no ok okay"
-    " because however"
-    " maybe let's i'm i'll i've i'd actually here after before since although instead perhaps once".split()
-)
-"""Only these are capitalised: any other word might be a command, a name or the start of code."""
-
-NO_SPACE_AFTER = frozenset(
-    "a an the of on by with as and or use using add remove insert type press put escape replace strip drop append"
-    " character separator delimiter symbol sign to in than via is are be no not only split join than".split()
-)
-"""Behind these a lone punctuation mark is spoken of, not written."""
-
-COMMON = stop_words("prose", "en")
-
-FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language != "en"))
-
-
-@cache
-def typos() -> dict[str, str]:
-    """Unmistakable misspellings and their corrections, from `typos.txt`."""
-    pairs = files("foveate.compress").joinpath("typos.txt").read_text("utf-8").split("\n")
-    return dict(line.split(" ", 1) for line in pairs if line and not line.startswith("#"))

@@ -1,0 +1,52 @@
+"""Filler goes from the inside of a sentence; a hedge that changes the claim stays."""
+
+from __future__ import annotations
+
+import pytest
+
+from foveate.compress.filler import without_filler, without_smileys
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("I was just wondering if maybe somebody could come.", "Could somebody come."),
+        ("It would be great if you could perhaps send it.", "Please send it."),
+        ("It is late, so I would be grateful if you could help.", "It is late, so please help."),
+        ("Could you please possibly check it?", "Could you check it?"),
+        ("I wanted to let you know that the shop is closed.", "The shop is closed."),
+        ("As I think I mentioned on the phone last week, the door is open.", "The door is open."),
+        ("We are, generally speaking, happy with it.", "We are happy with it."),
+        ("It fails, which, to be honest, I doubt.", "It fails, which I doubt."),
+        ("What I mean is that the port is closed.", "The port is closed."),
+        ("Please, please don't close it, haha.", "Please don't close it."),
+        ("The number stays the same, you know?", "The number stays the same."),
+        ("Please look into it at your earliest convenience.", "Please look into it soon."),
+    ],
+)
+def test_filler_goes(text: str, kept: str) -> None:
+    assert without_filler(text) == kept
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I think it is closed, and maybe it was never open.",
+        "If I remember correctly, it was about ten.",
+        "I don't really know, and it is not basically wrong.",
+        "We used to play Super Mario.",
+        "You know the answer, and I mean the other one.",
+        "I wonder whether you could.",
+        "I wanted to let you know that it is open and that it stays so.",
+        "It would be great if it rained.",
+        "The point is that of a needle.".replace("is that", "is like that"),
+    ],
+)
+def test_a_hedge_or_a_claim_stays(text: str) -> None:
+    assert without_filler(text) == text
+
+
+def test_a_smiley_goes_and_code_stays() -> None:
+    assert without_smileys("Done :) Next one") == "Done. Next one"
+    assert without_smileys("It works! ;-) and so on") == "It works! and so on"
+    assert without_smileys("a dict {1:2} and f(x :D)") == "a dict {1:2} and f(x :D)"
