@@ -215,8 +215,8 @@ _ODD_SPACE = re.compile(r"[^\S \t\n]")
 """White space other than a blank, a tab or a newline was typed on purpose."""
 _ASCII_SHARE = 0.8
 _COMMON_SHARE = 6
-_COMMON = stop_words("prose", "en")
-_FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language != "en"))
+COMMON = stop_words("prose", "en")
+FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language != "en"))
 
 _Kind = Literal["verbatim", "blank", "item", "prose"]
 
@@ -351,8 +351,8 @@ def _is_english(masked: str, taken: list[str]) -> bool:
     words = [word.lower() for word in _ANY_WORD.findall(masked)]
     letters = sum(map(len, words))
     others = sum(len(span) for span in taken if not span.isascii())
-    common = sum(word in _COMMON for word in words)
-    foreign = sum(word in _FOREIGN and word not in _COMMON for word in words)
+    common = sum(word in COMMON for word in words)
+    foreign = sum(word in FOREIGN and word not in COMMON for word in words)
     return (
         common * _COMMON_SHARE >= len(words) > 0 and foreign < common and letters >= _ASCII_SHARE * (letters + others)
     )
