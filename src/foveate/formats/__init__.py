@@ -173,8 +173,10 @@ def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:
     """Messages as a provider takes them: originals of that format exactly, others by their meaning."""
     format_ = load_messages(name)
     rendered: list[Json] = []
-    for native, run in groupby(messages, key=lambda message: message.original and message.original.format == name):
-        if native:
+    for is_own, run in groupby(
+        messages, key=lambda message: bool(message.original and message.original.format == name)
+    ):
+        if is_own:
             rendered.extend(message.original.data for message in run if message.original)
         else:
             rendered.extend(format_.render([message for message in run if message.kind != "display"]))

@@ -103,7 +103,9 @@ class Acceptance:
             call, call_id = entry
             if result.call_id == call.id if result.call_id and call.id else result.name in (None, call.name):
                 self._waiting.remove(entry)
-                result = replace(result, call_id=call_id if self._ids else result.call_id)
+                # Gemini finds the call by its name; a recorded result may name another tool.
+                name = call.name if result.name and self.format == "gemini" else result.name
+                result = replace(result, call_id=call_id if self._ids else result.call_id, name=name)
                 break
         return replace(result, name=self._name(result.name)) if result.name is not None else result
 

@@ -223,7 +223,7 @@ class _Weaver:
             if answer is None and is_last:
                 continue
             result = answer.result if answer else ToolResult(None, (Text(NO_RESULT),), is_error=True)
-            settled = replace(result, call_id=call.id, name=result.name or call.name)
+            settled = replace(result, call_id=call.id, name=call.name)
             answers.append(PairedResult(settled, call, answer.family if answer else pending.family))
         said = Utterance("assistant", pieces, response.said.name)
         return [said, Results(answers)] if answers else [said]

@@ -6,6 +6,7 @@ import pytest
 
 from foveate.errors import InvalidMessage
 from foveate.formats import load, message_formats, parse_messages, render_messages
+from foveate.formats.acceptance import Acceptance
 from foveate.turn import Attachment, Json, Message, Opaque, Original, Reasoning, Text, ToolCall, ToolResult
 
 
@@ -138,6 +139,27 @@ def test_a_result_gets_the_name_of_its_call() -> None:
         Message("assistant", (ToolCall("f", {}, id="c"),)), Message("tool", (ToolResult("c", (Text("F"),)),))
     )
     assert rendered[1]["parts"][0]["functionResponse"]["name"] == "f"
+
+
+def test_a_result_without_a_record_gets_the_name_of_a_call_that_another_provider_recorded() -> None:
+    use: Json = {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "f", "input": {}}]}
+    (call,) = parse_messages([use], "anthropic")
+    (_, answer) = render(call, Message("tool", (ToolResult("c", (Text("F"),)),)))
+    assert answer["parts"][0]["functionResponse"]["name"] == "f"
+
+
+@pytest.mark.parametrize("recorded", ["canonical", "gemini"])
+def test_a_result_that_names_another_tool_is_sent_under_the_name_of_its_call(recorded: str) -> None:
+    said = [
+        Message("assistant", (ToolCall("read", {}, id="c"),)),
+        Message("tool", (ToolResult("c", (Text("F"),), name="exec"),)),
+    ]
+    if recorded == "gemini":
+        call = model({"functionCall": {"id": "c", "name": "read", "args": {}}})
+        response: Json = {"id": "c", "name": "exec", "response": {"output": "F"}}
+        said = parse_messages([call, {"role": "user", "parts": [{"functionResponse": response}]}], "gemini")
+    (_, answer) = render(*Acceptance("gemini").prepare(said))
+    assert answer["parts"][0]["functionResponse"]["name"] == "read"
 
 
 def test_a_result_whose_call_is_elsewhere_is_named_after_it() -> None:
