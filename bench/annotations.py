@@ -127,7 +127,7 @@ class Annotated:
 
 NEAR_CHARS = 170
 """All keys of a fact must be found within this many characters of a rendition, or the fact counts as lost."""
-Split = Literal["dev", "held_out", "chatty"]
+Split = Literal["dev", "held_out", "chatty", "chatty_fresh"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,7 +335,7 @@ def main() -> None:
     languages = Counter(negation.language for negation in negations)
     print(f"\n{len(annotated.turns)} turns, {sum(len(turn.facts) for turn in annotated.turns)} facts")
     print(f"{len(negations)} negations: " + ", ".join(f"{count} {name}" for name, count in languages.items()))
-    dense = [turn for split in ("dev", "held_out", "chatty") for turn in load_dense(split)]
+    dense = [turn for split in ("dev", "held_out", "chatty", "chatty_fresh") for turn in load_dense(split)]
     print(f"{len(dense)} dense turns, {sum(len(turn.facts) for turn in dense)} facts")
     faults = [*check_dense(dense), *check_turns(annotated.turns), *check_negations(negations)]
     sys.exit("\n".join(faults) if faults else None)
