@@ -64,7 +64,8 @@ def main() -> None:
     parser.add_argument("--refusals", action="store_true", help="print twenty of what the guard refused")
     parser.add_argument("--examples", type=int, default=0, metavar="N", help="print N annotated turns at C and T")
     parser.add_argument("--retention", action="store_true", help="also score the questions in qa/")
-    parser.add_argument("--dense", choices=["dev", "held_out", "chatty", "chatty_fresh"], help="only the turns of this file")
+    splits = ["dev", "held_out", "chatty", "chatty_fresh"]
+    parser.add_argument("--dense", choices=splits, help="only the turns of this file")
     parser.add_argument("--page", action="store_true", help="write the examples of docs/compression.md again")
     arguments = parser.parse_args()
     if arguments.page:
