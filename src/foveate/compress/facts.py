@@ -105,7 +105,7 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE,
 )
-_SPAN = re.compile(r"`([^`\n]{2,60} [^`\n]{1,60})`|[\"“«„「]([^\"“”«»„「」\n]{2,80})[\"”»“」]")
+_SPAN = re.compile(r"[`\"“«„「](?:(?<=`)([^`\n]{2,60} [^`\n]{1,60})`|(?<!`)([^\"“”«»„「」\n]{2,80})[\"”»“」])")
 _ERROR_NAME = re.compile(r"[A-Z]\w*(?:Error|Exception|Warning|Fault)|E[A-Z]{3,}|[A-Z]+_ERR\w*|SIG[A-Z]{3,}")
 _NUMBER = re.compile(r"([$€£¥]?)([-+~]?\d[\d.,]*)\s?(.*)", re.DOTALL)
 _BULLETS = frozenset({"-", "*", "•", "#", "##", "###", "####", ">", "|", "–"})

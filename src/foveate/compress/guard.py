@@ -30,7 +30,7 @@ SAME_CLAUSE = 0.75
 CLAIMS = "#i/u"
 """Kinds of facts that a rendition may not have if its source has not."""
 
-_MARK = re.compile(rf"(?<!\\)\[(?:{MARK_WORDS})\b[^\]\n]*\]")
+_MARK = re.compile(rf"\[(?<!\\\[)(?:{MARK_WORDS})\b[^\]\n]*\]")
 _TAG = re.compile(r"<\s*/?\s*T-\d|(?<!\\)\bTurn \d+:", re.IGNORECASE)
 _TOOLS_NOTE = re.compile(r"\{\d+ tools? called\}")
 _PARTS = re.compile(r"\n|;\s|(?<!\\)\[(?:" + MARK_WORDS + r")\b[^\]\n]*\]")

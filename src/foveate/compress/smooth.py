@@ -184,7 +184,8 @@ _INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
 _VERBATIM = re.compile(
     r"^\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
     r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
-    r"|[;{}\\]\s*$|=>|==|!=|::|\w\(\)|\w = |</|/>|\S {3,}\S.* {3,}\S|\t"
+    r"|(?=[;{}\\=!:(</\t ])(?:[;{}\\]\s*$|=>|==|!=|::|\(\)(?<=\w\(\))| = (?<=\w = )|</|/>"
+    r"| {3}(?<=\S {3}) *\S.* {3,}\S|\t)"
 )
 _CODE_SPAN = re.compile(r"`[^`\n]{1,500}`")
 """Code in a sentence; the line around it may be prose."""

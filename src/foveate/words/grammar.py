@@ -22,7 +22,8 @@ ABBREVIATIONS = ("e.g", "i.e", "etc", "vs", "cf", "approx")
 """A dot behind one of these ends no sentence, in every kind of text."""
 
 SENTENCE_END = re.compile(
-    rf"[{ENDS}]{{1,8}}[\"'”’)\]*_»]{{0,4}}\s+|[{WIDE_ENDS}]{{1,8}}[」』”]?\s*|[{OTHER_ENDS}]{{1,8}}\s*"
+    rf"[{ENDS}{WIDE_ENDS}{OTHER_ENDS}](?:(?<=[{ENDS}])[{ENDS}]{{0,7}}[\"'”’)\]*_»]{{0,4}}\s+"
+    rf"|(?<=[{WIDE_ENDS}])[{WIDE_ENDS}]{{0,7}}[」』”]?\s*|(?<=[{OTHER_ENDS}])[{OTHER_ENDS}]{{0,7}}\s*)"
 )
 """The end of a sentence in one paragraph, with closing quotes and the space behind; may be that of an abbreviation."""
 SENTENCE_GAP = re.compile(rf"((?<=[{ENDS}])\s+)")
