@@ -17,8 +17,9 @@ from foveate.context.tags import TagBlock, TagEntry
 from foveate.errors import UnknownFormat
 from foveate.formats import parse_messages
 from foveate.formats.acceptance import Acceptance
+from foveate.testing.validators import faults
 from foveate.tokens import O200K
-from foveate.turn import Message, Text
+from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
 from support import contexts
 from support.contexts import FORMATS, RECORDS, history_block, native_block, sample_parts
 
@@ -148,6 +149,37 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
     )
     roles = [message["role"] for message in messages(parts, "openai")]
     assert roles == ["system", "user", "assistant", "tool", "user"]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("recorded", ["canonical", "openai-responses"])
+def test_an_answer_that_was_interrupted_while_thinking_can_be_sent(recorded: str, name: str) -> None:
+    items: list[Any] = [
+        {"role": "user", "content": "go"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+        {"type": "function_call", "call_id": "c", "name": "ls", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": "a"},
+        {"type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "y"},
+    ]
+    said = parse_messages(items, "openai-responses")
+    if recorded == "canonical":
+        said = [message.without_original() for message in said]
+    parts = ContextParts(budget_tokens=4_000, counter=O200K, history=[native_block(1, said)], prompt="next")
+    assert faults(name, assemble(parts).request(name)) == []
+    if name == recorded:
+        assert items[:4] == [item for item in messages(parts, name) if item in items]
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_an_empty_text_beside_the_image_of_a_result_is_left_out(name: str) -> None:
+    image = Attachment("image", data="iVBORw0KGgo=", media_type="image/png")
+    said = [
+        Message("user", (Text("go"),)),
+        Message("assistant", (ToolCall("look", {}, id="c"),)),
+        Message("tool", (ToolResult("c", (Text(""), image)),)),
+    ]
+    parts = ContextParts(budget_tokens=4_000, counter=O200K, history=[native_block(1, said)], prompt="next")
+    assert faults(name, assemble(parts).request(name)) == []
 
 
 def test_display_only_messages_are_not_sent() -> None:

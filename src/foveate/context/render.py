@@ -284,10 +284,26 @@ def _can_carry(block: Record) -> bool:
 
 
 def _sendable(records: Sequence[Record], format: str) -> list[Record]:  # noqa: A002
-    """Role and content, without cache hints: Anthropic refuses what else its own answer had."""
-    if format != "anthropic":
-        return list(records)
-    return [{"role": record.get("role"), "content": _clean_content(record.get("content"))} for record in records]
+    """The records as the API takes them together.
+
+    Anthropic rejects what else its own answer had, and cache hints are set anew. OpenAI rejects a reasoning item that
+    nothing of the model follows, as in an answer that was interrupted.
+    """
+    if format == "anthropic":
+        return [{"role": record.get("role"), "content": _clean_content(record.get("content"))} for record in records]
+    return _without_lone_reasoning(records) if format == "openai-responses" else list(records)
+
+
+def _without_lone_reasoning(records: Sequence[Record]) -> list[Record]:
+    kept: list[Record] = []
+    is_followed = False
+    for record in reversed(records):
+        if record.get("type") != "reasoning":
+            is_followed = record.get("role") != "user" and not str(record.get("type")).endswith("_output")
+        elif not is_followed:
+            continue
+        kept.append(record)
+    return kept[::-1]
 
 
 def _clean_content(content: Json) -> Json:

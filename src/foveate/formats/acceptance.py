@@ -128,7 +128,11 @@ class Acceptance:
     def _filled(self, message: Message) -> Message | None:
         """The message without empty parts; None if nothing is left of one that need not be there."""
         is_blank: Callable[[str], bool] = (lambda text: not text.strip()) if self.format == "anthropic" else _is_empty
-        parts = tuple(part for part in message.parts if not (isinstance(part, Text) and is_blank(part.text)))
+        parts = tuple(
+            _without_blank(part, is_blank) if isinstance(part, ToolResult) else part
+            for part in message.parts
+            if not (isinstance(part, Text) and is_blank(part.text))
+        )
         if self.format == "anthropic":
             parts = tuple(_as_error(part) if isinstance(part, ToolResult) else part for part in parts)
         if any(not isinstance(part, Reasoning) for part in parts):
@@ -140,6 +144,12 @@ class Acceptance:
 
 def _is_empty(text: str) -> bool:
     return not text
+
+
+def _without_blank(result: ToolResult, is_blank: Callable[[str], bool]) -> ToolResult:
+    """The result without empty texts beside its images and files."""
+    content = tuple(part for part in result.content if not (isinstance(part, Text) and is_blank(part.text)))
+    return replace(result, content=content) if content and content != result.content else result
 
 
 def _as_error(result: ToolResult) -> ToolResult:
