@@ -26,6 +26,9 @@ from foveate.compress.courtesy import is_courtesy, plain, without_courtesy
         "We sincerely apologise for any inconvenience this may have caused.",
         "Once again, please accept our apologies, and thank you for your patience.",
         "All the best from rainy Bergen, Solveig",
+        "I trust this finds you in good health.",
+        "We've all been there!",
+        "Is there anything else I can do for you today?",
     ],
 )
 def test_a_courtesy_is_found(text: str) -> None:
@@ -56,6 +59,11 @@ def test_a_courtesy_is_found(text: str) -> None:
         "You are welcome to use it.",
         "I hope you can fix it.",
         "I could, of all people, have asked.",
+        "I keep up with my new health routine, but it's tough.",
+        "It's hard, but it's possible.",
+        "We help each other learn new tricks and have a great time.",
+        "Is there anything else I should know?",
+        "Just let me know what you're looking for!",
     ],
 )
 def test_a_statement_in_polite_words_stays(text: str) -> None:
@@ -77,6 +85,8 @@ def test_the_consent_of_a_user_stays() -> None:
         ("I'm so sorry, I cannot open the file.", "I cannot open the file."),
         ("I hope you don't mind me asking, but the key is gone.", "The key is gone."),
         ("Kind regards, Petra Lindqvist", "Petra Lindqvist"),
+        ("Oh man, sorry to hear that, Melanie.", "Oh man, Melanie."),
+        ("Anyway, a lot has changed.", "A lot has changed."),
         ("I would be so, so grateful for a copy of the plan.", "I would be so, so grateful for a copy of the plan."),
     ],
 )

@@ -49,9 +49,10 @@ _HOPES = as_words("hope hoping")
 _CLAIM = re.compile(r"(?i)\b(?:the|my|our|this) [a-z]{1,20} (?:is|are|was|were|has|had|will)\b")
 _PHRASE = re.compile(
     r"(?:please |just |and |or |so |also |by all means |don't worry,? )*(?:"
-    r"(?:let me know|feel free|(?:don't|do not) hesitate|reach out|get in touch)\b.{0,20}"
+    r"(?:let me know(?! what| which| when| where| who)|feel free|(?:don't|do not) hesitate|reach out"
+    r"|get in touch)\b.{0,20}"
     r"(?:if|when|should|with|to|any ?time)?\b.{0,60}"
-    r"|is there anything (?:else|more)\b.{0,50}"
+    r"|is there anything (?:else|more)(?: .{0,30}\b(?:help|assist|do|need|like)\b.{0,20})?"
     r"|(?:i(?:'d| would) be |i(?:'m| am) )?(?:happy|glad|delighted) to (?:help|assist)\b.{0,40}"
     r"|(?:that's |what )?(?:an? )?(?:great|good|excellent|lovely|interesting) (?:question|idea|point|occasion)"
     r"|(?:i )?hope (?:this|that|it) helps\b.{0,20}|happy coding|no (?:problem|worries)(?: at all)?|my pleasure"
@@ -139,7 +140,7 @@ _OPEN_END = re.compile(r"(?i)\b(?:so|very|be|is|are|to|the|an?|for|of|with|and|o
 """Behind these something must follow."""
 _LINKS = as_words("and but so or")
 _CLAUSE = re.compile(
-    r"(?:I|we|you(?:'re| are)|thanks?|many|sorry|please|have an?|best|let me|don't|do not|keep up|hope you|enjoy your"
+    r"(?:I|we|you(?:'re| are)|thanks?|many|sorry|please|best|let me|don't|do not|keep up|hope you|enjoy your"
     r"|merci|talk to you|see you|for|muchas|vielen|happy)\b",
     re.IGNORECASE,
 )
@@ -147,7 +148,8 @@ _CLAUSE = re.compile(
 _FULL_NAME = re.compile(r"[A-Z][a-z'-]{1,20} [A-Z][\w'-]{1,20}[.!]?")
 """A signature that names the writer in full is kept."""
 _OPENER = re.compile(
-    r"(?:(?:well|so|anyway|anyhow|honestly|to be honest|as you know|by the way|first of all|oh no|oh|ah|wow|aww|yay"
+    r"(?:(?:well|so|anyway|anyhow|ha|hiya|yo|first things first|honestly|to be honest|as you know|by the way"
+    r"|first of all|oh no|oh|ah|wow|aww|yay"
     r"|oops|phew|haha|okay|ok|of course|sure"
     r"|certainly|absolutely|great|perfect|alright|actually|basically|needless to say|as you can see|as i said"
     r"|for what it's worth|at the end of the day|(?:hi|hello|hey|dear|good (?:morning|afternoon|evening))"
@@ -188,7 +190,7 @@ def without_courtesy(sentence: str, *, is_answer: bool = True) -> str:
 
 
 def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:] if text[:1].isascii() and text[:2].isalpha() else text
+    return text[:1].upper() + text[1:] if text[:1].isascii() and (text[:2].isalpha() or text[:2] == "a ") else text
 
 
 def _is_bound(kept: list[str], gap: str, part: str) -> bool:
@@ -204,14 +206,14 @@ def _is_bound(kept: list[str], gap: str, part: str) -> bool:
 
 def _without_polite_parts(pieces: list[str], *, is_answer: bool) -> tuple[str, str]:
     """The parts of a sentence that say something, and the mark of a polite part that was its end."""
-    kept, end, is_gap = [pieces[0]], "", False
+    kept, end, was_aside = [pieces[0]], "", False
     for gap, part in zip(pieces[1::2], pieces[2::2], strict=True):
         if not _is_bound(kept, gap, part) and is_courtesy(part, is_answer=is_answer):
-            end, is_gap = part[-1] if part[-1:] in ".!?" else "", True
+            end, was_aside = part[-1] if part[-1:] in ".!?" else "", part.lower() == "of course"
             continue
-        is_phrase = is_gap and gap.startswith(",") and not _SUBJECT.match(part)
-        kept += [" " if is_phrase else gap, part]
-        end, is_gap = "", False
+        is_aside = was_aside and gap.startswith(",") and part[:1].islower()
+        kept += [" " if is_aside and not _SUBJECT.match(part) else gap, part]
+        end, was_aside = "", False
     if len(kept) == 1 and end and is_courtesy(pieces[0], is_answer=is_answer):
         return "", ""
     if len(kept) > 1 and len(pieces[0].split()) > 1 and is_courtesy(pieces[0], is_answer=is_answer):

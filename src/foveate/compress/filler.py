@@ -25,12 +25,12 @@ _HEDGES = r"(?:,? (?:maybe|perhaps|possibly|please|kindly|just))"
 _ASIDE = (
     r"(?:as you (?:can |may |might |will |probably |surely |certainly |already ){0,2}(?:see|know|imagine|remember|guess"
     r"|recall)|needless to say|for what it's worth|at the end of the day|truth be told|long story short|you know|i mean"
-    r"|believe it or not|between you and me|generally speaking|(?:to be )?(?:perfectly |totally |completely |quite"
+    r"|believe it or not|between you and me|generally speaking|to be (?:perfectly |totally |completely |quite"
     r" |really )?honest(?: with you)?|honestly|frankly|(?:as|like) i (?:think i |already |have |just ){0,2}(?:said"
     r"|mentioned"
     r"|wrote|explained|told you)(?: (?:yesterday|before|earlier|above|already|on the phone|last (?:week|time|month)"
     r"|in my (?:last|first) (?:mail|message|email))){0,2}|as (?:mentioned|said|explained|noted)"
-    r"(?: (?:before|above|earlier|already|yesterday)){0,1}|by the way|if i may|if you don't mind)"
+    r"(?: (?:before|above|earlier|already|yesterday)){0,1}|by the way|if i may(?: be so bold)?|if you don't mind)"
 )
 _FILLER = re.compile(
     rf"(?i)(?<![\w'-])(?:(?:umm?|uhh?|uhm|erm|hmm?)[,.…]{{0,9}}(?:\s|$)"
@@ -47,6 +47,7 @@ _INSERTED = re.compile(rf"(?i), {_ASIDE}(?:(, )|(?=[.!?]))")
 _LAUGH = re.compile(r"(?i)(?:,? |(?<=\A))(?:haha(?:ha)?|hehe|hihi|lol)(?=[.,!?]|\Z)|(?<![\w'-])(?:haha|hehe|lol),? ")
 _TWICE_WORDS = "so|very|really|please|much|far"
 _TWICE = re.compile(rf"(?i)(?<![\w'-])({_TWICE_WORDS}),? \1(?:,? \1)?(?![\w'’-])")
+_REALLY_LAST = re.compile(r"(?i), really(?=[.!])")
 _YOU_KNOW = re.compile(r"(?i), you know\?")
 _REALLY = re.compile(
     r"(?i)(?<![\w'-])((?:i|we|it's|is|are|was|were|an?|do|does|would|'d)) really"
@@ -72,13 +73,15 @@ _NICE_IF = re.compile(
     rf"(?i){_BEGIN}(?:(?:it|that)(?: would|'d) be (?:so |really |very |super |absolutely |much |greatly "
     rf"|highly ){{0,2}}"
     r"(?:great|nice|lovely|amazing|wonderful|awesome|fantastic|helpful|good|appreciated|kind of you)"
-    r"|(?:i|we)(?: would|'d) (?:(?:be|feel) (?:so |really |very |truly |more than ){0,2}(?:grateful|thankful|happy"
+    r"|(?:i|we)(?: would|'d) (?:(?:be|feel) (?:so |most |really |very |truly |more than ){0,2}(?:grateful|thankful"
+    r"|obliged"
+    r"|happy"
     r"|glad)"
     r"|(?:really |greatly |highly |very much )?appreciate it))"
     rf" if (?:you|somebody|someone) (?:could|would|can|might){_HEDGES}{{0,2}}(?= [a-z])"
 )
 _ASKED = re.compile(
-    rf"(?i){_BEGIN}(?:i would like to|i'd like to|may i|can i|i want to) ask you to(?= [a-z])"
+    rf"(?i){_BEGIN}(?:i would like to|i'd like to|may i|might i|can i|could i|i want to) ask you to(?= [a-z])"
     r"|(?<![\w'-])would you be so kind as to(?= [a-z])"
 )
 _COULD_YOU = re.compile(
@@ -171,6 +174,7 @@ _RULES: tuple[Rule, ...] = (
     rule(_LAUGH, "", "haha", "hahaha", "hehe", "hihi", "lol"),
     rule(_TWICE, r"\1", *(f"{word} {word}" for word in _TWICE_WORDS.split("|"))),
     rule(_REALLY, r"\1", "really"),
+    rule(_REALLY_LAST, "", "really"),
     (
         frozenset(
             (

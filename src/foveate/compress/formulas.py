@@ -17,7 +17,8 @@ LIGHT_WEIGHT = 0.16
 """Words that are more common than this go with anything."""
 
 _LEAD = (
-    r"(?:(?:and|but|so|also|oh|well|anyway|again|once again|first of all|just|please|as always|in any case|of course"
+    r"(?:(?:and|but|so|also|oh|well|anyway|again|once again|first of all|first and foremost|just|please|as always"
+    r"|in any case|of course"
     r"|okay|ok|hey"
     r"|wow|aww|hi|hello),? ){0,3}"
 )
@@ -30,7 +31,10 @@ _NICE = (
     r"|fun"
     r"|cool|beautiful|sweet|special|big|fantastic|super|adorable|impressive|inspiring|delightful)"
 )
-_BAD = r"(?:annoying|frustrating|stressful|tough|hard|difficult|awful|terrible|upsetting|sad|unfortunate|inconvenient)"
+_BAD = (
+    r"(?:annoying|frustrating|stressful|tough|hard|difficult|awful|terrible|upsetting|sad|unfortunate|inconvenient"
+    r"|disappointing|disheartening|worrying|exhausting|confusing|scary)"
+)
 
 _END = r"(?=[ ]?(?:[.,!?…]|\Z))"
 
@@ -40,12 +44,16 @@ _FORMULAS = re.compile(
     r"(?:(?:many|lots of|a (?:big|huge|million)) )?(?:thanks|thank you|thx|cheers)\b"
     rf"|(?:i|we)(?:'d| would)? {_VERY}appreciate\b"
     rf"|(?:i|we)(?:'m| am|'re| are|'d be| would be) {_VERY}(?:grateful|thankful)\b"
+    r"|(?:i|we)(?:'d| would| should| want| wanted| wish) (?:like )?to (?:thank|apologi[sz]e|express (?:my|our))\b"
+    r"|(?:god )?bless you\b|much obliged\b|(?:i|we) value (?:you|your)\b"
     # Apologies
     rf"|(?:(?:i|we)(?:'m| am|'re| are)? )?{_VERY}(?:sorry|apologi[sz]e|apologies)"
     r"(?= (?:for|about|that|if|again|in advance|to (?:bother|disturb|keep|trouble|interrupt|hear))\b)"
     r"|(?:please )?accept (?:my|our) (?:\w{1,12} )?apologies\b|excuse (?:my|the)\b"
     # Hopes that the reader is well or that the text is clear
-    rf"|(?:i|we) {_VERY}hope (?:that )?(?:(?:you|it|i|we|that|this|everything)(?:'[a-z]{{1,2}})?|all|my|these)(?![\w'])"
+    rf"|(?:(?:i|we) {_VERY})?hope (?:that )?(?:(?:you|it|i|we|that|this|everything)(?:'[a-z]{{1,2}})?|all|my"
+    rf"|these)(?![\w'])"
+    rf"|to whom it may concern{_END}|(?:i|we) trust (?:that )?(?:this|you|all|everything)\b"
     # Offers of help
     r"|let (?:me|us) know (?=(?:if|should|in case)\b.{0,80}\b(?:questions?|help|anything|else|further|detail|unclear"
     r"|clear"
@@ -72,6 +80,10 @@ _FORMULAS = re.compile(
     r"|travels|reading|writing|cooking|baking|running|planning|gardening|hiking|testing|birthday)\b"
     r"|enjoy (?:your|the|it|yourself|yourselves)\b|have (?:lots of |a lot of |so much |some )?fun\b"
     rf"|have an? {_VERY}{_NICE}\b|(?:please )?give my (?:love|best|regards) to\b"
+    rf"|(?:quick|short|small) (?:one|question){_END}|you know how (?:these things|things|it|that) (?:goe?s?|works?|is"
+    rf"|are){_END}"
+    rf"|life (?:got|gets) in the way{_END}|as it does{_END}|i know, i know{_END}|don't (?:judge|hate) me{_END}"
+    r"|(?:i )?(?:really )?can't wait to (?:hear|see)\b|(?:i'm |i am )?(?:keeping my )?fingers crossed\b"
     # Praise of the reader
     rf"|you(?:'re| are) {_VERY}(?:an? |the |such an? |too |my )?(?:absolute |real |true )?(?:star|best|legend"
     rf"|lifesaver|hero"
@@ -107,15 +119,26 @@ _FORMULAS = re.compile(
 )
 _ANSWER_FORMULAS = re.compile(
     rf"(?i){_LEAD}(?:"
-    r"(?:that|this|it)(?: sounds| sound| looks| must be| must have been| does sound|'s) "
+    r"(?:(?:that|this|it)(?: sounds| does sound)|that(?: must be| must have been)) "
     rf"{_VERY}(?:like )?{_VERY}(?:such )?(?:an? |quite an? |lots of |much )?(?:{_NICE}|{_BAD})\b"
+    rf"|that(?:'s| is| looks) {_VERY}(?:such )?(?:an? )?{_NICE}\b"
     rf"|(?:that|this|it)(?: would|'d) be {_VERY}{_NICE}\b(?! (?:if|to)\b)"
     rf"|what an? (?:{_NICE} )?(?:occasion|idea|question|story|project|day|trip|coincidence|pleasure|plan|way|choice"
     r"|milestone)\b"
-    r"|i (?:can |do |totally |completely |fully |really |certainly ){0,2}(?:get|understand|see|imagine|hear)"
+    r"|i (?:can |do |well |only |totally |completely |fully |really |certainly ){0,2}(?:get|understand|see|imagine"
+    r"|hear)"
     rf" (?:(?:it|that|you){_END}|how {_BAD}\b|your (?:frustration|concerns?|situation)\b)"
     rf"|let me (?:walk you|explain{_END}|see what i can|have an?|take an?|help you|look into)\b"
     r"|here(?:'s| is) (?:what|how) i(?: would|'d)? (?:suggest|recommend|propose|do)\b"
+    rf"|hang in there{_END}|you(?:'ve| have)? got this{_END}|(?:i'm |we're )?rooting for you\b|take a deep breath{_END}"
+    rf"|we'll (?:get this sorted|sort this out|figure (?:it|this) out)(?: together)?{_END}|no (?:stress"
+    rf"|need to (?:apologi[sz]e"
+    rf"|worry))\b|we've all been there{_END}|it happens to (?:the best of us|all of us|everyone){_END}"
+    rf"|i feel (?:your pain|you){_END}|don't (?:feel|be) (?:silly|sorry|shy|bad|a stranger){_END}"
+    rf"|my door is always open{_END}|(?:just )?give (?:it|that|this) a (?:whirl|try|go|shot){_END}|welcome back{_END}"
+    rf"|(?:and )?see if that (?:helps|does the trick)(?: for you)?{_END}|you(?:'re| are) in the right place{_END}"
+    rf"|you(?:'re| are) never any trouble{_END}|it's always an? (?:joy|pleasure) to (?:hear|help|see)\b"
+    rf"|let me know how (?:it|that|things) (?:goes|go|went|turns out|works out){_END}|i'll be thinking of you\b"
     r"|there are no (?:stupid|silly|dumb|bad) questions\b|this one comes up\b"
     r"|(?:i|we)(?:'ve| have)(?: got)? (?:a few|two|three|some|a couple of) (?:suggestions|ideas|thoughts) for you\b"
     r"|it's (?:absolutely |totally |perfectly |completely )?(?:fine|okay|ok)(?= to (?:write|ask|contact|reach)\b)"
@@ -145,19 +168,22 @@ _SLOT = as_words(
     points changes mind whole entire put thousand times before busy probably expert means waste ages tiny little
     small mention like would could run problems problem figure together shout hint hints sort pointers tips ideas
     welcome right place person fun enjoy lunch dinner meal party holiday holidays vacation flight journey trip rest
-    year birthday things thing clear through bit quite rather more sure asked comes way too head over get input
-    insight insights expertise trust business interest joining stopping dropping line following responding replying
-    useful hope hoping hopefully hugs thank thanks apologies apologize sorry appreciate grateful thankful regards
-    wishes sister brother family parents kids wife husband mum mom dad sooo soo soooo isn't don't you're you've
-    you'd i'd i'm i've it's that's we'll we're suggest hesitate bless xx xoxo gives give planning ever into out go
-    ages"""
+    year birthday things thing through bit quite rather more sure asked comes way too head over get input insight
+    insights expertise trust business interest joining stopping dropping line following responding replying useful
+    hope hoping hopefully hugs thank thanks apologies apologize sorry appreciate grateful thankful regards wishes
+    sister brother family parents kids wife husband mum mom dad sooo soo soooo isn't don't you're you've you'd i'd
+    i'm i've it's that's we'll we're suggest hesitate bless xx xoxo gives give planning ever into out go whenever
+    bringing raising flagging letting health matter regret express experience poor bugging tenant customers loyalty
+    weather"""
 )
 """Words that may follow a formula."""
 _ALLOWED_NEGATIONS = re.compile(
-    r"(?i)\b(?:(?:don't|do not|never) (?:\w{1,12} )?(?:hesitate|worry|mind|know how|want to)|(?:isn't|is not"
+    r"(?i)\b(?:(?:don't|do not|never) (?:\w{1,12} )?(?:hesitate|worry|mind|know how|want to|judge|hate|feel|be)"
+    r"|(?:isn't|is not"
     r"|aren't) (?:too"
-    r" |quite |entirely )?clear|no (?:pressure|trouble|problem|bother|expert|stupid|silly|dumb|bad|see)"
-    r"|(?:can't|cannot|couldn't) (?:seem|get|wrap)|not (?:an? expert|too|quite sure|really sure|sure)"
+    r" |quite |entirely )?clear|no (?:stress|need|pressure|trouble|problem|bother|expert|stupid|silly|dumb|bad|see)"
+    r"|(?:can't|cannot|couldn't) (?:seem|get|wrap|wait)|never any|not (?:an? expert|bugging|bothering|disturbing|too"
+    r"|quite sure|really sure|sure)"
     r"|wasn't (?:\w{1,12} )?sure|if not)\b"
 )
 
