@@ -158,6 +158,21 @@ def test_a_prompt_that_names_a_speaker_brings_up_what_that_speaker_said(tmp_path
     asyncio.run(told())
 
 
+def test_a_preview_shows_a_standing_order_that_has_no_word_of_the_prompt(tmp_path: Path) -> None:
+    order = "Always write distances in nautical miles when I ask about routes."
+
+    async def job(session: Session, fov: Foveate) -> None:
+        await session.record([{"role": "user", "content": order}], at="2026-03-20T10:00:00Z")
+        for number in range(20):
+            await session.record([{"role": "user", "content": TALK.format(number)}], at="2026-03-21T10:00:00Z")
+        await fov.settle()
+        context = await session.context(QUESTION, budget_tokens=1_000)
+        assert order in memory(context)
+        assert "KH-731" in memory(context)
+
+    run(tmp_path, job)
+
+
 def test_turns_that_are_shown_word_for_word_are_not_shown_again(tmp_path: Path) -> None:
     async def job(session: Session, _: Foveate) -> None:
         context = await session.context("What was the weather and the sea like, number 59 and number 3?")

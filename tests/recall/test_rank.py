@@ -18,9 +18,11 @@ from foveate.recall.rank import (
     RankWeights,
     best_first,
     fuse,
+    lift,
     outstanding,
     prefer,
     rank,
+    said_by_user,
     score,
 )
 
@@ -119,6 +121,16 @@ def test_preferred_passages_move_ahead_by_the_weight_and_the_rest_stays_behind()
     moved = prefer(found, [False, False, False, True], weight=0.5)
     assert here.turn[moved.places].tolist() == [5, 1, 3, 2, 4]
     assert prefer(found, [], weight=1.0).places.tolist() == found.places.tolist()
+
+
+def test_the_users_passages_that_have_something_are_lifted_from_anywhere() -> None:
+    here = passages([1, 2, 3, 4, 5], users=[True, False, True, True, True])
+    found = rank(PassageScores(here, scored([1, 2, 3, 8, 9])), None, PLAIN, limit=2)
+    having = PassageScores(here, scored([1, 1, 1, 0, 1]))
+    best = said_by_user(found, having, visible={5}, limit=9)
+    assert here.turn[best.places].tolist() == [3, 1]
+    assert here.turn[lift(found, best.places.tolist(), 9.0).places].tolist() == [3, 1, 5, 4]
+    assert here.turn[found.places].tolist() == [5, 4]
 
 
 def test_measures_of_different_moments_are_matched_by_key() -> None:

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.cache import BoundedCache
+from foveate.compress.orders import ORDER_PHRASES, has_standing_order
 from foveate.history.late_writes import LateWrites
 from foveate.history.memory_layer import (
     LEAST_ROOM_TOKENS,
@@ -52,7 +53,11 @@ MAX_PASSAGES = 2_000
 BATCH = 64
 """Passages whose texts are read together."""
 NAMED_PASSAGES = 512
-"""Of the best, those whose speakers are compared with the names in the prompt."""
+"""Of the best, those whose speakers are compared with the names in the prompt,"""
+NAMED_FACTOR = 16
+"""at most this many for each that is shown."""
+MAX_ORDERS = 64
+"""Passages of the user that are checked for standing orders, the best of those that have a word of one."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
 RECENT_TURNS = 8
@@ -65,6 +70,7 @@ PASSAGE_MASK = (1 << KEY_SHIFT) - 1
 """The bits of a key that number the passages of a turn."""
 WORDS = "words"
 VECTORS = "vectors"
+ORDERS = "orders"
 
 T = TypeVar("T")
 
@@ -152,6 +158,8 @@ class _Measures:
     """Stages that missed the deadline."""
     items: Sequence[FoundItem] = ()
     """Lessons and references that match, best first."""
+    orders: PassageScores | None = None
+    """Passages with words of standing orders."""
 
     @property
     def is_any(self) -> bool:
@@ -211,6 +219,8 @@ class Recaller:
         where = await self._where(session, deadline)
         wish = replace(wish, visible=where.sessions.own(wish.visible), asking=where.sessions.own_turn(wish.asking))
         measured = await self._measure(where, query, deadline)
+        if wish.is_one_off and not self._is_unloaded(where, deadline):
+            measured = await self._with_orders(where, measured, deadline)
         ranked = None
         if measured.is_any and self._is_needed(measured, wish=wish, need=need):
             ranked = self._rank(query, measured, wish)
@@ -220,7 +230,8 @@ class Recaller:
         if ranked is None and not items:
             return MemoryLayer(late=measured.late)
         found = _Found(where, counter, ranked, items)
-        found = await self._by_named_speakers(query, found, deadline)
+        found = await self._by_orders(found, measured, wish)
+        found = await self._by_named_speakers(found, wish, deadline)
         found = await self._judged(query, found, measured, deadline)
         layer = await self._fill(found, wish)
         return replace(layer, late=measured.late)
@@ -246,7 +257,7 @@ class Recaller:
     async def _passages(self, where: _Searched, query: str, deadline: Deadline) -> _Measures:
         """Scores of passages. A large index is loaded after the first context."""
         session, index, wanted = where.session, where.index, where.wanted
-        if deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded:
+        if self._is_unloaded(where, deadline):
             glance = {"glance": lambda: index.glance(query, session.last_turn)}
             glanced = await run_stages(glance, deadline.left_seconds())
             seen = glanced.results.get("glance")
@@ -257,6 +268,19 @@ class Recaller:
         )
         words, vectors = (where.sessions.renumber(found.results.get(name)) for name in (WORDS, VECTORS))
         return _Measures(words, vectors, found.late)
+
+    def _is_unloaded(self, where: _Searched, deadline: Deadline) -> bool:
+        """Whether the index is not in memory and takes too long to load."""
+        is_long = where.session.last_turn > LOADED_TURNS
+        return deadline.left_seconds() is not None and is_long and not where.index.is_loaded
+
+    async def _with_orders(self, where: _Searched, measured: _Measures, deadline: Deadline) -> _Measures:
+        if not self._settings.order_weight:
+            return measured
+        stage = {ORDERS: lambda: where.index.measure_phrases(ORDER_PHRASES, where.wanted)}
+        found = await run_stages(stage, deadline.left_seconds())
+        orders = where.sessions.renumber(found.results.get(ORDERS))
+        return replace(measured, orders=orders, late=(*measured.late, *found.late))
 
     async def _stages(self, words: Stage[T], vectors: Stage[T], deadline: Deadline) -> StageResults[T]:
         """Keyword and vector search side by side. They have times of their own if models check what they find."""
@@ -322,7 +346,23 @@ class Recaller:
             return MAX_PASSAGES
         return self._settings.passages if wish.breadth is Breadth.POINT else self._settings.broad_passages
 
-    async def _by_named_speakers(self, query: str, found: _Found, deadline: Deadline) -> _Found:
+    async def _by_orders(self, found: _Found, measured: _Measures, wish: RecallRequest) -> _Found:
+        """With a bonus for standing orders of the user, which hold whatever the prompt is about."""
+        from foveate.recall.rank import lift, said_by_user  # noqa: PLC0415
+
+        if found.ranked is None or measured.orders is None:
+            return found
+        best = said_by_user(found.ranked, measured.orders, visible=wish.visible, limit=MAX_ORDERS)
+        cued = replace(found, ranked=best)
+        pieces = await self._read(cued, cued.rows(0, MAX_ORDERS))
+        places = [
+            place
+            for place, piece in zip(best.places.tolist(), pieces, strict=True)
+            if piece and has_standing_order(piece.text.removeprefix(f"{piece.name}:"))
+        ]
+        return replace(found, ranked=lift(found.ranked, places, self._settings.order_weight)) if places else found
+
+    async def _by_named_speakers(self, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
         """With a bonus for what was said by somebody whom the prompt names.
 
         A passage that begins with a name is found by it, so if none of the best is by such a speaker, no more are read.
@@ -333,12 +373,12 @@ class Recaller:
         if ranked is None or not weight:
             return found
         by_named: list[bool] = []
-        for end in (BATCH, NAMED_PASSAGES):
+        for end in (BATCH, min(NAMED_PASSAGES, NAMED_FACTOR * self._max_passages(wish))):
             if deadline.has_passed:
                 break
             pieces = await self._read(found, found.rows(0, end))
             speakers = [SpeakerName(each.speaker, each.name) if each else None for each in pieces]
-            by_named = said_by_named(query, speakers)
+            by_named = said_by_named(wish.words, speakers)
             if not any(by_named):
                 return found
         return replace(found, ranked=prefer(ranked, by_named, weight))

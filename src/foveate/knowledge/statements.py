@@ -9,14 +9,13 @@ wrote that has no say. In doubt a statement is left out.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from foveate.compress.clauses import cut_text, without_answers
-from foveate.compress.cues import bare
-from foveate.compress.lexicon import as_words
 from foveate.compress.model.checks import structure_in, visible
+from foveate.compress.orders import is_standing_order
 from foveate.strategy.checkpoint.extract import is_decision
 from foveate.words.grammar import QUESTION_MARKS, replace_fenced
 
@@ -28,8 +27,6 @@ MAX_CHARS = 400
 MIN_WORDS, MAX_WORDS = 3, 60
 MIN_UNSPACED_CHARS = 5
 """The same for scripts without spaces."""
-MAX_BEFORE_CUE = 5
-"""Words before `always` or `never`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,43 +39,6 @@ class Statement:
     """It says that it holds for the future: `always`, `never`, `from now on`."""
 
 
-_CUES = as_words(
-    """always never immer nie niemals stets toujours jamais siempre nunca jamás sempre mai altijd nooit alltid aldrig
-    zawsze nigdy всегда никогда"""
-)
-_BEFORE_ENGLISH = as_words(
-    """please and but also so ok okay remember note important rule reminder that to you must should shall have need are
-    do make sure be just again now then no hey hi one more thing"""
-)
-"""Words that may be before an English cue."""
-_BEFORE_OTHERS = as_words(
-    """bitte du sollst musst und auch aber merk dir veuillez et aussi vous devez tu dois ne n' por favor y también debes
-    per favore anche devi non também deve não graag ook snälla och proszę też пожалуйста и также не"""
-)
-"""The same in other languages, where one more word, the verb, may come first."""
-_SUBJECTS = as_words(
-    """i he she it we they this that these those there who which what ich er sie es wir das dies der die je il elle nous
-    ils elles ce cela ça yo él ella nosotros ellos eso io lui lei noi loro eu ele ela nós eles ik hij zij wij ze het jag
-    han hon vi de det ja on ona my oni to я он она мы они это"""
-)
-_ENGLISH_CUES = as_words("always never")
-_NO_ORDERS = as_words(
-    """been mind had seen thought knew heard gave give gonna felt got have has was were is are a an the so too good
-    great here there wanted loved liked going know knows get gets happy ending forget better fails failed works worked
-    used
-    returns returned happens happened quite really more less again before say says said saw went came did made took
-    found met ran left told began seems seemed ceases looks feels"""
-)
-"""Behind `always` or `never` these words make a story or a phrase, not an order."""
-_STANDING = re.compile(
-    r"\b(?:from now on|from here on|going forward|henceforth|as a rule|in (?:the )?future,|every time you|each time you"
-    r"|whenever you|by default,? (?:please |always |you )|ab jetzt|ab sofort|künftig|in zukunft|grundsätzlich"
-    r"|à partir de maintenant|désormais|dorénavant|a partir de ahora|de ahora en adelante|d'ora in poi"
-    r"|a partir de agora"
-    r"|vanaf nu|hädanefter|od teraz|с этого момента|впредь)\b|从现在|今后|以后都|今後|これから",
-    re.IGNORECASE,
-)
-_UNSPACED_RULE = re.compile(r"(?:总是|始终|务必|一律|永远不要|从不|绝不|請?一定要|必ず|常に|決して|いつも)")
 _USE_NOT = re.compile(
     r"\A(?:please |and |but |no,? |also |ok,? |just )*(?:use|write|prefer|call|name|say|run|import|install"
     r"|put)\s+(?!not\b)"
@@ -94,7 +54,6 @@ _USE_NOT_ELSEWHERE = re.compile(
     r"|(?:用|使用).{1,30}(?:不要用|而不是|代替)",
     re.IGNORECASE,
 )
-_NEVER_EVER = re.compile(r"\A(?:please |and |but |also )*(?:don['’]t|do not) ever\b", re.IGNORECASE)
 _PREFERENCE = re.compile(
     r"\bI(?:['’]d| would| do)?(?: really| strongly| much| generally| usually| always| personally)? (?:prefer|favou?r)\b"
     r"|\bI(?:['’]d| would) (?:much )?rather\b|\bmy (?:preference|preferred|favou?rite)\b"
@@ -246,31 +205,10 @@ def _statement(text: str) -> Statement | None:
         return Statement("convention", text)
     if _PREFERENCE.search(unquoted):
         return Statement("preference", text)
-    if _is_standing(unquoted):
+    if is_standing_order(unquoted):
         return Statement("rule", text, is_standing=True)
     if _USE_NOT.search(unquoted) or _USE_NOT_ELSEWHERE.search(unquoted):
         return Statement("rule", text)
     if _FIRST_PERSON.search(unquoted) and is_decision(unquoted):
         return Statement("decision", text)
     return None
-
-
-def _is_standing(text: str) -> bool:
-    """Whether a clause gives an order that holds for the future."""
-    words = [bare(word) for word in text.split()]
-    if _orders(words) or _UNSPACED_RULE.search(text) or _NEVER_EVER.search(text):
-        return True
-    return _STANDING.search(text) is not None and words[0] not in _SUBJECTS
-
-
-def _orders(words: Sequence[str]) -> bool:
-    """`Always run the tests`: nobody is said to do it but the reader."""
-    place = next((number for number, word in enumerate(words[: MAX_BEFORE_CUE + 1]) if word in _CUES), None)
-    if place is None or len(words) - place < MIN_WORDS - 1:
-        return False
-    before, behind = words[:place], words[place + 1 :]
-    if words[place] in _ENGLISH_CUES:
-        is_order = behind[0] not in _NO_ORDERS and not behind[0].endswith(("ed", "ing"))
-        return is_order and all(word in _BEFORE_ENGLISH for word in before)
-    unknown = [word for word in before if word not in _BEFORE_OTHERS]
-    return not _SUBJECTS & set(before) and len(unknown) <= 1

@@ -170,6 +170,10 @@ class Index:
         """How well every passage answers by its words alone."""
         return (await self._scores(_Query(query_phrases(encodable(query)), None), wanted)).by_words()
 
+    async def measure_phrases(self, phrases: Sequence[str], wanted: Filter | None = None) -> PassageScores:
+        """The same by phrases that are given; 0 for a passage that has none of them."""
+        return (await self._scores(_Query(phrases, None), wanted)).by_words()
+
     async def measure_vectors(self, query: str, wanted: Filter | None = None) -> PassageScores | None:
         """How well every passage answers by its vector alone; None if the question has none."""
         return (await self._scores(_Query((), await self._embed(query)), wanted)).by_vectors()

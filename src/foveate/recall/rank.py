@@ -220,6 +220,26 @@ def rank(
     return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
 
 
+def said_by_user(
+    ranked: RankedPassages, having: PassageScores, *, visible: Collection[int], limit: int
+) -> RankedPassages:
+    """The best of the user's passages that have something, by a measure that is 0 for those without it."""
+    passages = ranked.passages
+    allowed = passages.is_user & (having.over(passages).values > 0)
+    if visible:
+        allowed &= ~np.isin(passages.turn, list(visible))
+    return replace(ranked, places=best_first(passages, ranked.scores, allowed, limit))
+
+
+def lift(ranked: RankedPassages, places: Sequence[int], weight: float) -> RankedPassages:
+    """With a bonus for the passages at some places, whether or not they were among the best."""
+    scores = ranked.scores.copy()
+    scores[list(places)] += np.float32(weight)
+    every = np.union1d(ranked.places, np.array(places, np.int64))
+    order = np.lexsort((every, -ranked.passages.turn[every], -scores[every]))
+    return replace(ranked, scores=scores, places=every[order])
+
+
 def prefer(ranked: RankedPassages, is_preferred: Sequence[bool], weight: float) -> RankedPassages:
     """The best passages in the order of their scores with a bonus for some of them, given for the first of the places;
     the others stay behind these."""

@@ -45,6 +45,9 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Bonus for the user's own words, in standard deviations. Tuned on BEAM-100k-dev."""
     speaker_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
     """The same for the words of a speaker whom the prompt names, if messages begin with names (`Anna: …`)."""
+    order_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
+    """The same, once more, for standing orders of the user in a preview (`Always use SI units`): they hold whatever the
+    prompt is about. At the session's own budget the history keeps them."""
     near_weight: Annotated[float, Meta(ge=0, le=2)] = 0.3
     """Share of the best score of each adjacent turn that a passage gets. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     far_weight: Annotated[float, Meta(ge=0, le=2)] = 0.15
