@@ -63,6 +63,7 @@ def test_a_courtesy_is_found(text: str) -> None:
         "It's hard, but it's possible.",
         "We help each other learn new tricks and have a great time.",
         "Is there anything else I should know?",
+        "Have a great trip to Seattle!",
         "Just let me know what you're looking for!",
     ],
 )

@@ -66,7 +66,7 @@ _PHRASE = re.compile(
 _WISH = re.compile(
     r"(?:and )?(?:have an? (?:very |really )?(?:great|good|nice|wonderful|lovely|pleasant|safe|fantastic|relaxing)"
     r" (?:day|week|weekend|evening|night|morning|afternoon|time|trip|flight|journey|party|holidays?|vacation|start|rest"
-    r"|one)\b[\w ]{0,20}"
+    r"|one)\b(?-i:[a-z ]){0,20}"
     r"|(?:i(?:'m| am) )?(?:so |very |really )?sorry (?:to hear|for the (?:trouble|inconvenience|delay|confusion))\b"
     r"[^,;]{0,60})[ .!?…]*",
     re.IGNORECASE,
