@@ -198,7 +198,7 @@ def _is_bound(kept: list[str], gap: str, part: str) -> bool:
     words = part.split()
     return (
         len(words) < 2 + (words[0] in _LINKS)
-        or _OPEN_END.search(kept[-1]) is not None
+        or _OPEN_END.search(kept[-1], len(kept[-1]) - 5) is not None
         or (any(map(_SUBORDINATE.match, kept[::2])) and _ALWAYS_LOOSE.match(part) is None)
         or (gap.strip() == "and" and part.isascii() and _CLAUSE.match(part) is None)
     )

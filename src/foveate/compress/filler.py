@@ -15,7 +15,7 @@ from foveate.compress.repair import Rule, apply_rules, as_in, pairs, rule
 
 __all__ = ["without_filler", "without_smileys"]
 
-_SMILEY = re.compile(r"(?<=([\w.!?,)…])) [:;]-?[)DP](?=(\s{1,9}[A-Z]|\s|\Z))")
+_SMILEY = re.compile(r" [:;](?<=([\w.!?,)…]) [:;])-?[)DP](?=(\s{1,9}[A-Z]|\s|\Z))")
 """A smiley of punctuation marks behind a word."""
 
 _BEGIN = r"(?:(?<=\A)|(?<=[.!?…;\ue000-\uf8ff] )|(?<=[.!?…;]\n)|(?<=, and )|(?<=, but )|(?<=, so )|(?<=, )|(?<=\bso ))"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from importlib.resources import files
 from itertools import pairwise
 
@@ -42,12 +42,18 @@ def repair(masked: str, *, is_sentence: bool) -> str:
 
 def apply_rules(rules: Sequence[Rule], masked: str) -> str:
     """The text after each rule that has something to do."""
-    words = _LOWER_WORD.findall(masked.lower())
-    signs = {*words, *map(" ".join, pairwise(words))}
+    signs = _signs(masked)
     for needed, change in rules:
         if not signs.isdisjoint(needed):
             masked = change(masked)
     return masked
+
+
+@lru_cache(maxsize=16)
+def _signs(masked: str) -> frozenset[str]:
+    """The words and the pairs of words of a text, which the next rules ask for again."""
+    words = _LOWER_WORD.findall(masked.lower())
+    return frozenset((*words, *map(" ".join, pairwise(words))))
 
 
 def rule(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], *signs: str) -> Rule:

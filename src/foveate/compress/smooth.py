@@ -194,16 +194,16 @@ _QUOTED = (
     r'|"[^"]{0,2000}"|“[^”]{0,2000}”|«[^»]{0,2000}»|„[^“”]{0,2000}[“”]|‘[^’]{0,2000}’(?!\w)'
     r"|(?<!\w)'[^'\n]{1,2000}'(?!\w)"
 )
-_PROTECTED = re.compile(
-    _QUOTED + r"|(?<!\S)(?![(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+",
-    re.DOTALL,
-)
-"""Quotations, and every run of characters that is no plain English word."""
-_PROTECTED_ABROAD = re.compile(
-    _QUOTED + r"|(?<!\S)(?![(*_¡¿]*[A-Za-zÀ-ÿœ][a-zß-ÿœ]*(?:['’-][A-Za-zÀ-ÿœ]?[a-zß-ÿœ]*)*[)*_.,;:!?…]*(?!\S))"
-    r"(?![,.;!?](?!\S))\S+",
-    re.DOTALL,
-)
+
+
+def _protected(word: str) -> re.Pattern[str]:
+    """Quotations, and every run of characters that is no plain word; tried only where one can begin."""
+    run = rf"(?<!\S)(?!{word}[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+"
+    return re.compile(rf"(?:(?<!\S)|(?=[`\"“«„‘']))(?:{_QUOTED}|{run})", re.DOTALL)
+
+
+_PROTECTED = _protected(r"[(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*")
+_PROTECTED_ABROAD = _protected(r"[(*_¡¿]*[A-Za-zÀ-ÿœ][a-zß-ÿœ]*(?:['’-][A-Za-zÀ-ÿœ]?[a-zß-ÿœ]*)*")
 """The same with the letters of Western languages."""
 _LATIN_WORD = re.compile(r"[A-Za-zÀ-ÿœ][a-zß-ÿœ]*")
 _COURTEOUS_LANGUAGES = stop_words("prose", "de", "fr", "es")
@@ -211,13 +211,14 @@ _FIRST_PLACE = 0xE000
 _PLACES = 0xF8FF - _FIRST_PLACE
 _PLACE = re.compile("[\ue000-\uf8ff]")
 _ANY_WORD = re.compile(r"[A-Za-z][a-z'’]*")
-_SPACES = re.compile(r"(?<=\S)[ \t]{2,}|(?<=\S)\t(?=\S)")
+_SPACES = re.compile(r" (?<=\S )[ \t]+|\t(?<=\S\t)(?:[ \t]+|(?=\S))")
 _ODD_SPACE = re.compile(r"[^\S \t\n]")
 """White space other than a blank, a tab or a newline was typed on purpose."""
 _ASCII_SHARE = 0.8
 _COMMON_SHARE = 6
 COMMON = stop_words("prose", "en")
 FOREIGN = stop_words("prose", *(language for language in LANGUAGES if language != "en"))
+_ONLY_FOREIGN = FOREIGN - COMMON
 
 _Kind = Literal["verbatim", "blank", "item", "prose"]
 
@@ -349,11 +350,11 @@ def _is_foreign(masked: str) -> bool:
 
 
 def _is_english(masked: str, taken: list[str]) -> bool:
-    words = [word.lower() for word in _ANY_WORD.findall(masked)]
+    words = [*map(str.lower, _ANY_WORD.findall(masked))]
     letters = sum(map(len, words))
-    others = sum(len(span) for span in taken if not span.isascii())
-    common = sum(word in COMMON for word in words)
-    foreign = sum(word in FOREIGN and word not in COMMON for word in words)
+    others = sum([len(span) for span in taken if not span.isascii()])
+    common = sum(map(COMMON.__contains__, words))
+    foreign = sum(map(_ONLY_FOREIGN.__contains__, words))
     return (
         common * _COMMON_SHARE >= len(words) > 0 and foreign < common and letters >= _ASCII_SHARE * (letters + others)
     )
