@@ -170,3 +170,24 @@ def test_a_turn_with_signed_thinking_has_the_room_that_such_turns_need_and_no_re
         assert rebuilt > 2
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_full_history_is_rebuilt_once_within_a_turn_whose_thinking_postpones_other_causes(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 60)
+        await session.record({"role": "user", "content": "Which files are there?"})
+        first = await session.context()
+        assert first.planned.notes["uncompressed"], "a plan of turns that have no renditions yet"
+        thinking = {"type": "thinking", "thinking": "Look first.", "signature": "s"}
+        call = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
+        await session.record({"role": "assistant", "content": [thinking, call]}, format="anthropic")
+        listing = " ".join(f"src/module{number}.py" for number in range(380))
+        result = {"type": "tool_result", "tool_use_id": "c", "content": listing}
+        await session.record({"role": "user", "content": [result]}, format="anthropic")
+        await fov.settle()  # the renditions are a cause to rebuild, which waits for the end of the turn
+        contexts = [await verified(session) for _ in range(2)]
+        assert [context.planned.is_new for context in contexts] == [True, False]
+        assert contexts[0].planned.cause == "full"
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

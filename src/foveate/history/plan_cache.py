@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -150,7 +151,7 @@ class PlanCache:
         reserve = 0
         if cause or used > limit - room.base_tokens * RESERVE_SHARE:
             reserve = await self._reserve(session, room)
-            cause = cause or ("full" if reserve and used > limit - reserve else None)
+            cause = cause or ("full" if used > limit - reserve else None)
         if cause:
             growth = await self._growth(session, plan, appended)
             left = replace(room, tokens=room.tokens - reserve)
@@ -276,18 +277,22 @@ class PlanCache:
         if cause == "first" and settled < whole_turns - 1:
             # It need not last: it is made again as soon as there are renditions.
             target = max(target, int(room.base_tokens * MAKESHIFT_SHARE) - open_tokens)
-        plan, blocks = await self._viewer.plan(
+        make = partial(
+            self._viewer.plan,
             session,
             strategy,
-            target,
             last_turn=last_turn,
             last_step=last_step or None,
             shown=_levels(old, last_turn) if cause == "interval" and old else None,
             retrieved=retrieved,
         )
+        left = room.limit_tokens - sum(block.framed_tokens for block in appended)
+        plan, blocks = await make(target)
+        if (excess := sum(block.framed_tokens for block in blocks) - left) > 0:
+            # Plans count their texts, without the framing of raw turns as messages.
+            plan, blocks = await make(max(0, target - excess))
         rewritten = 1.0
         if old and cause in ("full", "interval"):
-            left = room.limit_tokens - sum(block.framed_tokens for block in appended)
             most = room.base_tokens if schedule.mode == "watermark" else target
             seam = best_seam(old.rows, old.tokens, plan.rows, room_tokens=left, most_tokens=min(left, most))
             blocks = await self._joined(session, old, seam, blocks)
