@@ -138,7 +138,9 @@ _YOUR = re.compile(
 _THIRD = {"have": "has", "do": "does", "go": "goes", "don't": "doesn't"} | {
     verb: f"{verb}s" for verb in "need want know like work make take say get come use run see think look seem".split()
 }
-_THIRD_PERSON = re.compile(rf"{_START}([Hh]e|[Ss]he|[Ii]t) ({'|'.join(_THIRD)})(?![\w'’-])")
+_THIRD_PERSON = re.compile(
+    rf"{_START}([Hh]e|[Ss]he|[Ii]t) ({'|'.join(_THIRD)})(?![\w'’-])(?! (?:not|never|only|hardly)\b)"
+)
 _PLURAL_BE = re.compile(rf"{_START}([Ww]e|[Tt]hey|[Yy]ou) was(?![\w'’-])")
 _PLURAL_HAVE = re.compile(rf"{_START}([Ww]e|[Tt]hey|[Yy]ou|I) has(?![\w'’-])")
 _I_IS = re.compile(rf"{_START}I is(?= [a-z])")
