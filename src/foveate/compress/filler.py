@@ -191,7 +191,7 @@ _RULES: tuple[Rule, ...] = (
     rule(
         _WORDY_PHRASE,
         lambda found: as_in(found[0], _WORDY[found[0].lower()]),
-        *(" ".join(each.split()[:2]) for each in _WORDY),
+        *(" ".join(each.split()[-2:]) for each in _WORDY),
     ),
 )
 

@@ -79,8 +79,8 @@ _ORDERS = as_words(
 )
 _DUTIES = as_words("must always muss müssen darf siempre")
 _ORDER_PHRASE = re.compile(
-    r"do not |may (?:not|only) |(?:not|n't) allowed|nobody |no one may|nothing may|ha(?:s|ve) to |make sure|not before"
-    r"|at (?:most |least |the latest)|no more than|il faut|no debe"
+    r"do not |may (?:not|only) |not allowed|n't allowed|nobody |no one may|nothing may|ha(?:s|ve) to |make sure"
+    r"|not before|at (?:most |least |the latest)|no more than|il faut|no debe"
 )
 """Words and phrases of a part that orders or forbids."""
 _ADVICE = as_words(
@@ -246,14 +246,15 @@ class Ranking:
         left = room - sum(step.tokens for step in steps)
         closed: set[int] = set()
         for step in self.steps:
-            if step.clause in closed or (among is not None and step.clause not in among):
+            clause, _, tokens, is_first, _ = step
+            if clause in closed or (among is not None and clause not in among):
                 continue
-            cost = step.tokens + (SEPARATOR if step.is_first else 0.0)
+            cost = tokens + SEPARATOR if is_first else tokens
             if cost <= left:
                 steps.append(step)
                 left -= cost
             else:
-                closed.add(step.clause)
+                closed.add(clause)
             if left < 1:
                 break
         return steps
