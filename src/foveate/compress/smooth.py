@@ -182,11 +182,14 @@ MAX_PROSE_LINES = 5_000
 
 _INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
 _VERBATIM = re.compile(
-    r"^\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
+    r"\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
     r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
-    r"|(?=[;{}\\=!:(</\t ])(?:[;{}\\]\s*$|=>|==|!=|::|\(\)(?<=\w\(\))| = (?<=\w = )|</|/>"
-    r"| {3}(?<=\S {3}) *\S.* {3,}\S|\t)"
 )
+"""How a line of code, of a table or of a log begins."""
+_CODE_SIGN = re.compile(
+    r"[;{}\\=!:(</\t](?:(?<=[;{}\\])\s*$|(?<==)[>=]|(?<=!)=|(?<=:):|(?<=\w\()\)|(?<=\w =) |(?<=<)/|(?<=/)>|(?<=\t))"
+)
+_COLUMNS = re.compile(r"\S {3,}\S.* {3,}\S")
 _CODE_SPAN = re.compile(r"`[^`\n]{1,500}`")
 """Code in a sentence; the line around it may be prose."""
 _QUOTED = (
@@ -304,7 +307,8 @@ def _kind(line: str, is_fence: bool) -> _Kind:
     if _INDENTED.match(line):
         return "verbatim"
     outside = _CODE_SPAN.sub("x", line) if "`" in line else line
-    return "verbatim" if _VERBATIM.search(outside) else "prose"
+    is_code = _VERBATIM.match(outside) or _CODE_SIGN.search(outside)
+    return "verbatim" if is_code or ("   " in outside and _COLUMNS.search(outside)) else "prose"
 
 
 def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: bool) -> str:
