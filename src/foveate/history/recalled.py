@@ -55,7 +55,9 @@ BATCH = 64
 NAMED_PASSAGES = 512
 """Of the best, those whose speakers are compared with the names in the prompt,"""
 NAMED_FACTOR = 16
-"""at most this many for each that is shown."""
+"""at most this many for each that is shown,"""
+FIRST_NAMED = 24
+"""and first of all these."""
 MAX_ORDERS = 64
 """Passages of the user that are checked for standing orders, the best of those that have a word of one."""
 MAX_REMEMBERED = 20_000
@@ -373,7 +375,7 @@ class Recaller:
         if ranked is None or not weight:
             return found
         by_named: list[bool] = []
-        for end in (BATCH, min(NAMED_PASSAGES, NAMED_FACTOR * self._max_passages(wish))):
+        for end in (FIRST_NAMED, min(NAMED_PASSAGES, NAMED_FACTOR * self._max_passages(wish))):
             if deadline.has_passed:
                 break
             pieces = await self._read(found, found.rows(0, end))
