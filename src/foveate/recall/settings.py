@@ -37,7 +37,7 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Minimum score of the best passage, in standard deviations above the mean."""
     gate_doubt_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
     """The same for prompts that may or may not ask for the past. Tuned on LoCoMo-dev."""
-    passages: Annotated[int, Meta(ge=1, le=2_000)] = 12
+    passages: Annotated[int, Meta(ge=1, le=2_000)] = 9
     """Maximum number of recalled passages at the session's own budget. A preview fills its share."""
     broad_passages: Annotated[int, Meta(ge=1, le=2_000)] = 80
     """The same for a prompt that asks for a summary, a comparison, an order of events or all mentions."""
