@@ -65,6 +65,19 @@ def test_the_brief_form_has_words_of_the_turn_that_c_lacks_and_keeps_negations()
     assert len(set(made.brief.split()) - set(made.compressed.split())) > 10
 
 
+def test_a_tiny_line_is_mostly_the_prompt_unless_that_is_short() -> None:
+    rooms = [f"Paint room {number} in shade {number + 40}." for number in range(11, 23)]
+    doors = [f"Door {number} got handle {number + 40}." for number in range(61, 73)]
+    asked, _, answered = compress(said("user", " ".join(rooms)), said("assistant", " ".join(doors))).tiny.partition(
+        "[assistant]"
+    )
+    assert count_tokens(asked) > 2 * count_tokens(answered) > 0
+    asked, _, answered = compress(said("user", rooms[0]), said("assistant", " ".join(doors))).tiny.partition(
+        "[assistant]"
+    )
+    assert 0 < count_tokens(asked) < count_tokens(answered)
+
+
 def test_the_question_and_what_came_of_it_stand_in_the_tiny_line() -> None:
     tiny = compress(said("user", QUESTION), said("assistant", ANSWER)).tiny
     user, _, assistant = tiny.partition(" [assistant] ")

@@ -101,6 +101,7 @@ def test_longer_cuts_keep_what_shorter_ones_have() -> None:
         ("When you are done, open a request against develop.", "open a request"),
         ("Nothing may be logged on that host.", "Nothing may be logged"),
         ("You must leave the port closed.", "must leave the port closed"),
+        ("Postpone the talk by a day.", "Postpone the talk"),
     ],
 )
 def test_an_order_in_plain_words_beats_rare_words(order: str, kept: str) -> None:

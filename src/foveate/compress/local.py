@@ -270,7 +270,7 @@ DENSITY, LEAST, MOST = 0.3, 0.7, 1.3
 ASSISTANT_TOKENS = 30
 """The most that an assistant's turn without a prompt takes."""
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
-USER_PART = 0.6
+USER_PART = 0.75
 """What the prompt may take of a line if both it and the answer are long."""
 NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
 """What a note on tool calls and a mark take; with less room than the last, a line has no words for a sentence."""
@@ -305,15 +305,16 @@ def tiny_line(
 
     asked = {place for place in spoken if candidates[place].speaker == "user"}
     answered = spoken - asked
-    offered = sum(candidates[place].tokens for place in answered)
     texts: dict[int, str] = {}
+    prompt = sum(candidates[place].tokens for place in asked)
+    part = max(room * (1 - USER_PART), room - prompt - MARK_TOKENS) if asked else room
+    if answered and part > MIN_TOKENS:
+        take = ranking.fit if asked else partial(_with_core, ranking)
+        texts = take(round(part), count, write, among=answered)
     if asked:
-        part = max(room * USER_PART, room - offered - MARK_TOKENS) if answered else room
-        texts = _with_core(ranking, round(part), count, write, among=asked)
-    if answered and room - count(write(texts)) > MIN_TOKENS:
-        take = ranking.fit if texts else partial(_with_core, ranking)
-        came = take(room, count, lambda own: write(dict(sorted({**texts, **own}.items()))), among=answered)
-        texts = dict(sorted({**texts, **came}.items()))
+        came = texts
+        own = _with_core(ranking, room, count, lambda own: write(dict(sorted({**came, **own}.items()))), among=asked)
+        texts = dict(sorted({**came, **own}.items()))
     if not texts:
         return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
     return _line(candidates, texts, write(texts))

@@ -15,7 +15,6 @@ keeps its unit, a verb its particle, a quotation all its words. Nothing is rewor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -27,10 +26,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.compress.courtesy import is_courtesy
-from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
+from foveate.compress.cues import estimate_tokens, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline
+from foveate.compress.urgency import COMMANDS, ORDERED, is_plea, urgency
 from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
@@ -62,9 +62,8 @@ SHORT_RUN, GAP, NEW_CLAUSE = (0.08, 0.03), (0.06, 0.0), (0.4, 0.1)
 between runs, and for a clause."""
 AGAIN = 0.5
 """What a word counts that an earlier clause has."""
-ORDERED, DENIED, ADVISED, COURTESY = 2.6, 1.5, 1.1, 0.1
-"""How much more a part of a clause counts that orders or forbids, denies or advises, and how little one that is only
-polite."""
+COURTESY = 0.1
+"""How little a part of a clause counts that is only polite."""
 MAX_STEP_TOKENS = 16
 """Words that enter at the same price enter in parts of this size, so that a part of them fits where all do not."""
 MAX_CLAUSE_WORDS = 96
@@ -73,34 +72,7 @@ FIT_ATTEMPTS = 8
 SEPARATOR = 0.7
 """Tokens that a further clause takes for the mark behind it."""
 
-_ORDERS = as_words(
-    """must mustn't never don't please avoid always forbidden prohibited refrain can't cannot ensure required should
-    shouldn't nicht nie niemals muss müssen bitte darf nunca siempre jamais"""
-)
 _DUTIES = as_words("must always muss müssen darf siempre")
-_ORDER_PHRASE = re.compile(
-    r"do not |may (?:not|only) |not allowed|n't allowed|nobody |no one may|nothing may|ha(?:s|ve) to |make sure"
-    r"|not before|at (?:most |least |the latest)|no more than|il faut|no debe"
-)
-"""Words and phrases of a part that orders or forbids."""
-_ADVICE = as_words(
-    """needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
-    wants want instead if"""
-)
-_COMMANDS = as_words(
-    """add allow answer apply ask assume avoid bake be block book bring build call cancel change check choose clear
-    clean close commit compare compute confirm convert copy create cut define delete describe do don't drop ensure
-    explain feed file fill find fix follow format generate give ignore implement include install keep label leave
-    let limit list log look make mark measure mention merge migrate move never note only open order pay pick plan
-    post prepare print publish put read record refactor refuse reject remember remove rename repeat replace reply
-    report reset restart return reuse review revert rewrite run save schedule send set show sign skip split start
-    stop store summarise summarize switch take tell test transfer translate treat turn update upgrade use verify
-    wait warn work write"""
-)
-"""Verbs that begin an order."""
-_BEFORE_ORDERS = as_words(
-    """please also and then but so just now next first second third finally kindly always if possible"""
-)
 _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
 )
@@ -492,7 +464,7 @@ def core_places(words: Sequence[str]) -> list[int]:
     """Places of a clause's first subject and verb and of all that it may not lose, in order; empty without a verb."""
     looks = _looks(words)
     for place, look in enumerate(looks[:CORE_WORDS]):
-        is_order = place == 0 and look.core in _COMMANDS
+        is_order = place == 0 and look.core in COMMANDS
         if not is_order and (not place or not _is_verb(look.core)):
             continue
         start = place
@@ -543,25 +515,13 @@ def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Seq
     if is_courtesy(text):
         return [COURTESY] * len(words)
     ends = [place for place, ends in enumerate(parts[:-1], 1) if ends]
-    return [
-        urgency
-        for start, end in pairwise([0, *ends, len(words)])
-        for urgency in [_urgency(words[start:end], cores[start:end])] * (end - start)
-    ]
-
-
-def _urgency(words: Sequence[str], cores: Sequence[str]) -> float:
-    """How much more the words of a part of a clause count."""
-    first = next((core for core in cores if core not in _BEFORE_ORDERS), "")
-    if (first in _COMMANDS and words[-1][-1:] != "?") or not _ORDERS.isdisjoint(cores):
-        return ORDERED
-    if "would" in cores and any(core == "would" and verb in _COMMANDS for core, verb in pairwise(cores)):
-        return ORDERED
-    if _ORDER_PHRASE.search(f"{' '.join(cores)} "):
-        return ORDERED
-    if any(map(is_negation, cores)):
-        return DENIED
-    return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
+    urgencies: list[float] = []
+    after_plea = False
+    for start, end in pairwise([0, *ends, len(words)]):
+        part = cores[start:end]
+        urgencies += [urgency(words[start:end], part, after_plea=after_plea)] * (end - start)
+        after_plea = is_plea(part)
+    return urgencies
 
 
 def cut_clause(text: str, max_tokens: float) -> str:
