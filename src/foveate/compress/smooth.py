@@ -182,7 +182,7 @@ MAX_PROSE_LINES = 5_000
 
 _INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
 _VERBATIM = re.compile(
-    r"\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
+    r"^\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
     r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
 )
 """How a line of code, of a table or of a log begins."""
