@@ -2,6 +2,7 @@
 
 Run from the project's root: python bench/compress.py [--data ../shared/data] [--refusals] [--examples N] [--retention]
 or, for the 15 dense turns of a file alone: python bench/compress.py --dense dev [--examples N]
+or, for short orders inside of dense turns: python bench/compress.py --orders
 or, to write the examples of docs/compression.md again: python bench/compress.py --page
 
 Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts,
@@ -42,7 +43,9 @@ from annotations import (
     load_negations,
     load_turns,
 )
+from foveate.compress.cues import bare
 from foveate.compress.eras import era_text, roll_up
+from foveate.compress.lexicon import SPEECHLESS
 from foveate.compress.local import LocalCompressor
 from foveate.compress.repair import repair
 from foveate.compress.smooth import smooth_prose
@@ -67,9 +70,13 @@ def main() -> None:
     splits = ["dev", "held_out", "chatty", "chatty_fresh"]
     parser.add_argument("--dense", choices=splits, help="only the turns of this file")
     parser.add_argument("--page", action="store_true", help="write the examples of docs/compression.md again")
+    parser.add_argument("--orders", action="store_true", help="only how many short orders C keeps")
     arguments = parser.parse_args()
     if arguments.page:
         write_examples()
+        return
+    if arguments.orders:
+        orders_table()
         return
     if arguments.dense:
         dense_table(load_dense(arguments.dense), examples=arguments.examples)
@@ -156,6 +163,34 @@ def _note_dense(
 ) -> None:
     shares = dense_share(turn.facts, compressed), dense_share(turn.facts, tiny)
     rows.setdefault("random, mean of 5" if name.startswith("random") else name, []).append(shares)
+
+
+MIN_ORDER_SHARE = 0.75
+"""An order counts as kept if C has this share of its words, those of grammar left out."""
+
+
+def orders_table() -> None:
+    """How many short orders C keeps that are part of a dense turn, said by the user and by the assistant."""
+    data = tomllib.loads((Path(__file__).parent / "data" / "orders.toml").read_text("utf-8"))
+    for name in ("used", "fresh"):
+        kept = [
+            order_kept(order, user, answer)
+            for order in data[name]
+            for turn in data["turn"]
+            for user, answer in (
+                (f"{turn['opening']} {order} {turn['rest']}", turn["assistant"]),
+                (f"{turn['opening']} {turn['rest']}", f"{turn['assistant']} {order}"),
+            )
+        ]
+        print(f"{name}: C keeps {sum(kept)} of {len(kept)} orders")
+
+
+def order_kept(order: str, user: str, answer: str) -> bool:
+    messages = Message("user", (Text(user),)), Message("assistant", (Text(answer),))
+    made = LocalCompressor().compress(1, messages, count_tokens)
+    known = set(map(bare, made.compressed.split()))
+    words = [word for word in map(bare, order.split()) if word not in SPEECHLESS]
+    return sum(word in known for word in words) >= MIN_ORDER_SHARE * len(words)
 
 
 def readable_share(source: str, rendition: str) -> float:

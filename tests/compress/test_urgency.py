@@ -29,6 +29,7 @@ def urgency_of(text: str) -> float:
         "I'd like you to translate the letter.",
         "We want the logo in the corner.",
         "Photos are not permitted.",
+        "Bikes aren't allowed here.",
         "The cellar is off limits.",
         "Under no circumstances open the valve.",
         "No changes to the database.",

@@ -51,15 +51,20 @@ _ORDERS = as_words(
     sollten keinesfalls nunca siempre jamais veuillez doit doivent devez debe deben debes"""
 )
 _ORDER_PHRASE = re.compile(
-    r"(?<!\w)(?:do not |may (?:not|only) |(?:not|n't) (?:allowed|permitted)|off limits|nobody |no one may|nothing may"
+    r"(?<!\w)(?:do not |may (?:not|only) |(?:not|\w+n't) (?:allowed|permitted)|off limits|nobody |no one may"
     r"|(?<!\bi )(?<!\bwe )(?:ha(?:s|ve)|needs?) to |(?:is|are) (?:not )?to be |are (?:not )?to |make sure"
-    r"|(?:had|\w+'d) better "
+    r"|nothing may|(?:had|\w+'d) better "
     r"|like you to |(?:want|need|expect|prefer) (?:you|it|them|the|this|that|all|every|no) "
     r"|due (?:on|by|at|until|before) |not before|at (?:most |least |the latest)|no more than"
     r"|(?:under|in) no (?:circumstances|case)|on no account"
     r"|auf keinen fall|il faut |merci de |prière de |no debe|hay que |tienen? que )"
 )
 """Words and phrases of a part that orders or forbids."""
+_PHRASE_WORDS = as_words(
+    """not allowed permitted only limits nobody no nothing to sure better want need expect prefer due before most least
+    latest keinen faut merci prière que"""
+)
+"""Each of the phrases has one of these."""
 _ADVICE = as_words(
     """needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
     wants want instead if important essential crucial"""
@@ -106,7 +111,7 @@ def urgency(words: Sequence[str], cores: Sequence[str], *, after_plea: bool = Fa
         return ORDERED
     if "would" in cores and any(core == "would" and verb in COMMANDS for core, verb in pairwise(cores)):
         return ORDERED
-    if _ORDER_PHRASE.search(f"{' '.join(cores)} "):
+    if not _PHRASE_WORDS.isdisjoint(cores) and _ORDER_PHRASE.search(f"{' '.join(cores)} "):
         return ORDERED
     if any(is_negation(core) for core in cores):
         return DENIED
