@@ -65,6 +65,17 @@ def test_the_brief_form_has_words_of_the_turn_that_c_lacks_and_keeps_negations()
     assert len(set(made.brief.split()) - set(made.compressed.split())) > 10
 
 
+def test_no_text_is_counted_twice() -> None:
+    counted: list[str] = []
+
+    def count(text: str) -> int:
+        counted.append(text)
+        return count_tokens(text)
+
+    LocalCompressor().compress(7, (said("user", QUESTION), said("assistant", ANSWER)), count)
+    assert len(counted) == len(set(counted))
+
+
 def test_a_tiny_line_is_mostly_the_prompt_unless_that_is_short() -> None:
     rooms = [f"Paint room {number} in shade {number + 40}." for number in range(11, 23)]
     doors = [f"Door {number} got handle {number + 40}." for number in range(61, 73)]
