@@ -113,7 +113,7 @@ def urgency(words: Sequence[str], cores: Sequence[str], *, after_plea: bool = Fa
         return ORDERED
     if not _PHRASE_WORDS.isdisjoint(cores) and _ORDER_PHRASE.search(f"{' '.join(cores)} "):
         return ORDERED
-    if any(is_negation(core) for core in cores):
+    if any(map(is_negation, cores)):
         return DENIED
     return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
 
