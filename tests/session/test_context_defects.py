@@ -105,21 +105,19 @@ def test_a_context_is_given_while_the_disk_is_full_and_saved_later(
 
 
 def test_a_context_says_which_part_of_recall_missed_the_deadline(tmp_path: Path) -> None:
-    async def notes(fov: Foveate) -> object:
+    async def notes(fov: Foveate) -> tuple[object, object]:
         session = await fov.session("s", budget_tokens=2_500)
-        if not session.info.turns:
-            await talk(session, 40, words=30)
-            await fov.settle()
+        await talk(session, 40, words=30)
+        await fov.settle()
         own = await session.context("What did I say about word3x1?")
         preview = await session.context("What did I say about word3x1?", budget_tokens=2_000)
-        assert own.planned.notes.get("recall_late") == preview.planned.notes.get("recall_late")
-        return own.planned.notes.get("recall_late")
+        return own.planned.notes.get("recall_late"), preview.planned.notes.get("recall_late")
 
-    path = tmp_path / "chat.db"
-    late = asyncio.run(with_store(path, notes, settings(recall={"deadline_seconds": 0})))
-    assert late == ["words", "vectors"]
-    other = tmp_path / "other.db"
-    assert asyncio.run(with_store(other, notes, settings(recall={"deadline_seconds": None}))) is None
+    own, preview = asyncio.run(with_store(tmp_path / "chat.db", notes, settings(recall={"deadline_seconds": 0})))
+    assert own == ["words", "vectors"]
+    assert preview == ["words", "vectors", "orders"]
+    in_time = asyncio.run(with_store(tmp_path / "other.db", notes, settings(recall={"deadline_seconds": None})))
+    assert in_time == (None, None)
 
 
 def test_a_strategy_whose_state_is_saved_is_ready_while_its_task_still_ends(
