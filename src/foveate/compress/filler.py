@@ -20,72 +20,63 @@ _SMILEY = re.compile(r" [:;](?<=([\w.!?,)…]) [:;])-?[)DP](?=(\s{1,9}[A-Z]|\s|\
 
 _BEGIN = r"(?:(?<=\A)|(?<=[.!?…;\ue000-\uf8ff] )|(?<=[.!?…;]\n)|(?<=, and )|(?<=, but )|(?<=, so )|(?<=, )|(?<=\bso ))"
 """Where a clause begins."""
-_HEDGES = r"(?:,? (?:maybe|perhaps|possibly|please|kindly|just))"
+_HEDGES = r"(?:,? (?:maybe|perhaps|possibly|please|kindly))"
+_THAT = r"that (?=(?:I|you|he|she|it|we|they|the|there|this|these|my|our|your|both|an?|all|any|if|some)\b)"
+"""Begins a statement; in `note that number` it belongs to a noun."""
 
 _ASIDE = (
     r"(?:as you (?:can |may |might |will |probably |surely |certainly |already ){0,2}(?:see|know|imagine|remember|guess"
     r"|recall)|needless to say|for what it's worth|at the end of the day|truth be told|long story short|you know|i mean"
-    r"|believe it or not|between you and me|generally speaking|to be (?:perfectly |totally |completely |quite"
-    r" |really )?honest(?: with you)?|honestly|frankly|(?:as|like) i (?:think i |already |have |just ){0,2}(?:said"
-    r"|mentioned"
-    r"|wrote|explained|told you)(?: (?:yesterday|before|earlier|above|already|on the phone|last (?:week|time|month)"
-    r"|in my (?:last|first) (?:mail|message|email))){0,2}|as (?:mentioned|said|explained|noted)"
-    r"(?: (?:before|above|earlier|already|yesterday)){0,1}|by the way|if i may(?: be so bold)?|if you don't mind)"
+    r"|believe it or not|to be (?:perfectly |totally |completely |quite |really )?honest(?: with you)?|honestly|frankly"
+    r"|(?:as|like) i (?:already |have |just ){0,2}(?:said|mentioned|explained)(?: before| earlier| above)?"
+    r"|as (?:mentioned|said|explained|noted)(?: before| above| earlier)?|by the way)"
 )
 _FILLER = re.compile(
-    rf"(?i)(?<![\w'-])(?:(?:umm?|uhh?|uhm|erm|hmm?)[,.…]{{0,9}}(?:\s|$)"
-    r"|(?:let me see|let's see|let me think)[,.…]{1,9}\s"
-    rf"|{_ASIDE}, "
-    r"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)"
-    r"|please be (?:aware|advised|informed)) that "
-    r"|(?<!not )(?:basically|super|totally|literally) (?=(?-i:[a-z]))"
-    r"|(?<=i )honestly (?=[a-z])|(?:honestly|between you and me|to be (?:perfectly |totally |quite )?honest)"
-    r" (?=(?:i|we|it|the|my|only)\b))"
+    r"(?i)(?<![\w'-])(?:umm?|uhh?|uhm|erm|hmm?)(?! oh\b)[,.…]{0,9}(?:\s|$)"
+    rf"|{_BEGIN}(?:(?:let me see|let's see|let me think)[,.…]{{1,9}}\s|{_ASIDE}, "
+    rf"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) {_THAT}"
+    r"|(?:honestly|to be (?:perfectly |totally |quite )?honest) (?=(?:i|we)\b))"
+    r"|(?:(?<=\bi )|(?<=\band (?=honestly i\b)))honestly (?=[a-z])"
 )
-_INSERTED = re.compile(rf"(?i), {_ASIDE}(?:(, )|(?=[.!?]))")
+_INSERTED = re.compile(rf"(?i), (?:{_ASIDE}(?:(, )|(?=[.!]))|really(?=[.!]))")
 """An aside between commas, or behind one at the end."""
-_LAUGH = re.compile(r"(?i)(?:,? |(?<=\A))(?:haha(?:ha)?|hehe|hihi|lol)(?=[.,!?]|\Z)|(?<![\w'-])(?:haha|hehe|lol),? ")
+_LAUGH = re.compile(r"(?i), (?:haha(?:ha)?|hehe|lol)(?=[.,!?]|\Z)|(?:(?<=\A)|(?<=[.!?] ))(?:haha(?:ha)?|hehe)[,!.]? ")
 _TWICE_WORDS = "so|very|really|please|much|far"
 _TWICE = re.compile(rf"(?i)(?<![\w'-])({_TWICE_WORDS}),? \1(?:,? \1)?(?![\w'’-])")
-_REALLY_LAST = re.compile(r"(?i), really(?=[.!])")
-_YOU_KNOW = re.compile(r"(?i), you know\?")
 _REALLY = re.compile(
-    r"(?i)(?<![\w'-])((?:i|we|it's|is|are|was|were|an?|do|does|would|'d)) really"
-    r"(?= (?:nice|good|great|strange|weird|annoying|need|love|like|hope|appreciate|want|well|bad|hard|easy|helpful"
-    r"|happy"
-    r"|cool|useful|important)(?!\w))"
+    r"(?i)(?:(?<=\A)|(?<=[.!?,] ))((?:but |and |so )?(?:(?:i|we)(?= \w+ (?:need|love|like|hope|appreciate|want|agree"
+    r"|understand)\b)|it's|it was|i'm|we're|that's)) (?:really|super|totally)(?= (?!not?\b|never\b)[a-z]{2})"
 )
+"""At the beginning of a clause only: no negation is before it."""
 
 _ANNOUNCED = re.compile(
-    rf"(?i){_BEGIN}(?:(?:i )?(?:just )?(?:wanted|want|would like|'d like|have) to (?:let you know|tell you|mention|say"
-    r"|point out|add|admit) that|i must (?:say|admit) that|let me (?:start by |begin by |just |first )?(?:saying"
-    r"|say) that"
-    r"|what i (?:mean|meant|noticed|wanted to say|want to say|am trying to say|'m trying to say) is(?: that|,)"
-    r"|the (?:thing|fact|good news|point) is(?: that|,)|before i forget[:,]"
-    r"|long story short,) (?![^.!?]{0,300}\band that\b)"
+    rf"(?i){_BEGIN}(?:(?:(?:i )?(?:just )?(?:wanted|want|would like|'d like|have) to (?:let you know|tell you|mention"
+    rf"|say"
+    r"|point out|add|admit)|i must (?:say|admit)|let me (?:start by |begin by |just |first )?(?:saying|say)"
+    rf"|what i (?:mean|meant|noticed|wanted to say|want to say|am trying to say|'m trying to say) is) {_THAT}"
+    r"|before i forget[:,] )(?![^.!?]{0,300}\band that\b)"
 )
 _WONDERED = re.compile(
     rf"(?i){_BEGIN}(?:i|we)(?:'m| am| was| were| are|'re) (?:just |also |only |really )?(?:wondering|curious)"
-    rf" (?:if|whether){_HEDGES}{{0,2}} (you|we|i|they|he|she|it|somebody|someone|anybody|anyone|there)"
-    rf" (could|can|would|might|may){_HEDGES}{{0,2}}(?= [a-z])"
+    rf" (?:if|whether){_HEDGES}{{0,2}} (you|somebody|someone|anybody|anyone)"
+    rf" (could|can|would){_HEDGES}{{0,2}}(?= (?!be\b|have\b|not\b)[a-z])"
 )
 _NICE_IF = re.compile(
     rf"(?i){_BEGIN}(?:(?:it|that)(?: would|'d) be (?:so |really |very |super |absolutely |much |greatly "
     rf"|highly ){{0,2}}"
     r"(?:great|nice|lovely|amazing|wonderful|awesome|fantastic|helpful|good|appreciated|kind of you)"
-    r"|(?:i|we)(?: would|'d) (?:(?:be|feel) (?:so |most |really |very |truly |more than ){0,2}(?:grateful|thankful"
-    r"|obliged"
-    r"|happy"
-    r"|glad)"
-    r"|(?:really |greatly |highly |very much )?appreciate it))"
-    rf" if (?:you|somebody|someone) (?:could|would|can|might){_HEDGES}{{0,2}}(?= [a-z])"
+    r"|(?:i|we)(?: would|'d) (?:be (?:so |most |really |very |truly |super |more than ){0,2}(?:grateful|thankful"
+    r"|obliged|happy"
+    r"|glad)|(?:really |greatly |highly |very much )?appreciate it))"
+    rf" if you (?:could|would|can){_HEDGES}{{0,2}}(?= (?!be\b|have\b|not\b)[a-z])"
 )
 _ASKED = re.compile(
-    rf"(?i){_BEGIN}(?:i would like to|i'd like to|may i|might i|can i|could i|i want to) ask you to(?= [a-z])"
-    r"|(?<![\w'-])would you be so kind as to(?= [a-z])"
+    rf"(?i){_BEGIN}(?:i would like to|i'd like to|may i|might i|can i|could i|i want to) ask you to(?= (?!not\b)[a-z])"
+    r"|(?<![\w'-])would you be so kind as to(?= (?!not\b)[a-z])"
 )
 _COULD_YOU = re.compile(
-    rf"(?i)(?<![\w'-])((?:could|can|would|will) (?:you|we|i|somebody|someone)){_HEDGES}{{1,3}}(?= [a-z])"
+    rf"(?i)(?<![\w'-])((?:could|can|would|will) (?:you|somebody|someone)){_HEDGES}{{1,3}}(?= (?!be\b|have\b"
+    rf"|not\b)[a-z])"
 )
 
 _WORDY = {
@@ -106,7 +97,7 @@ _WORDY = {
     "at the moment": "now",
     "a little bit": "a bit",
 }
-_WORDY_PHRASE = re.compile(rf"(?i)(?<![\w'-])(?:{'|'.join(sorted(_WORDY, key=len, reverse=True))})(?![\w'-])")
+_WORDY_PHRASE = re.compile(rf"(?i)(?<![\w'-])(?:{'|'.join(sorted(_WORDY, key=len, reverse=True))})(?![\w'-]| of\b)")
 
 _NEEDS_NO_COMMA = ("which", " that", " who", " and", " but", "because", " if", " is", " are", " was", " were", " be")
 
@@ -155,39 +146,37 @@ def _without(pattern: re.Pattern[str], masked: str) -> str:
 _ASIDES = (
     *pairs("as", "you i mentioned said explained noted"),
     *("like i", "needless to", "it's worth", "the day", "truth be", "long story", "you know", "i mean", "believe it"),
-    *("between you", "generally speaking", "honest", "honestly", "frankly", "by the", "i may", "you don't"),
+    *("honest", "honestly", "frankly", "by the"),
 )
 _RULES: tuple[Rule, ...] = (
-    rule(_YOU_KNOW, ".", "you know"),
-    rule(_INSERTED, _closed, *_ASIDES),
+    rule(_INSERTED, _closed, "really", *_ASIDES),
     (
         frozenset(
             (
                 *_ASIDES,
-                *["um", "umm", "uh", "uhh", "uhm", "erm", "hm", "hmm", "basically", "super", "totally", "literally"],
-                *pairs("note noted noting mentioning aware advised informed", "that"),
+                *["um", "umm", "uh", "uhh", "uhm", "erm", "hm", "hmm"],
+                *pairs("note noted noting mentioning", "that"),
                 *("let me", "let's see"),
             )
         ),
         partial(_without, _FILLER),
     ),
-    rule(_LAUGH, "", "haha", "hahaha", "hehe", "hihi", "lol"),
+    rule(_LAUGH, "", "haha", "hahaha", "hehe", "lol"),
     rule(_TWICE, r"\1", *(f"{word} {word}" for word in _TWICE_WORDS.split("|"))),
-    rule(_REALLY, r"\1", "really"),
-    rule(_REALLY_LAST, "", "really"),
+    rule(_REALLY, r"\1", "really", "super", "totally"),
     (
         frozenset(
             (
                 *pairs("know you mention say saying out add admit", "that"),
-                *("what i", "thing is", "fact is", "news is", "point is", "i forget", "story short"),
+                *("what i", "i forget"),
             )
         ),
         partial(_without, _ANNOUNCED),
     ),
     rule(_WONDERED, _inverted, *pairs("wondering curious", "if whether")),
-    rule(_NICE_IF, _please, *pairs("if", "you somebody someone")),
+    rule(_NICE_IF, _please, "if you"),
     rule(_ASKED, _please, "ask you", "so kind"),
-    rule(_COULD_YOU, r"\1", "maybe", "perhaps", "possibly", "please", "kindly", "just"),
+    rule(_COULD_YOU, r"\1", "maybe", "perhaps", "possibly", "please", "kindly"),
     rule(
         _WORDY_PHRASE,
         lambda found: as_in(found[0], _WORDY[found[0].lower()]),

@@ -20,7 +20,7 @@ from foveate.words.grammar import ABBREVIATIONS, SMALL_START
 
 __all__ = ["repair", "typos"]
 
-_WORD = re.compile(r"(?<![\w'’-])[A-Za-z]{3,}(?![\w'’-])")
+_WORD = re.compile(r"(?<![\w'’*-])[A-Za-z]{3,}(?![\w'’*-])")
 _LOWER_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _NO_END = (*ABBREVIATIONS, ".", "!", "?")
 """Behind these a full stop ends no sentence."""
@@ -142,8 +142,7 @@ _THIRD_PERSON = re.compile(
     rf"{_START}([Hh]e|[Ss]he|[Ii]t) ({'|'.join(_THIRD)})(?![\w'’-])(?! (?:not|never|only|hardly)\b)"
 )
 _PLURAL_BE = re.compile(rf"{_START}([Ww]e|[Tt]hey|[Yy]ou) was(?![\w'’-])")
-_PLURAL_HAVE = re.compile(rf"{_START}([Ww]e|[Tt]hey|[Yy]ou|I) has(?![\w'’-])")
-_I_IS = re.compile(rf"{_START}I is(?= [a-z])")
+_PLURAL_HAVE = re.compile(rf"{_START}([Ww]e|[Tt]hey|[Yy]ou) has(?![\w'’-])")
 _THIS_ARE = re.compile(r"(?:(?<=\A)|(?<=[.!?] ))This are(?= (?:the|my|our|your|some|all) )")
 _THERE_IS = re.compile(
     r"(?i)(?<![\w'-])there is(?= (?:two|three|four|five|six|seven|eight|nine|ten|several)"
@@ -165,9 +164,13 @@ _BASE = dict(
     " sent:send spoke:speak understood:understand".split()
 )
 _DID_PAST = re.compile(
-    rf"(?i)(?<![\w'-])(did(?:n't| not| you| he| she| they| we| i| it)) ({'|'.join(_BASE)})(?![\w'’-])"
+    r"(?i)(?<![\w'-])(did(?:n't| not)|(?:(?<=\A)|(?<=[.!?,] )|(?<=why )|(?<=when )|(?<=where )|(?<=how )|(?<=what ))"
+    rf"did (?:you|he|she|they|we|i|it)) ({'|'.join(_BASE)})(?![\w'’-])"
 )
-_MORE_BETTER = re.compile(rf"(?i)(?<![\w'-])more ({_COMPARATIVES})(?=[.,!?]| than\b)")
+_MORE_BETTER = re.compile(
+    rf"(?i)(?:(?<=is )|(?<=are )|(?<=was )|(?<=were )|(?<=much )|(?<=far )|(?<=even )|(?<=lot ))more ({_COMPARATIVES})"
+    r"(?=[.,!?]| than\b)"
+)
 _MOST_BEST = re.compile(
     r"(?i)(?<![\w'-])the most (best|worst|easiest|fastest|biggest|smallest|cheapest|oldest|youngest|highest|lowest"
     r"|simplest)(?![\w'’-])"
@@ -237,8 +240,7 @@ _RULES: tuple[Rule, ...] = (
     rule(_YOUR, _kept_case("you're"), *pairs("your", "right wrong welcome")),
     rule(_THIRD_PERSON, lambda found: f"{found[1]} {_THIRD[found[2]]}", *pairs("he she it", " ".join(_THIRD))),
     rule(_PLURAL_BE, r"\1 were", *pairs("we they you", "was")),
-    rule(_PLURAL_HAVE, r"\1 have", *pairs("we they you i", "has")),
-    rule(_I_IS, "I am", "i is"),
+    rule(_PLURAL_HAVE, r"\1 have", *pairs("we they you", "has")),
     rule(_THIS_ARE, "These are", "this are"),
     rule(_THERE_IS, lambda found: f"{found[0][:-3]} are", "there is"),
     rule(_THAN, r"\1 than", *pairs(f"{_COMPARATIVES.replace('|', ' ')} rather", "then")),
