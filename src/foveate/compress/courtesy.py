@@ -23,7 +23,7 @@ _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)_
 _ANSWER = re.compile(r"(?i)(?:yes|no|sure|certainly|of course|absolutely|no problem|alright|okay|ok)\.?")
 """Said without an exclamation mark, these may answer a question."""
 _CLAUSE_GAP = re.compile(r",? (?:and|und|et|y|–|-) |[,;!.] ")
-_NAME = re.compile(r"(?!\w+day\b)[A-ZÀ-Þ][a-zß-ÿ'-]{1,20}")
+_NAME = re.compile(r"(?![A-Za-z]{1,20}day\b)[A-ZÀ-Þ][a-zß-ÿ'-]{1,20}")
 _APOLOGY = re.compile(r"(?i)sorry|apolog")
 _MARKS = " .!?…,¡¿"
 

@@ -86,7 +86,7 @@ _PHRASES = re.compile(
     rf"|safe travels|congratulations|stay (?:safe|healthy)"
     # Thanks, with the modesty that answers them
     rf"|(?:(?:so )?many |lots of |an? (?:big|huge|million) )?(?:thanks|thank you|thx|cheers|merci|gracias)(?! to\b)"
-    rf"(?: (?:so{1, 5} much|ever so much|very much|a lot|a bunch|a million|again|in advance|{_NAME}))*{_FOR}"
+    rf"(?: (?:so+(?:, so)? much|ever so much|very much|a lot|a bunch|a million|again|in advance|{_NAME}))*{_FOR}"
     rf"(?: {_NAME})?|(?:(?:I|we) )?{_VERY}appreciate(?= (?:it|that|this|the|your|all|you)\b){_FOR}|(?:I|we)(?:'d"
     rf"| would) {_VERY}appreciate (?:it|(?:any|your) help)|(?:(?:it|your (?:help|support))(?:'s| is) )?{_VERY}"
     rf"(?:much )?appreciated|(?:I|we)(?:'m| am|'re| are) {_VERY}(?:grateful|thankful)(?! to\b){_FOR}|much obliged|"
@@ -130,7 +130,7 @@ _PHRASES = re.compile(
     rf"|excellent) work|I (?:don't|do not) (?:really )?want to (?:take (?:up )?(?:too |so )?much of your time|(?:keep"
     rf"|bother|bore) you|waste your time)|that's all (?:for now|from me|from my side)|quick update from my side"
     rf"|it has been one of those (?:days|weeks)|you know how (?:these things|it) (?:go|goes|is|are)|I know, I know"
-    rf"|don't judge me"
+    rf"|don't judge me|haha"
     r")",
     re.IGNORECASE,
 )
