@@ -73,9 +73,9 @@ _OPEN_END = re.compile(r"(?i)\b(?:so|very|be|is|are|to|the|an?|for|of|with|and|o
 _FULL_NAME = re.compile(r"[A-Z][a-z'-]{1,20} [A-Z][\w'-]{1,20}[.!]?")
 """A signature that names the writer in full is kept."""
 _OPENER = re.compile(
-    r"(?:(?:to whom it may concern|well|so|anyway|anyhow|ha|hiya|yo|honestly|to be honest|as you know|by the way|oh no"
-    r"|oh|ah|wow|aww|yay"
-    r"|oops|phew|haha|okay|ok|of course|sure|certainly|absolutely|great|perfect|alright|needless to say"
+    r"(?:(?:to whom it may concern|well|so|anyway|anyhow|ha|hiya|yo|first of all|honestly|to be honest|as you know"
+    r"|by the way|oh no|oh|ah|wow|aww|yay|oops|phew|haha"
+    r"|okay|ok|of course|sure|certainly|absolutely|great|perfect|alright|needless to say"
     r"|as you can see|as i said|for what it's worth|(?:hi|hello|hey|dear|good (?:morning|afternoon|evening))"
     r"(?-i: [A-Z][\w.-]*| hey| hello| again| there| team| all| everyone| everybody| folks){0,2})[,!.]+ +)+(?=\S)",
     re.IGNORECASE,
