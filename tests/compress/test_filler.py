@@ -48,6 +48,7 @@ def test_filler_goes(text: str, kept: str) -> None:
         "I don't think it's totally safe, and I don't totally agree.",
         "It is not a really good idea.",
         "Do we really want that?",
+        "It's really a fault of the server, and it's really not mine.",
         "He is sick, you know?",
         "Could you please not delete it?",
         "Could you perhaps be wrong?",
@@ -61,6 +62,10 @@ def test_filler_goes(text: str, kept: str) -> None:
         "The lol file and the haha command stay.",
         "To be honest was the only complaint.",
         "Uh oh, it broke.",
+        "The gap is ten um, and the um package stays.",
+        "At the end of the day, we lock the doors.",
+        "Please put the cards in order to the left.",
+        "The verb is in the near future tense.",
         "I'll be honest, one of the reasons was the bar.",
     ],
 )

@@ -131,7 +131,7 @@ def test_no_text_that_says_something_becomes_empty(text: str) -> None:
     ("text", "smoothed"),
     [
         ("i  think teh  file is broken .", "I think the file is broken."),
-        ("We should recieve it in order to test.", "We should receive it to test."),
+        ("We should recieve it in order to test.", "We should receive it in order to test."),
         ("Um, the file is gone.", "The file is gone."),
         ("the the file is here", "The file is here"),
         ("Great question! The cache is stale. I hope this helps!", "The cache is stale."),

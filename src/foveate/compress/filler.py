@@ -26,13 +26,13 @@ _THAT = r"that (?=(?:I|you|he|she|it|we|they|the|there|this|these|my|our|your|bo
 
 _ASIDE = (
     r"(?:as you (?:can |may |might |will |probably |surely |certainly |already ){0,2}(?:see|know|imagine|remember|guess"
-    r"|recall)|needless to say|for what it's worth|at the end of the day|truth be told|long story short|you know|i mean"
+    r"|recall)|needless to say|for what it's worth|truth be told|long story short|you know|i mean"
     r"|believe it or not|to be (?:perfectly |totally |completely |quite |really )?honest(?: with you)?|honestly|frankly"
     r"|(?:as|like) i (?:already |have |just ){0,2}(?:said|mentioned|explained)(?: before| earlier| above)?"
     r"|as (?:mentioned|said|explained|noted)(?: before| above| earlier)?|by the way)"
 )
 _FILLER = re.compile(
-    r"(?i)(?<![\w'-])(?:umm?|uhh?|uhm|erm|hmm?)(?! oh\b)[,.…]{0,9}(?:\s|$)"
+    r"(?i)(?:(?<=\A)|(?<=[.!?…,] ))(?:umm?|uhh?|uhm|erm|hmm?)(?! oh\b)[,.…]{0,9}(?:\s|$)"
     rf"|{_BEGIN}(?:(?:let me see|let's see|let me think)[,.…]{{1,9}}\s|{_ASIDE}, "
     rf"|(?:please note|it should be noted|it(?:'s| is) (?:worth (?:noting|mentioning)|important to note)) {_THAT}"
     r"|(?:honestly|to be (?:perfectly |totally |quite )?honest) (?=(?:i|we)\b))"
@@ -45,7 +45,7 @@ _TWICE_WORDS = "so|very|really|please|much|far"
 _TWICE = re.compile(rf"(?i)(?<![\w'-])({_TWICE_WORDS}),? \1(?:,? \1)?(?![\w'’-])")
 _REALLY = re.compile(
     r"(?i)(?:(?<=\A)|(?<=[.!?,] ))((?:but |and |so )?(?:(?:i|we)(?= \w+ (?:need|love|like|hope|appreciate|want|agree"
-    r"|understand)\b)|it's|it was|i'm|we're|that's)) (?:really|super|totally)(?= (?!not?\b|never\b)[a-z]{2})"
+    r"|understand)\b)|it's|it was|i'm|we're|that's)) (?:really|super|totally)(?= (?!(?:not?|never|an?|the|my|your|only|just|about)\b)[a-z]{2})"
 )
 """At the beginning of a clause only: no negation is before it."""
 
@@ -80,7 +80,6 @@ _COULD_YOU = re.compile(
 )
 
 _WORDY = {
-    "in order to": "to",
     "due to the fact that": "because",
     "in the event that": "if",
     "at this point in time": "now",
@@ -91,7 +90,6 @@ _WORDY = {
     "with regard to": "about",
     "with regards to": "about",
     "until such time as": "until",
-    "in the near future": "soon",
     "at your earliest convenience": "soon",
     "each and every": "every",
     "at the moment": "now",
@@ -145,7 +143,7 @@ def _without(pattern: re.Pattern[str], masked: str) -> str:
 
 _ASIDES = (
     *pairs("as", "you i mentioned said explained noted"),
-    *("like i", "needless to", "it's worth", "the day", "truth be", "long story", "you know", "i mean", "believe it"),
+    *("like i", "needless to", "it's worth", "truth be", "long story", "you know", "i mean", "believe it"),
     *("honest", "honestly", "frankly", "by the"),
 )
 _RULES: tuple[Rule, ...] = (
