@@ -45,7 +45,8 @@ _TWICE_WORDS = "so|very|really|please|much|far"
 _TWICE = re.compile(rf"(?i)(?<![\w'-])({_TWICE_WORDS}),? \1(?:,? \1)?(?![\w'’-])")
 _REALLY = re.compile(
     r"(?i)(?:(?<=\A)|(?<=[.!?,] ))((?:but |and |so )?(?:(?:i|we)(?= \w+ (?:need|love|like|hope|appreciate|want|agree"
-    r"|understand)\b)|it's|it was|i'm|we're|that's)) (?:really|super|totally)(?= (?!(?:not?|never|an?|the|my|your|only|just|about)\b)[a-z]{2})"
+    r"|understand)\b)|it's|it was|i'm|we're|that's)) (?:really|super|totally)"
+    r"(?= (?!(?:not?|never|an?|the|my|your|only|just|about)\b)[a-z]{2})"
 )
 """At the beginning of a clause only: no negation is before it."""
 
