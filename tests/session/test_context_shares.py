@@ -52,7 +52,7 @@ def test_a_rebuild_keeps_its_oldest_blocks_byte_for_byte(tmp_path: Path) -> None
         session = await fov.session("s", budget_tokens=8_000)
         kept: list[int] = []
         before: list[str] = []
-        for first in range(1, 100, 9):
+        for first in range(1, 150, 9):
             said = [
                 (user(f"Ship{7 * number} has captain{13 * number}. {3 * SAID.format(number)}"), assistant("I see."))
                 for number in range(first, first + 9)
