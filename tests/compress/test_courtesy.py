@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
+from foveate.compress import courtesy
 from foveate.compress.courtesy import is_courtesy, plain, without_courtesy
 
 
@@ -187,3 +190,29 @@ def test_a_users_approval_stays() -> None:
 
 def test_names_of_code_need_no_marks() -> None:
     assert plain("run `make_all()` from `bin/run.sh` on `main`") == "run make_all() from bin/run.sh on `main`"
+
+
+def test_many_short_clauses_are_compared_once_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[str] = []
+
+    def is_phrase(clause: str) -> bool:
+        compared.append(clause)
+        return set(clause) <= set("ha, ") and clause.count(",") < 4
+
+    monkeypatch.setattr(courtesy, "is_phrase", is_phrase)
+    assert not is_courtesy("haha, " * 25 + "zebra", is_answer=False)
+    assert len(compared) <= 26 * 26
+
+
+def test_a_sentence_of_many_parts_is_searched_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[str] = []
+
+    class Counted:
+        def search(self, text: str) -> re.Match[str] | None:
+            searched.append(text)
+            return None
+
+    monkeypatch.setattr(courtesy, "_SUBORDINATE", Counted())
+    text = ", ".join(f"we do it {word}" for word in ["here", "there"] * 100)
+    assert without_courtesy(text) == text
+    assert len(searched) == 200

@@ -33,20 +33,31 @@ def is_courtesy(text: str, *, is_answer: bool = True) -> bool:
     """Whether a sentence, or a part of one, is only polite. A user's "Perfect!" may be consent and is kept."""
     if _STATEMENT.search(text) or _ANSWER.fullmatch(text) or not 0 < len(text.split()) <= MAX_WORDS:
         return False
-    return _is_polite(text.strip(_MARKS).replace("\u2019", "'"), is_answer, MAX_CLAUSES)
+    return _is_polite(text.strip(_MARKS).replace("\u2019", "'"), is_answer)
 
 
-def _is_polite(text: str, is_answer: bool, clauses: int) -> bool:
+def _is_polite(text: str, is_answer: bool) -> bool:
     """Whether a text is one polite clause or several; behind the first a name may follow."""
-    if is_phrase(text) or (is_answer and is_answer_phrase(text)):
-        return True
-    for gap in _CLAUSE_GAP.finditer(text) if clauses else ():
-        first, rest = text[: gap.start()], text[gap.end() :]
-        if not (is_phrase(first) or (is_answer and is_answer_phrase(first))):
-            continue
-        if (_NAME.fullmatch(rest) and not _APOLOGY.search(first)) or _is_polite(rest, is_answer, clauses - 1):
-            return True
+    size = len(text)
+    ends = [*(gap.span() for gap in _CLAUSE_GAP.finditer(text)), (size, size)]
+    starts, reached = {0}, {0}
+    for _ in range(MAX_CLAUSES + 1):
+        found = [
+            (text[start:end], behind)
+            for start in starts
+            for end, behind in ends
+            if start < end and _is_polite_clause(text[start:end], is_answer)
+        ]
+        for clause, behind in found:
+            if behind == size or (_NAME.fullmatch(text, behind) and not _APOLOGY.search(clause)):
+                return True
+        starts = {behind for _, behind in found} - reached
+        reached |= starts
     return False
+
+
+def _is_polite_clause(text: str, is_answer: bool) -> bool:
+    return is_phrase(text) or (is_answer and is_answer_phrase(text))
 
 
 _PART = re.compile(r"((?:,| –| -|;)\s+)")
@@ -119,25 +130,27 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:] if text[:1].isascii() and (text[:2].isalpha() or text[:2] == "a ") else text
 
 
-def _is_bound(kept: list[str], part: str) -> bool:
+def _is_bound(before: str, part: str, *, is_conditional: bool) -> bool:
     """Whether a part belongs to what is before it, so that its words are no courtesy: `If it fails, let me know`."""
     return (
         len(part.split()) == 1
         or _JOINED.match(part) is not None
-        or _OPEN_END.search(kept[-1], len(kept[-1]) - 5) is not None
-        or (any(map(_SUBORDINATE.search, kept[::2])) and _ALWAYS_LOOSE.match(part) is None)
+        or _OPEN_END.search(before, len(before) - 5) is not None
+        or (is_conditional and _ALWAYS_LOOSE.match(part) is None)
     )
 
 
 def _without_polite_parts(pieces: list[str], *, is_answer: bool) -> tuple[str, str]:
     """The parts of a sentence that say something, and the mark of a polite part that was its end."""
     kept, end = [pieces[0]], ""
+    is_conditional = _SUBORDINATE.search(pieces[0]) is not None
     for gap, part in zip(pieces[1::2], pieces[2::2], strict=True):
-        if not _is_bound(kept, part) and is_courtesy(part, is_answer=False):
+        if not _is_bound(kept[-1], part, is_conditional=is_conditional) and is_courtesy(part, is_answer=False):
             end = part[-1] if part[-1:] in ".!?" else ""
             continue
         kept += [gap, part]
         end = ""
+        is_conditional = is_conditional or _SUBORDINATE.search(part) is not None
     if len(kept) > 1 and _FIRST.search(pieces[0]) and is_courtesy(pieces[0], is_answer=is_answer):
         rest = kept[2][link.end() :] if (link := _LINK.match(kept[2])) else kept[2]
         is_apart = link is None or link[0].lower() != "and " or _SPEAKER.match(rest)
