@@ -30,14 +30,14 @@ sentences_with_cues = st.lists(
 ).map(" ".join)
 
 
-def cut_to(text: str, room: int) -> str:
+def cut_to(text: str, room: int, *, fill: bool = False) -> str:
     """The clauses of a text, ranked, in at most this many tokens."""
     sources = [Source(plain(clause.text)) for clause in cut_text(text)]
 
     def write(texts: dict[int, str]) -> str:
         return written(texts, [""] * len(sources))
 
-    return write(rank(sources).fit(room, count_tokens, write))
+    return write(rank(sources).fit(room, count_tokens, write, fill=fill))
 
 
 def cues(line: str) -> list[str]:
@@ -79,6 +79,24 @@ def test_a_text_is_cut_to_any_number_of_tokens(room: int) -> None:
     assert count_tokens(cut) <= room
     words = iter(REQUEST.split())
     assert all(any(bare(word) == bare(other) for other in words) for word in cut.split())
+
+
+def test_a_filled_cut_uses_what_estimates_of_long_words_left_free_and_no_more() -> None:
+    text = "Responsibility for international transportation requirements. Documentation for administrators. "
+    text += "Recommendation of environmental organisations. Communication between manufacturing departments."
+    rooms = range(8, 30)
+    filled = [count_tokens(cut_to(text, room, fill=True)) for room in rooms]
+    others = [count_tokens(cut_to(text, room)) for room in rooms]
+    assert all(other <= tokens <= room for other, tokens, room in zip(others, filled, rooms, strict=True))
+    assert sum(filled) > 1.03 * sum(others)
+
+
+@given(st.lists(sentences_with_cues, min_size=1, max_size=4), st.integers(1, 60))
+def test_a_filled_cut_keeps_the_negations_and_conditions_of_each_clause_it_has(texts: list[str], room: int) -> None:
+    kept = rank([Source(text) for text in texts]).fit(
+        room, count_tokens, lambda own: ". ".join(own.values()), fill=True
+    )
+    assert all(cues(text) == cues(texts[clause]) for clause, text in kept.items())
 
 
 def test_orders_and_prohibitions_come_before_the_story() -> None:

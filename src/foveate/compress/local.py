@@ -309,7 +309,7 @@ def tiny_line(
     prompt = sum(candidates[place].tokens for place in asked)
     part = max(room * (1 - USER_PART), room - prompt - MARK_TOKENS) if asked else room
     if answered and part > MIN_TOKENS:
-        take = ranking.fit if asked else partial(_with_core, ranking)
+        take = partial(ranking.fit, fill=True) if asked else partial(_with_core, ranking)
         texts = take(round(part), count, write, among=answered)
     if asked:
         came = texts
@@ -326,8 +326,9 @@ def _with_core(
     """The best words of some clauses, subject and verb of the best clause among them where that fits."""
     best = (step.clause for step in ranking.steps if step.clause in among)
     lead = next((core for core in map(ranking.core, dict.fromkeys(best)) if core), None)
-    texts = ranking.fit(room, count, write, first=[lead], among=among) if lead and room >= CORE_TOKENS else {}
-    return texts or ranking.fit(room, count, write, among=among)
+    fit = partial(ranking.fit, room, count, write, among=among, fill=True)
+    texts = fit(first=[lead]) if lead and room >= CORE_TOKENS else {}
+    return texts or fit()
 
 
 def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:

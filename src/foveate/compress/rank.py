@@ -69,6 +69,10 @@ MAX_STEP_TOKENS = 16
 MAX_CLAUSE_WORDS = 96
 """A longer clause is ranked in pieces."""
 FIT_ATTEMPTS = 8
+NEARLY_FULL = 3
+"""Tokens that are not worth another attempt to fill them."""
+GROWTH = 0.3
+"""Of what an attempt left free, the share that the next one takes for sure."""
 SEPARATOR = 0.7
 """Tokens that a further clause takes for the mark behind it."""
 
@@ -197,20 +201,30 @@ class Ranking:
         *,
         first: Iterable[RankStep] = (),
         among: Collection[int] | None = None,
+        fill: bool = False,
     ) -> dict[int, str]:
         """The clauses of the longest rendition of at most `max_tokens` as `write` writes it; empty if none fits.
 
-        The steps in `first` are taken before all others; only clauses `among` the given ones are taken.
+        The steps in `first` are taken before all others; only clauses `among` the given ones are taken. With `fill`,
+        room that estimated sizes left free is used too.
         """
-        scale = 1.0
+        scale, most, found = 1.0, 0, dict[int, str]()
         for _ in range(FIT_ATTEMPTS):
             steps = self._take(max_tokens / scale, first, among)
             texts = self.texts(steps)
             tokens = count(write(texts)) if texts else 0
-            if tokens <= max_tokens:
-                return texts
-            scale *= tokens / max_tokens * 1.02
-        return {}
+            if tokens > max_tokens:
+                if found:
+                    break
+                scale *= tokens / max_tokens * 1.02
+            elif tokens <= most:
+                break
+            else:
+                most, found = tokens, texts
+                if not fill or tokens > max_tokens - NEARLY_FULL:
+                    break
+                scale *= (tokens + (max_tokens - tokens) * GROWTH) / max_tokens
+        return found
 
     def _take(self, room: float, first: Iterable[RankStep], among: Collection[int] | None) -> list[RankStep]:
         """The best steps that fit together; of a clause that lacks a step, no later one is taken."""
