@@ -191,3 +191,19 @@ def test_a_full_history_is_rebuilt_once_within_a_turn_whose_thinking_postpones_o
         assert contexts[0].planned.cause == "full"
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_long_prompt_needs_no_more_room_kept_free_and_displaces_no_turn(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=800)
+        thinking = {"type": "thinking", "thinking": "Look first.", "signature": "s"}
+        for turn in (1, 2):
+            await session.record({"role": "user", "content": f"Which files changed in release {turn}?"})
+            answer = {"type": "text", "text": "All of " + " ".join(f"module{number}.py" for number in range(20))}
+            await session.record({"role": "assistant", "content": [thinking, answer]}, format="anthropic")
+        await fov.settle()
+        await session.record({"role": "user", "content": "Why " + " ".join(f"w{number}" for number in range(120))})
+        contexts = [await verified(session) for _ in range(2)]  # each turn is shown
+        assert not contexts[1].planned.is_new
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -189,7 +189,7 @@ class PlanCache:
         return any(map(is_signed, await self._viewer.raw(session.last_turn)))
 
     async def _reserve(self, session: SessionRow, room: HistoryRoom) -> int:
-        """What a turn that begins may take, where the turn before it has signed thinking; else 0.
+        """What a turn that begins may still take, where the turn before it has signed thinking; else 0.
 
         A rebuild within a turn changes the prefix that its thinking is signed for.
         """
@@ -199,9 +199,11 @@ class PlanCache:
             return 0
         if not any(map(is_signed, await self._viewer.raw(last))):
             return 0
-        turns = await self._store.turns(self._session_id, max(1, last - NEWEST_TURNS + 1), last)
-        sizes = sorted(turn.tokens for turn in turns)
-        return min(sizes[int(len(sizes) * RESERVE_QUANTILE)], int(room.base_tokens * RESERVE_SHARE))
+        turns = await self._store.turns(self._session_id, max(1, last - NEWEST_TURNS + 1), session.last_turn)
+        sizes = sorted(turn.tokens for turn in turns if turn.turn <= last)
+        taken = sum(turn.tokens for turn in turns if turn.turn > last)
+        most = min(sizes[int(len(sizes) * RESERVE_QUANTILE)], int(room.base_tokens * RESERVE_SHARE))
+        return max(0, most - taken)
 
     async def load(self) -> KeptPlan | None:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
@@ -288,9 +290,9 @@ class PlanCache:
         )
         left = room.limit_tokens - sum(block.framed_tokens for block in appended)
         plan, blocks = await make(target)
-        if (excess := sum(block.framed_tokens for block in blocks) - left) > 0:
+        if 0 < left < (tokens := sum(block.framed_tokens for block in blocks)):
             # Plans count their texts, without the framing of raw turns as messages.
-            plan, blocks = await make(max(0, target - excess))
+            plan, blocks = await make(max(0, target - (tokens - left)))
         rewritten = 1.0
         if old and cause in ("full", "interval"):
             most = room.base_tokens if schedule.mode == "watermark" else target
