@@ -170,6 +170,17 @@ def test_an_answer_that_was_interrupted_while_thinking_can_be_sent(recorded: str
         assert items[:4] == [item for item in messages(parts, name) if item in items]
 
 
+def test_thinking_is_left_out_where_only_an_instruction_follows_it() -> None:
+    items: list[Any] = [
+        {"role": "user", "content": "go"},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
+        {"role": "developer", "content": "Be brief."},
+    ]
+    said = parse_messages(items, "openai-responses")
+    parts = ContextParts(budget_tokens=4_000, counter=O200K, history=[native_block(1, said)], prompt="next")
+    assert [item for item in messages(parts, "openai-responses") if item in items] == [items[0], items[2]]
+
+
 @pytest.mark.parametrize("name", FORMATS)
 def test_an_empty_text_beside_the_image_of_a_result_is_left_out(name: str) -> None:
     image = Attachment("image", data="iVBORw0KGgo=", media_type="image/png")

@@ -299,7 +299,8 @@ def _without_lone_reasoning(records: Sequence[Record]) -> list[Record]:
     is_followed = False
     for record in reversed(records):
         if record.get("type") != "reasoning":
-            is_followed = record.get("role") != "user" and not str(record.get("type")).endswith("_output")
+            is_of_model = record.get("role", "assistant") == "assistant"  # calls have no role
+            is_followed = is_of_model and not str(record.get("type")).endswith("_output")
         elif not is_followed:
             continue
         kept.append(record)
