@@ -132,11 +132,12 @@ class PlanCache:
         moment = time.time() if now is None else now
         plan = await self.load()
         appended = await self._appended(session, plan)
+        appended_tokens = sum(block.framed_tokens for block in appended)
         is_awaiting = plan is not None and plan.state.awaited_turn > 0
         cause = due(
             strategy,
             plan.state if plan else None,
-            appended_tokens=sum(block.framed_tokens for block in appended),
+            appended_tokens=appended_tokens,
             turns_now=session.last_turn,
             budget_tokens=session.budget_tokens,
             room=room,
@@ -147,7 +148,7 @@ class PlanCache:
         churn = 0.0
         if cause in POSTPONED and await self._is_thinking(session):
             cause = None
-        used = sum(block.framed_tokens for block in appended) + (plan.state.base_tokens if plan else 0)
+        used = appended_tokens + (plan.state.base_tokens if plan else 0)
         reserve = 0
         if cause or used > limit - room.base_tokens * RESERVE_SHARE:
             reserve = await self._reserve(session, room)

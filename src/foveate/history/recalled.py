@@ -35,7 +35,7 @@ from foveate.recall.sessions import SearchedSessions, searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.recall.speakers import SpeakerName, name_at_start, said_by_named
 from foveate.store import SessionRow, Store, bodies
-from foveate.store.rows import KEY_SHIFT
+from foveate.store.rows import PASSAGE_MASK
 from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id
 
@@ -68,8 +68,6 @@ MAX_RECENT_TURN_CHARS = 800
 """each compressed if that is not longer than this, else in one sentence,"""
 MAX_RECENT_CHARS = 4_000
 """together within this."""
-PASSAGE_MASK = (1 << KEY_SHIFT) - 1
-"""The bits of a key that number the passages of a turn."""
 WORDS = "words"
 VECTORS = "vectors"
 ORDERS = "orders"

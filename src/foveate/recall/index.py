@@ -27,6 +27,7 @@ from foveate.store import Store
 from foveate.store.rows import (
     KEY_SHIFT,
     NEWEST_ID,
+    PASSAGE_MASK,
     SPEAKERS,
     IndexedSession,
     IndexSnapshot,
@@ -242,7 +243,7 @@ class Index:
         loose = {turn: each for (turn, _), each in self._loose.items()}
         found: dict[int, Passage | PassageText] = {}
         for key in keys:
-            row, number = (key & ~LOOSE_KEY) >> KEY_SHIFT, key & ((1 << KEY_SHIFT) - 1)
+            row, number = (key & ~LOOSE_KEY) >> KEY_SHIFT, key & PASSAGE_MASK
             texts = stored.get(row) if key < LOOSE_KEY else loose[row].passages if row in loose else None
             if texts is not None and number < len(texts):
                 found[key] = texts[number]
@@ -277,7 +278,7 @@ class Index:
                 place=place,
                 session=int(scores.turn[place]) >> TURN_BITS,
                 turn=int(scores.turn[place]) & TURN_MASK,
-                passage=key & ((1 << KEY_SHIFT) - 1),
+                passage=key & PASSAGE_MASK,
                 text=texts[key].text,
                 keyword=float(scores.keyword[place]),
                 vector=float(near),

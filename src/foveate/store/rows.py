@@ -32,6 +32,8 @@ Speaker = Literal["user", "assistant", "tool", "system"]
 SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
 KEY_SHIFT = 12
 """A passage's key is its row's id shifted by this many bits, plus its number in the row."""
+PASSAGE_MASK = (1 << KEY_SHIFT) - 1
+"""The bits of a key that are the number."""
 NEWEST_ID = (1 << 48) - 1
 """Above every row's id."""
 NANO = 1_000_000_000
