@@ -44,7 +44,7 @@ from foveate.strategy.hybrid.messages import ShortSource, protect, speaker_of
 from foveate.strategy.hybrid.state import HybridState, Place
 from foveate.strategy.hybrid.tracker import Tracker, to_json, track
 from foveate.text import several, turn_text
-from foveate.tokens import O200K, exact_counter
+from foveate.tokens import O200K
 from foveate.turn import Json, Message, Text, ToolResult, turn_id, turn_number
 from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
 
@@ -213,7 +213,7 @@ class Shrinker:
     async def _work(self, strategy: Hybrid) -> _Work:
         store = self._shared.store
         session = await store.get_session(self._session_id)
-        is_open = session.head != "closed"
+        is_open = session.is_open
         infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
         state = await self._storyteller.state(NAME)
         book = HybridState.from_json(state) if state else HybridState()
@@ -231,7 +231,7 @@ class Shrinker:
                 work.made[wanted.name] = kept[wanted.name]
             else:
                 lacking.append(wanted)
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         needed = sorted({turn for wanted in lacking for turn in range(wanted.first, wanted.last + 1)})
         sources = await self._viewer.sources(session, needed, messages=True, units=False) if needed else []
         materials = [
@@ -264,7 +264,7 @@ class Shrinker:
         sources = await self._viewer.sources(session, numbers, messages=True, units=False) if numbers else []
         turns = {source.number: source.messages for source in sources if source.messages}
         sizes = {place: tokens for place, tokens in sizes.items() if place[0] in turns}
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         limits = limits_of(_source(work.infos, numbers[0]).wanted(strategy).data) if numbers else {}
         texts = {turn: short_texts(work.made[_source(work.infos, turn).wanted(strategy).name]) for turn in turns}
         desk = Desk(
@@ -288,7 +288,7 @@ class Shrinker:
         """The agent's texts in place of those made without it, and its choice in the strategy's state."""
         changed: list[Artefact] = []
         session = await self._shared.store.get_session(self._session_id)
-        count = counting("M", exact_counter(session.encoding))
+        count = counting("M", session.exact)
         for turn in sorted({place[0] for place in accepted}):
             made = work.made[_source(work.infos, turn).wanted(strategy).name]
             texts = {**short_texts(made), **{place[1]: text for place, text in accepted.items() if place[0] == turn}}

@@ -178,7 +178,7 @@ class StatefulDriver:
         self, session: SessionRow, name: str, strategy: Strategy, frame: Frame, room_tokens: int, *, keep: bool
     ) -> HistoryView:
         self._renew()
-        is_open = session.head != "closed"
+        is_open = session.is_open
         known = self._infos
         infos = await known.renewed(self._store, self._session_id, last_turn=session.last_turn, is_open=is_open)
         seen = await self._viewer.survey(session, room_tokens, last_turn=session.last_turn)

@@ -28,7 +28,7 @@ from foveate.store import SessionRow
 from foveate.strategy import Strategy
 from foveate.strategy.gradient import Gradient
 from foveate.text import compact_json, turn_text
-from foveate.tokens import Counter, exact_counter
+from foveate.tokens import Counter
 from foveate.turn import Message, Part, Text, ToolCall, ToolResult
 
 LEAST_ROOM_TOKENS = 200
@@ -73,12 +73,12 @@ class PendingSteps:
 
     async def put(self, session: SessionRow, request: PendingRequest, view: HistoryView) -> HistoryView:
         """The view with the pending step as messages; unchanged if it is there already, or nothing is pending."""
-        if not session.last_turn or session.head == "closed":
+        if not session.is_open:
             return view
         step = waiting_step(await self._viewer.raw(session.last_turn), has_results=request.has_results)
         if step is None or self._is_native(session, request, view.blocks, step):
             return view
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         block = await self._block(session, step, counter)
         older, limit = _before(view.blocks, session.last_turn), request.limit_tokens
         left = limit - native_tokens(block, counter)
@@ -97,7 +97,7 @@ class PendingSteps:
         last = blocks[-1] if blocks else None
         if last is None or not last.messages or last.row.is_cut or last.row.last != session.last_turn:
             return False
-        framing = native_framing_tokens(last, exact_counter(session.encoding))
+        framing = native_framing_tokens(last, session.exact)
         used = sum(block.tokens for block in blocks) + last.extra_tokens + framing
         return used <= request.limit_tokens or (len(blocks) == 1 and step.number == 1)
 

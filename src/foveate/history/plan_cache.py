@@ -29,7 +29,7 @@ from foveate.plan import NO_LINE, Band, Block, Cause, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.strategy.layout import bands_of
-from foveate.tokens import exact_counter
+
 from foveate.turn import Json
 
 MAKESHIFT_SHARE = 0.9
@@ -185,7 +185,7 @@ class PlanCache:
 
     async def _is_thinking(self, session: SessionRow) -> bool:
         """Whether the turn in progress has thinking that is signed for the request prefix."""
-        if session.head == "closed" or not session.last_turn:
+        if not session.is_open:
             return False
         return any(map(is_signed, await self._viewer.raw(session.last_turn)))
 
@@ -194,7 +194,7 @@ class PlanCache:
 
         A rebuild within a turn changes the prefix that its thinking is signed for.
         """
-        is_open = session.head != "closed"
+        is_open = session.is_open
         last = session.last_turn - is_open
         if last < 1 or (is_open and any(each.role == "assistant" for each in await self._viewer.raw(last + 1))):
             return 0
@@ -230,7 +230,7 @@ class PlanCache:
 
     async def _base(self, session: SessionRow, plan: KeptPlan) -> list[BlockText]:
         """The plan's rows: texts as they were stored, raw turns from the log."""
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         costs = overheads(session.last_turn, counter)
         raw_rows = [row for row, text in zip(plan.rows, plan.texts, strict=True) if text is None]
         raw = iter(await self._viewer.write(raw_rows, counter, costs))
@@ -242,7 +242,7 @@ class PlanCache:
     async def _appended(self, session: SessionRow, plan: KeptPlan | None) -> list[BlockText]:
         if plan is None:
             return []
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         costs = overheads(session.last_turn, counter)
         return await self._viewer.appended(session, plan.state.last_turn, plan.state.last_step, counter, costs)
 
@@ -264,7 +264,7 @@ class PlanCache:
         open_tokens = await self._store.raw_tokens(self._session_id, whole_turns + 1, session.last_turn)
         settled = await self._store.derived.settled(self._session_id)
         schedule = schedule_of(strategy)
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         costs = overheads(session.last_turn, counter)
         average = await self._average_tokens(whole_turns, schedule, costs.tag)
         appended = await self._viewer.appended(session, last_turn, last_step, counter, costs)
@@ -336,7 +336,7 @@ class PlanCache:
         kept = (await self._base(session, old))[: seam.kept]
         behind = blocks[len(blocks) - len(seam.rows) :]
         if behind[0].row != seam.rows[0]:
-            counter = exact_counter(session.encoding)
+            counter = session.exact
             behind[:1] = await self._viewer.write(seam.rows[:1], counter, overheads(session.last_turn, counter))
         return [*kept, *behind]
 
@@ -370,7 +370,7 @@ class PlanCache:
 
         The open turn is left to be appended, unless it is large: then its answered steps are planned too.
         """
-        is_open = session.head != "closed"
+        is_open = session.is_open
         if not is_open or not session.last_turn:
             return session.last_turn, 0
         steps = await self._viewer.running(session, session.last_turn, room_tokens)

@@ -27,7 +27,7 @@ from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, SourceTurn
 from foveate.text import turn_text, without_added
-from foveate.tokens import Counter, exact_counter
+from foveate.tokens import Counter
 from foveate.turn import Message
 from foveate.worker.renditions import compress_safely, unpack_units
 
@@ -150,7 +150,7 @@ class TextReader:
         self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
     ) -> Survey:
         """The sizes of the turns up to `last_turn`, as far back as the room reaches."""
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         steps = await self.running(session, last_turn, room_tokens, last_step)
         costs = overheads(last_turn, counter, last_step=len(steps))
         running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
@@ -220,7 +220,7 @@ class TextReader:
             ]
         rows += [Block(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
         written = await self.write(rows, counter, costs, steps=steps)
-        if written and session.head != "closed":
+        if written and session.is_open:
             written[-1] = replace(written[-1], is_stable=False)
         return written
 
@@ -228,7 +228,7 @@ class TextReader:
         self, session: SessionRow, turns: Collection[int], *, messages: bool, units: bool
     ) -> list[SourceTurn]:
         """Turns to make something of, oldest first; their units are made now where no worker has done it yet."""
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         known: dict[int, tuple[tuple[Unit, ...], str]] = {}
         for first, last in _runs(turns) if units else ():
             for row in await self._store.derived.renditions(self._session_id, first, last):
@@ -275,7 +275,7 @@ class TextReader:
                 found.append(era)
                 reached = (era.place + 1) * turns
             level -= 1
-        counter = exact_counter(session.encoding)
+        counter = session.exact
         frame = overheads(session.last_turn, counter).range
         most = max(LEAST_OPENED_TOKENS, room_tokens // max(1, len(found)) - frame)
         return [_era_block(era, min(most, era.tokens), counter) for era in found]
@@ -290,7 +290,7 @@ class TextReader:
 
         With `last_step`, the steps up to that one, whatever the turn's size.
         """
-        if not last_turn or last_turn != session.last_turn or session.head == "closed":
+        if not last_turn or last_turn != session.last_turn or not session.is_open:
             return []
         (size,) = await self._store.derived.sizes_of(self._session_id, last_turn, last_turn)
         is_small = last_step is None and size.raw <= RUNNING_SHARE * room_tokens

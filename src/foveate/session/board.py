@@ -14,7 +14,7 @@ from foveate.history.texts import TextReader
 from foveate.plan import ShownLevel
 from foveate.settings import Settings
 from foveate.store import SessionRow, Store, bodies
-from foveate.tokens import Counter, exact_counter
+from foveate.tokens import Counter
 from foveate.turn import Json, Text
 
 
@@ -51,7 +51,7 @@ class SessionBoard:
     async def shown(self, session: SessionRow, *, ends_turn: bool, keep: bool) -> Board:
         """The board to show: in a turn in progress, unless the prompt ends it, as it was when the turn began."""
         board = await self.load(session, keep=keep)
-        if session.head == "closed" or ends_turn:
+        if not session.is_open or ends_turn:
             return boards.current(board)
         board = boards.without_new_notes(board, session.last_turn)
         if not any(entry.since_turn == session.last_turn for entry in board.retrieved):
@@ -78,7 +78,7 @@ class SessionBoard:
 
     async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
         """Put what a model retrieved on the board. Returns the page it asked for."""
-        exact = exact_counter(session.encoding)
+        exact = session.exact
         async with self._lock:
             grown = await asyncio.to_thread(
                 boards.retrieve,
@@ -108,5 +108,5 @@ class SessionBoard:
             choices.append(
                 [TagBlock(turn, turn, level, (TagEntry(turn, own[turn]),)) for level, own in texts.items() if own]
             )
-        count = exact_counter(session.encoding).base
+        count = session.exact.base
         return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)

@@ -61,7 +61,7 @@ from foveate.settings import Settings, make_strategy, session_strategy
 from foveate.store import SessionRow
 from foveate.strategy import Strategy
 from foveate.strategy.standard import Standard
-from foveate.tokens import Counter, exact_counter
+from foveate.tokens import Counter
 from foveate.turn import Json, Message, turn_id
 
 SLACK_TOKENS = 64
@@ -208,7 +208,7 @@ class Contexts:
         is_own = request.budget_tokens == session.budget_tokens and chosen.name == session.strategy
         one_off = fallback is not None or not is_own
         budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
-        exact = exact_counter(session.encoding)
+        exact = session.exact
         part = await self._fixed_part(session, chosen.strategy, request, exact)
         fixed = part.tokens
         request = replace(request, prompt=fit_prompt(request.prompt, session, budget - fixed))
@@ -412,13 +412,13 @@ class Contexts:
             visible=visible | boards.whole_turns(asked.board),
             is_gated=self._settings.recall.gate,
             is_one_off=one_off,
-            asking=session.last_turn if session.head != "closed" else None,
-            is_first=session.last_turn <= (0 if asked.ends_turn or session.head == "closed" else 1),
+            asking=session.last_turn if session.is_open else None,
+            is_first=session.last_turn <= (0 if asked.ends_turn or not session.is_open else 1),
         )
-        exact = exact_counter(session.encoding)
+        exact = session.exact
         if one_off:
             return await self._recaller.recall(session, exact, wish)
-        past = session.last_turn - (session.head != "closed")
+        past = session.last_turn - session.is_open
         mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
         return await self._recaller.recall_once(session, exact, wish, mark=mark, asked=self._asked_mark(query))
 
@@ -428,20 +428,20 @@ class Contexts:
         if not (request.recall and self._settings.recall.enabled and has_past):
             return ""
         said = said_by_user(prompt_messages(request.prompt))
-        if said or session.head == "closed":
+        if said or not session.is_open:
             return said
         return said_by_user(await self.viewer.raw(session.last_turn))
 
     async def _waits(self, session: SessionRow, request: Request) -> bool:
         """Whether the newest turn is what a model is to answer: a request that does not show it asks nothing."""
-        if not session.last_turn or session.head == "closed" or prompt_messages(request.prompt):
+        if not session.is_open or prompt_messages(request.prompt):
             return False
         said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
         return bool(said) and said[-1].role in ("user", "tool")
 
     async def _open_call(self, session: SessionRow, request: Request) -> str:
         """The tool that the newest turn called last, if its result is neither recorded nor in the prompt."""
-        if not session.last_turn or session.head == "closed" or prompt_messages(request.prompt):
+        if not session.is_open or prompt_messages(request.prompt):
             return ""
         said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
         calls = loose_ends(said).calls if said and said[-1].role == "assistant" else ()
@@ -472,7 +472,7 @@ class Contexts:
 
     def _sent_tokens(self, session: SessionRow, view: HistoryView) -> int:
         """What the history takes with its last block as messages."""
-        framing = native_framing_tokens(view.blocks[-1], exact_counter(session.encoding)) if view.blocks else 0
+        framing = native_framing_tokens(view.blocks[-1], session.exact) if view.blocks else 0
         return sum(block.sent_tokens for block in view.blocks) + framing
 
     def _asked_mark(self, query: str) -> str:
@@ -537,7 +537,7 @@ def given_settings(session: SessionRow, settings: Settings) -> dict[str, object]
 
 def _at_work(session: SessionRow, blocks: Sequence[BlockText], prompt: str | Sequence[Message]) -> int:
     """How many of the blocks are of the turn in progress, unless a prompt ends it."""
-    if session.head == "closed" or said_by_user(prompt_messages(prompt)):
+    if not session.is_open or said_by_user(prompt_messages(prompt)):
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from foveate.errors import InputError
 from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
-from foveate.tokens import exact_counter
+
 
 NO_TASKS = "(no tasks yet)"
 GIVEN = ("epic", "tasks")
@@ -55,7 +55,7 @@ def check_size(name: str, text: str, limits: Mapping[str, int], session: Session
     # A token is a character at least, so a short text need not be counted.
     if limit is None or len(text) <= limit:
         return
-    tokens = exact_counter(session.encoding).base(text)
+    tokens = session.exact.base(text)
     if tokens > limit:
         what = "the epic (or the title in its place)" if name == "epic" else f"the list of {name}"
         raise InputError(

@@ -75,7 +75,7 @@ class Reader:
 
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
         """Whether the newest turn ends with exactly this prompt and has no answer yet."""
-        if not self._row.last_turn or self._row.head == "closed":
+        if not self._row.is_open:
             return False
         kept = [message for message in await self._viewer.raw(self._row.last_turn) if message.kind == "message"]
         newest = [message.without_original().parts for message in kept[-len(prompt) :]]

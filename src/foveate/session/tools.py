@@ -22,7 +22,7 @@ from foveate.session.context import Contexts
 from foveate.session.tenant import public_id
 from foveate.session.values import TextPage
 from foveate.store import SessionRow, Store
-from foveate.tokens import Counter, exact_counter
+from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id, turn_number
 
 TOPIC_RESULTS = 8
@@ -185,7 +185,7 @@ class Retrieval:
             blocks = await self.blocks(first, last, level)
             found = {entry.number for block in blocks for entry in block.entries}
             missing = [turn for turn in range(first, last + 1) if turn not in found]
-        count = exact_counter(self._session.encoding).base
+        count = self._session.exact.base
         pages = await asyncio.to_thread(paginate, blocks, page_tokens, count)
         chosen = min(max(page, 1), len(pages))
         text = "".join(map(write_block, pages[chosen - 1]))
@@ -218,7 +218,7 @@ class Retrieval:
     async def _found(self, query: str, max_results: int) -> str:
         """A line for each turn: the passage that says it best, and who says it."""
         own = self._session
-        asking = own.last_turn if own.head != "closed" else None
+        asking = own.last_turn if own.is_open else None
         found = await self._searcher.search_scope(own, query, max_results, asking=asking)
         names = ("" if each.session_id == own.id else f"{public_id(own.tenant, each.session_id)}/" for each in found)
         lines = (

@@ -50,7 +50,7 @@ class KnowledgeUses:
 
     def show(self, session: SessionRow, items: Collection[str], prompt: str, *, ends_turn: bool) -> None:
         """A context shows these items, for a prompt that ends the turn in progress or for that turn."""
-        turn = session.last_turn + (ends_turn or session.head == "closed")
+        turn = session.last_turn + (ends_turn or not session.is_open)
         before = self._shown.get(session.id)
         if before and before.turn == turn:
             self._shown[session.id] = _Shown(turn, before.items | frozenset(items), prompt, before.used, before.helped)

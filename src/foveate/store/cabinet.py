@@ -122,7 +122,7 @@ def file(connection: Connection, new: NewContent, *, now_us: int) -> CabinetRow:
 
 def _open_turn(session: SessionRow) -> int:
     """The turn in progress, whose tool this is; after a complete turn the next one."""
-    return session.last_turn + (session.head == "closed")
+    return session.last_turn + (not session.is_open)
 
 
 def _free_key(connection: Connection, tenant: str, digest: bytes) -> str:

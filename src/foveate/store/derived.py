@@ -413,7 +413,7 @@ def _lacking(
         made = dict(row[:2] for row in _made(connection, LIST_MADE, chain, first, last))
         found = False
         for turn, count in select_spans(connection, COUNT_MESSAGES, chain, first, last):
-            is_open = turn == session.last_turn and session.head != "closed"
+            is_open = turn == session.last_turn and session.is_open
             is_due = not is_open or include_open or (turn in made and count >= REGROWTH * made[turn])
             if made.get(turn) != count and is_due:
                 found = True
@@ -425,5 +425,5 @@ def _lacking(
 def _settle(connection: Connection, session: SessionRow) -> None:
     """Record up to which turn nothing is missing, so that nobody looks there again."""
     first = next(_lacking(connection, session, include_open=False), None)
-    settled = first[0] - 1 if first else session.last_turn - (session.head != "closed")
+    settled = first[0] - 1 if first else session.last_turn - session.is_open
     connection.execute(SET_SETTLED, {"number": session.number, "settled": settled})

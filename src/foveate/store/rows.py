@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from foveate.plugins import renamed
-from foveate.tokens import EncodingName
+from foveate.tokens import Counter, EncodingName, exact_counter
 from foveate.turn import Kind, Role
 
 Head = Literal["closed", "preamble", "prompted"]
@@ -84,6 +84,16 @@ class SessionRow(NewSession):
     created_us: int
     updated_us: int
     """Time of its newest message; its creation time while it has none."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the newest turn can still grow."""
+        return self.last_turn > 0 and self.head != "closed"
+
+    @property
+    def exact(self) -> Counter:
+        """The counter that stored sizes were made with."""
+        return exact_counter(self.encoding)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
