@@ -29,7 +29,6 @@ from foveate.plan import NO_LINE, Band, Block, Cause, PlanEvent, ShownLevel
 from foveate.store import SessionRow, Store, bodies
 from foveate.strategy import Schedule, Strategy
 from foveate.strategy.layout import bands_of
-
 from foveate.turn import Json
 
 MAKESHIFT_SHARE = 0.9

@@ -12,7 +12,6 @@ from foveate.errors import InputError
 from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
 
-
 NO_TASKS = "(no tasks yet)"
 GIVEN = ("epic", "tasks")
 """What can be given; goals have commands of their own."""
