@@ -149,35 +149,10 @@ class Artefact:
     data: Mapping[str, Json] = field(default_factory=dict)
 
 
+State = Mapping[str, Json]
+"""What a strategy keeps from one plan to the next; empty at first."""
 AgentStatus = Literal["none", "ready", "running"]
 """Whether a model may decide what is shortened: not now, from the trigger on, or it is deciding."""
-
-
-@dataclass(frozen=True, slots=True)
-class Frame:
-    """The parts around the history, in the same tokens as the history."""
-
-    nominal_tokens: int
-    """The whole budget."""
-    fixed_tokens: int = 0
-    """System prompt, explanation, pins, documents, tools and framing."""
-    prompt_tokens: int = 0
-    is_one_off: bool = False
-    """Nothing is kept of a plan made for it."""
-    model: str | None = None
-    asked_tokens: int = 0
-    """The whole budget as it was asked for, in the model's own tokens; 0: as `nominal_tokens`."""
-    own_tokens: int = 0
-    """What Foveate itself adds to the fixed part: the explanation and the framing of messages."""
-    agent: AgentStatus = "none"
-    """The status of the strategy's agent."""
-    retrieved: Sequence[int] = ()
-    """Single turns that the model retrieved, the latest last."""
-
-    @property
-    def given_tokens(self) -> int:
-        """The fixed part as the caller gave it: system prompt, pins, documents and tools."""
-        return max(0, self.fixed_tokens - self.own_tokens)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,71 +162,6 @@ class PlanEvent:
     kind: str
     data: Mapping[str, Json] = field(default_factory=dict)
     turn: int | None = None
-
-
-class History(Protocol):
-    """A strategy's view of a conversation, read lazily, so that the cost depends on the budget and not on the
-    length."""
-
-    @property
-    def last_turn(self) -> int:
-        """The newest turn's number."""
-        ...
-
-    def newest(self) -> Iterator[TurnSizes]:
-        """The items, newest first. A turn in progress comes as steps."""
-        ...
-
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        """The newest whole turns, at most `limit`; words that the user did not say count `answer_weight`."""
-        ...
-
-    @property
-    def shown(self) -> Mapping[int, ShownLevel]:
-        """The levels that turns are shown at now, where a plan is to change few of them; else empty."""
-        ...
-
-    @property
-    def retrieved(self) -> Sequence[int]:
-        """Turns that the model retrieved."""
-        ...
-
-    @property
-    def fanout(self) -> int:
-        """Number of turns in an era of level 1, and of eras in an era of the next level."""
-        ...
-
-    def era(self, level: int, index: int) -> Era | None:
-        """The era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made yet."""
-        ...
-
-
-class Story(History, Protocol):
-    """The view of a strategy that keeps a state or requests artefacts."""
-
-    @property
-    def frame(self) -> Frame:
-        """The budget and what surrounds the history."""
-        ...
-
-    @property
-    def state(self) -> Mapping[str, Json]:
-        """The state that the last plan saved; empty at first."""
-        ...
-
-    @property
-    def made(self) -> Mapping[str, Artefact]:
-        """Artefacts made so far, by name."""
-        ...
-
-    @property
-    def first_read(self) -> int:
-        """The oldest turn that `infos` returns. For older ones return a plan with `reads_from`."""
-        ...
-
-    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        """The turns from `first` to `last`, oldest first; turns before `first_read` are left out."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,28 +249,237 @@ class Plan:
     budget_tokens: int
     wants: tuple[ArtefactSpec, ...] = ()
     """Artefacts that the plan shows. Missing ones are made, and the strategy plans again."""
-    state: Mapping[str, Json] | None = None
-    """State to save for the next plan; None: unchanged."""
     events: tuple[PlanEvent, ...] = ()
     notes: Mapping[str, Json] = field(default_factory=dict)
     """Information for people, e.g. {"tier": 3, "reliability": 0.385}."""
-    reads_from: int | None = None
-    """The oldest turn whose `infos` it needs. If that is before `Story.first_read`, the turns are read and the strategy
-    plans again; the rest of this plan is ignored."""
+    cause: Cause | None = None
+    """Why a plan that is kept was made again."""
+    reach: tuple[int, int] | None = None
+    """Of a plan that is kept: the last turn, and the last step of it if it is in progress, else 0. What comes after is
+    appended raw. None: the rows show everything, and are planned again for the next context."""
+    kept_blocks: int = 0
+    """Leading rows that are those of `Snapshot.kept`, with the same texts."""
+    target_tokens: int | None = None
+    """What the texts of its rows may take, where that is less than the room,"""
+    framed_limit_tokens: int | None = None
+    """and what they may take with the framing of messages. Larger ones are planned again, with less room."""
+    raw_tokens: int = 0
+    """Of a plan that is kept: what its whole turns take raw."""
+    is_kept: bool = False
+    """It is the plan in use, and nothing of it changes."""
 
-    def missing_from(self, story: Story) -> int | None:
-        """The oldest turn that it needs and that is not read yet; None if nothing is missing."""
-        first = story.first_read if self.reads_from is None else max(1, self.reads_from)
-        return first if first < story.first_read else None
+
+@dataclass(frozen=True, slots=True)
+class LevelChange:
+    """Turns that a plan shows at another level than the one before it."""
+
+    first: int
+    last: int
+    before: ShownLevel
+    after: ShownLevel
 
 
-def request_turns(story: Story, first: int, budget_tokens: int) -> Plan | None:
-    """A plan that requests the turns from `first` on; None if they are read already.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeptPlan:
+    """A plan that is kept between contexts, as its blocks were written."""
 
-    A strategy calls it before `story.infos`: `if older := request_turns(story, first, budget_tokens): return older`.
+    rows: tuple[Block, ...]
+    tokens: tuple[int, ...]
+    """Of each block's text."""
+    texts: tuple[str | None, ...]
+    """Of each block; None where it is raw, and the log has it."""
+    framed_tokens: int
+    """All of them, with the framing of messages."""
+    last_turn: int
+    """It reaches up to this turn,"""
+    last_step: int
+    """and up to this step of it; 0 where the turn was over."""
+    cause: Cause
+    bands: tuple[Band, ...]
+    made_at: float
+    used_at: float
+    """The last time that a context showed it, in seconds like `made_at`."""
+    trigger_turn: int = 0
+    """The newest turn when it was made."""
+    churn: float = 0.0
+    """The share of its tokens that were not shown so before, 0 to 1."""
+    raw_tokens: int = 0
+    changes: tuple[LevelChange, ...] = ()
+
+    @property
+    def whole_turns(self) -> int:
+        """The last turn that it shows to its end."""
+        return self.last_turn - bool(self.last_step)
+
+
+@dataclass(frozen=True, slots=True)
+class AppendedTurns:
+    """What came after a kept plan, as it is appended to it."""
+
+    framed_tokens: int
+    calls: int
+    """Answers of the model, each of one call."""
+
+
+class NotRead(Exception):
+    """A snapshot has not read yet what a plan asks for; it is read, and the strategy is asked again."""
+
+    def __init__(self, kind: Literal["turns", "sizes", "appended", "raw", "tokens"], turn: int, step: int = 0) -> None:
+        super().__init__(kind, turn, step)
+        self.kind = kind
+        self.turn = turn
+        self.step = step
+
+
+class Sizes(Protocol):
+    """What turns cost at each level."""
+
+    @property
+    def last_turn(self) -> int:
+        """The newest turn's number."""
+
+    @property
+    def retrieved(self) -> Sequence[int]:
+        """Turns that the model retrieved, the latest last."""
+
+    @property
+    def overheads(self) -> Overheads:
+        """What tags and labels take."""
+
+    @property
+    def fanout(self) -> int:
+        """Number of turns in an era of level 1, and of eras in an era of the next level."""
+
+    def newest(self) -> Iterator[TurnSizes]:
+        """The items, newest first. A turn in progress comes as steps if it is large."""
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        """The newest whole turns, at most `limit`; words not said by the user are weighted by `answer_weight`."""
+
+    def era(self, level: int, index: int) -> Era | None:
+        """The era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made yet."""
+
+
+class Snapshot(Sizes, Protocol):
+    """A session as a strategy sees it: sizes, never content. It does not change while a plan is made.
+
+    Sizes are read as far as a plan asks for them, so that its cost depends on the budget and not on the length of the
+    session: `NotRead` is raised for others, and the plan is asked for again. Don't catch it.
     """
-    plan = Plan((), (), 0, budget_tokens, reads_from=first)
-    return None if plan.missing_from(story) is None else plan
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the newest turn can still grow."""
+
+    @property
+    def model(self) -> str | None:
+        """The session's model."""
+
+    @property
+    def kept(self) -> KeptPlan | None:
+        """The plan that the last context showed, if the strategy `keeps_plan`."""
+
+    @property
+    def made(self) -> Mapping[str, Artefact]:
+        """Artefacts made so far, by name."""
+
+    @property
+    def agent(self) -> AgentStatus:
+        """The status of the strategy's agent."""
+
+    @property
+    def settled_turn(self) -> int:
+        """Turns up to this one have their renditions."""
+
+    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
+        """The turns from `first` to `last`, oldest first, message by message."""
+
+    def raw_tokens(self, first: int, last: int) -> int:
+        """What the turns from `first` to `last` take raw."""
+
+    def answered_steps(self, room_tokens: int) -> Sequence[int]:
+        """The steps of a turn in progress that have all their results, but for the newest one.
+
+        Empty if the turn takes only a small part of the room.
+        """
+
+    def is_signed(self, turn: int) -> bool:
+        """Whether a turn has thinking that is signed for its request's prefix."""
+
+    def appended(self, turn: int, step: int) -> AppendedTurns:
+        """What came after a turn, and after a step of it."""
+
+    def until(self, turn: int, step: int) -> Snapshot:
+        """The same without what came after a turn, and after a step of it (0: it was over)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CachePrices:
+    """What tokens cost with a provider's cache, next to one without."""
+
+    read: float = 0.1
+    write: float = 1.25
+    ttl_seconds: float | None = None
+    """How long a prefix stays cached; None: unknown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ledger:
+    """The budget of one context, in the tokens that turns are counted in, charged part by part."""
+
+    budget_tokens: int
+    """The whole budget,"""
+    asked_tokens: int = 0
+    """and as it was asked for, in the model's own tokens; 0: the same."""
+    fixed_tokens: int = 0
+    """System prompt, explanation, pins, documents, tools and framing."""
+    own_tokens: int = 0
+    """Of these, what Foveate itself adds: the explanation and the framing of messages."""
+    prompt_tokens: int = 0
+    board_tokens: int = 0
+    """What the board takes,"""
+    board_limit_tokens: int = 0
+    """and may take."""
+    recall_limit_tokens: int = 0
+    """What recall may take; 0: the strategy has none."""
+    history_tokens: int = 0
+    """What the history may take at most."""
+    needed_tokens: int = 0
+    """What board and recall need of that now,"""
+    spare_tokens: int = 0
+    """and may need later, at most."""
+    is_preview: bool = False
+    """Nothing is kept of the context, so it is planned from scratch and filled completely."""
+    prices: CachePrices = CachePrices()
+    now: float = 0.0
+    """In seconds since the epoch."""
+    target_tokens: int | None = None
+    """What this try may take: the texts of the try before it were larger than planned."""
+
+    @property
+    def limit_tokens(self) -> int:
+        """What the history may take now."""
+        return max(0, self.history_tokens - self.needed_tokens)
+
+    @property
+    def base_tokens(self) -> int:
+        """What the history has whatever board and recall need; a rebuild aims at no more."""
+        return max(0, self.history_tokens - max(self.needed_tokens, self.spare_tokens))
+
+    @property
+    def room_tokens(self) -> int:
+        """What a plan may take: the limit, or less after a try that turned out too large."""
+        return self.limit_tokens if self.target_tokens is None else max(0, self.target_tokens)
+
+    @property
+    def given_tokens(self) -> int:
+        """The fixed part as the caller gave it: system prompt, pins, documents and tools."""
+        return max(0, self.fixed_tokens - self.own_tokens)
+
+    @property
+    def free_tokens(self) -> int:
+        """What the fixed part, the prompt and the board leave."""
+        return self.budget_tokens - self.fixed_tokens - self.prompt_tokens - self.board_tokens
 
 
 def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
@@ -376,5 +495,9 @@ def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
     return starts
 
 
+_OLD_NAMES = {"Frame": "Ledger", "History": "Snapshot", "Story": "Snapshot"}
+
+
 def __getattr__(name: str) -> object:
-    return renamed(__name__, name, {"Strategy": "foveate.strategy:Strategy"})
+    moved = {old: f"{__name__}:{new}" for old, new in _OLD_NAMES.items()}
+    return renamed(__name__, name, {"Strategy": "foveate.strategy:Strategy", **moved})

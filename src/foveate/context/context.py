@@ -13,7 +13,7 @@ from foveate.context import signatures
 from foveate.context.board import Board
 from foveate.context.render import Layout, canonical_messages, render_layout, render_request
 from foveate.context.tools import ToolSet
-from foveate.plan import Band, Cause, ShownLevel
+from foveate.plan import Band, Cause, LevelChange, ShownLevel
 from foveate.text import part_text
 from foveate.turn import Json, Message, Text
 
@@ -52,16 +52,6 @@ class Segment:
     """Its text in the context or the prompt; empty for tool definitions, framing and attachments."""
     levels: str = ""
     """The levels of its turns, a letter each and `-` for a turn without a line, where they differ from `level`."""
-
-
-@dataclass(frozen=True, slots=True)
-class LevelChange:
-    """A range of turns whose level a rebuild changed."""
-
-    first: int
-    last: int
-    before: ShownLevel
-    after: ShownLevel
 
 
 @dataclass(frozen=True, slots=True)

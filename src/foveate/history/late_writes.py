@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 from foveate.errors import StoreClosed, StoreError
@@ -16,19 +17,20 @@ _log = logging.getLogger(__name__)
 
 
 class LateWrites:
-    """Runs one write at a time. A full disk or a held lock never fails the caller."""
+    """Runs one write at a time of each name. A full disk or a held lock never fails the caller."""
 
     def __init__(self) -> None:
-        self._running: asyncio.Task[None] | None = None
+        self._running: dict[str, asyncio.Task[None]] = {}
 
-    async def write(self, job: Callable[[], Coroutine[Any, Any, None]]) -> bool:
+    async def write(self, name: str, job: Callable[[], Coroutine[Any, Any, None]]) -> bool:
         """Whether it was written. If not, the caller keeps the value in memory and tries again at the next context."""
-        if self._running and not self._running.done():
+        if name in self._running:
             return False
-        task = self._running = asyncio.create_task(job())
+        task = self._running[name] = asyncio.create_task(job())
+        task.add_done_callback(partial(self._ended, name))
         await asyncio.wait([task], timeout=WAIT_SECONDS)
         if not task.done():
-            _log.warning("the store is busy; a plan is saved later")
+            _log.warning("the store is busy; the %s is saved later", name)
             task.add_done_callback(_note_failure)
             return False
         try:
@@ -36,11 +38,15 @@ class LateWrites:
         except StoreClosed:
             raise
         except StoreError as error:
-            _log.warning("a plan could not be saved and is kept in memory: %s", error)
+            _log.warning("the %s could not be saved and is kept in memory: %s", name, error)
             return False
         return True
+
+    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
+        if self._running.get(name) is task:
+            del self._running[name]
 
 
 def _note_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()):
-        _log.warning("a plan could not be saved and is kept in memory: %s", error)
+        _log.warning("a value could not be saved and is kept in memory: %s", error)

@@ -7,9 +7,8 @@ its messages, with a note, so that a request still ends with a tool result or th
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import takewhile
 
 from foveate.context.assemble import MESSAGE_TOKENS, BlockText, native_note
@@ -19,14 +18,9 @@ from foveate.context.pairs import provider_message_count
 from foveate.context.tags import TagEntry
 from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import write_text
-from foveate.history.driver import StatefulDriver
-from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import Step, split_steps
-from foveate.history.texts import TextReader
-from foveate.plan import Block, Frame
+from foveate.plan import Block
 from foveate.store import SessionRow
-from foveate.strategy import Strategy
-from foveate.strategy.gradient import Gradient
 from foveate.text import compact_json, turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message, Part, Text, ToolCall, ToolResult
@@ -43,19 +37,6 @@ MAX_COUNTED_CHARS = 4_000_000
 """Of a text that is cut; the size of a longer one is estimated from so much of it."""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingRequest:
-    """Which history a pending step is put behind."""
-
-    name: str
-    strategy: Strategy
-    frame: Frame
-    limit_tokens: int
-    """What the whole history may take: all that the budget leaves."""
-    has_results: bool = False
-    """The prompt brings the results of the step's calls."""
-
-
 def waiting_step(messages: Sequence[Message], *, has_results: bool = False) -> Step | None:
     """The newest step, if the model is to answer it: it ends with words of the user or the result of a call."""
     said = [message for message in messages if message.kind == "message"]
@@ -64,95 +45,38 @@ def waiting_step(messages: Sequence[Message], *, has_results: bool = False) -> S
     return split_steps(messages)[-1]
 
 
-class PendingSteps:
-    """Puts the pending step of one session behind its history."""
+def is_native(session: SessionRow, blocks: Sequence[BlockText], step: Step, limit_tokens: int) -> bool:
+    """Whether the step is shown as messages, and stays so when everything is counted."""
+    last = blocks[-1] if blocks else None
+    if last is None or not last.messages or last.row.is_cut or last.row.last != session.last_turn:
+        return False
+    framing = native_framing_tokens(last, session.exact)
+    used = sum(block.tokens for block in blocks) + last.extra_tokens + framing
+    return used <= limit_tokens or (len(blocks) == 1 and step.number == 1)
 
-    def __init__(self, viewer: TextReader, driver: StatefulDriver) -> None:
-        self._viewer = viewer
-        self._driver = driver
 
-    async def put(self, session: SessionRow, request: PendingRequest, view: HistoryView) -> HistoryView:
-        """The view with the pending step as messages; unchanged if it is there already, or nothing is pending."""
-        if not session.is_open:
-            return view
-        step = waiting_step(await self._viewer.raw(session.last_turn), has_results=request.has_results)
-        if step is None or self._is_native(session, request, view.blocks, step):
-            return view
-        counter = session.exact
-        block = await self._block(session, step, counter)
-        older, limit = _before(view.blocks, session.last_turn), request.limit_tokens
-        left = limit - native_tokens(block, counter)
-        if step.number == 1 and sum(one.sent_tokens for one in older) <= left and older:
-            return replace(view, blocks=[*older, block])
-        if left < LEAST_ROOM_TOKENS:
-            # In a thread: a message may have 50 MB.
-            cut = await asyncio.to_thread(self._cut, session, step, int(limit * CUT_SHARE), counter)
-            if cut is None:
-                return view
-            block, left = cut, limit - native_tokens(cut, counter)
-        return replace(view, blocks=[*await self._older(session, request, step, left), block])
-
-    def _is_native(self, session: SessionRow, request: PendingRequest, blocks: Sequence[BlockText], step: Step) -> bool:
-        """Whether the step is shown as messages, and stays so when everything is counted."""
-        last = blocks[-1] if blocks else None
-        if last is None or not last.messages or last.row.is_cut or last.row.last != session.last_turn:
-            return False
-        framing = native_framing_tokens(last, session.exact)
-        used = sum(block.tokens for block in blocks) + last.extra_tokens + framing
-        return used <= request.limit_tokens or (len(blocks) == 1 and step.number == 1)
-
-    async def _block(self, session: SessionRow, step: Step, counter: Counter) -> BlockText:
-        costs = overheads(session.last_turn, counter, last_step=step.number)
-        (block,) = await self._viewer.write([_row(session, step)], counter, costs, steps=[step])
-        return replace(block, is_stable=False)
-
-    def _cut(self, session: SessionRow, step: Step, room_tokens: int, counter: Counter) -> BlockText | None:
-        """The step with its longest texts cut; None if the room is too small for that."""
-        sizes = SentSizes.of(session.model, session.encoding)
-        costs = overheads(session.last_turn, counter, last_step=step.number)
-        row = _row(session, step)
-        bare = tuple(map(sizes.without_media, step.messages))
-        measure = _Measure(counter)
-        tokens = sorted(map(measure.size, _long_texts(bare)))
-        framing = turn_text(tuple(_cut_message(message, 0, measure) for message in bare))
-        level = _level(tokens, room_tokens - counter.base(framing))
-        for _ in range(MAX_TRIES):
-            if level < LEAST_TEXT_TOKENS:
-                return None
-            messages = tuple(_cut_message(message, level, measure) for message in bare)
-            entry = TagEntry(step.number if row.first_step else row.first, turn_text(messages))
-            extra = sizes.extra_tokens(messages)
-            block = write_text(row, [entry], counter, costs, messages=messages, extra_tokens=extra)
-            if native_tokens(block, counter) <= room_tokens:
-                return replace(block, row=replace(row, tokens=block.tokens, is_cut=True), is_stable=False)
-            level = int(level * SHRINK_SHARE)
-        return None
-
-    async def _older(
-        self, session: SessionRow, request: PendingRequest, step: Step, room_tokens: int
-    ) -> list[BlockText]:
-        """What came before the step, within the room."""
-        if step.number == 1:
-            strategy = Gradient() if request.strategy.keeps_story else request.strategy
-            _, blocks = await self._viewer.plan(
-                session, strategy, room_tokens, last_turn=session.last_turn - 1, retrieved=request.frame.retrieved
-            )
-            return blocks
-        if request.strategy.keeps_story:
-            return await self._driver.before(
-                session, request.name, request.strategy, request.frame, room_tokens, step=step
-            )
-        before = step.number - 1
-        last_turn = session.last_turn
-        _, blocks = await self._viewer.plan(
-            session,
-            request.strategy,
-            room_tokens,
-            last_turn=last_turn,
-            last_step=before,
-            retrieved=request.frame.retrieved,
-        )
-        return blocks
+def cut_step(session: SessionRow, step: Step, room_tokens: int) -> BlockText | None:
+    """The step with its longest texts cut; None if the room is too small for that."""
+    counter = session.exact
+    sizes = SentSizes.of(session.model, session.encoding)
+    costs = overheads(session.last_turn, counter, last_step=step.number)
+    row = step_row(session, step)
+    bare = tuple(map(sizes.without_media, step.messages))
+    measure = _Measure(counter)
+    tokens = sorted(map(measure.size, _long_texts(bare)))
+    framing = turn_text(tuple(_cut_message(message, 0, measure) for message in bare))
+    level = _level(tokens, room_tokens - counter.base(framing))
+    for _ in range(MAX_TRIES):
+        if level < LEAST_TEXT_TOKENS:
+            return None
+        messages = tuple(_cut_message(message, level, measure) for message in bare)
+        entry = TagEntry(step.number if row.first_step else row.first, turn_text(messages))
+        extra = sizes.extra_tokens(messages)
+        block = write_text(row, [entry], counter, costs, messages=messages, extra_tokens=extra)
+        if native_tokens(block, counter) <= room_tokens:
+            return replace(block, row=replace(row, tokens=block.tokens, is_cut=True), is_stable=False)
+        level = int(level * SHRINK_SHARE)
+    return None
 
 
 def native_tokens(block: BlockText, counter: Counter) -> int:
@@ -166,13 +90,13 @@ def native_framing_tokens(block: BlockText, counter: Counter) -> int:
     return framing + counter.base(native_note(block.row))
 
 
-def _row(session: SessionRow, step: Step) -> Block:
+def step_row(session: SessionRow, step: Step) -> Block:
     """A first step is the whole turn so far."""
     number = 0 if step.number == 1 else step.number
     return Block(session.last_turn, session.last_turn, "R", 0, first_step=number, last_step=number)
 
 
-def _before(blocks: Sequence[BlockText], turn: int) -> list[BlockText]:
+def blocks_before(blocks: Sequence[BlockText], turn: int) -> list[BlockText]:
     """The blocks of earlier turns; none where one of them reaches into this turn."""
     older = list(takewhile(lambda block: block.row.first < turn, blocks))
     return older if all(block.row.last < turn for block in older) else []

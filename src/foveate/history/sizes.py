@@ -6,7 +6,7 @@ sizes of turns that are over don't change any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import groupby
@@ -105,24 +105,17 @@ class SizeCache:
         self.eras = eras
 
 
-@dataclass(slots=True)
-class StoredHistory:
-    """A `foveate.strategy.History` in memory."""
+@dataclass(frozen=True, slots=True)
+class StoredSizes:
+    """The sizes of a session's turns, as far back as a budget reaches."""
 
-    last_turn: int
     items: list[TurnSizes]
     """Newest first."""
     known_eras: Mapping[int, Mapping[int, int]]
     """The tokens of each level's eras by their places."""
-    fanout: int = ERA_FANOUT
-    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
-    retrieved: Sequence[int] = ()
     chunks: Sequence[tuple[StoredChunk, int]] = ()
     """The whole turns among the items: chunks, each without this many of its newest turns."""
     worths: WorthCache = field(default_factory=WorthCache)
-
-    def newest(self) -> Iterator[TurnSizes]:
-        return iter(self.items)
 
     def table(self, limit: int, answer_weight: float) -> SizeTable:
         tables = [chunk.table.behind(newer) if newer else chunk.table for chunk, newer in self.chunks]
@@ -132,7 +125,7 @@ class StoredHistory:
         tokens = self.known_eras.get(level, {}).get(index)
         if tokens is None:
             return None
-        turns = self.fanout**level
+        turns = ERA_FANOUT**level
         return Era(level, index, index * turns + 1, (index + 1) * turns, tokens)
 
 
@@ -164,11 +157,12 @@ class Infos:
             self, first=first, over=[*await _read_infos(store, session_id, first, self.first - 1), *self.over]
         )
 
-    def before(self, step: Step) -> Infos:
-        """Without a step of the newest turn and what follows it."""
+    def until(self, step: int) -> Infos:
+        """Without what follows a step of the newest turn."""
         if self.newest is None:
             return self
-        return replace(self, newest=replace(self.newest, messages=self.newest.messages[: step.position]))
+        messages = tuple(message for own in self.newest.steps[:step] for message in own)
+        return replace(self, newest=replace(self.newest, messages=messages))
 
     def between(self, first: int, last: int) -> list[TurnInfo]:
         """The turns from `first` to `last`, of those in memory."""
@@ -205,7 +199,7 @@ async def gather(
     last_turn: int,
     budget_tokens: int,
     running: Sequence[TurnSizes] = (),
-) -> StoredHistory:
+) -> StoredSizes:
     """The sizes that a plan within the budget could need; `running` are the newest turn's steps, if it is in
     progress."""
     items = list(running)[::-1]
@@ -225,7 +219,7 @@ async def gather(
         spent += sum(max(SMALLEST_LINE_TOKENS, item.tiny or 0) for item in found)
         oldest = chunk * CHUNK_TURNS
     await sizes.read_eras(store, session_id, oldest, budget_tokens)
-    return StoredHistory(last_turn, items, sizes.eras, chunks=chunks, worths=sizes.worths)
+    return StoredSizes(items, sizes.eras, chunks, sizes.worths)
 
 
 def _item(size: RenditionSizes) -> TurnSizes:

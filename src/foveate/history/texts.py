@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import groupby
+from operator import attrgetter
 
 from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
@@ -18,13 +18,13 @@ from foveate.context.pairs import TurnMessages
 from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
-from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredHistory, gather, split_steps
-from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, Plan, ShownLevel
+from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredSizes, gather, split_steps
+from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, ShownLevel
 from foveate.renditions import Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import ERA_FANOUT, EraRow
-from foveate.strategy import Strategy
+from foveate.store.snapshot import KnownTurns, SessionSnapshot
 from foveate.strategy.build import SHORT, SourceTurn
 from foveate.text import turn_text, without_added
 from foveate.tokens import Counter
@@ -33,28 +33,29 @@ from foveate.worker.renditions import compress_safely, unpack_units
 
 RUNNING_SHARE = 0.25
 """A turn in progress that is larger than this share of the history's room is shown step by step."""
-MAX_TRIES = 6
-"""Plans made until their texts fit: escaping can make a text a little longer than its stored size."""
 MAX_CACHED_TURNS = 2_000
 """Texts in each cache; more if one context needs more."""
 MAX_LOOP_CHARS = 100_000
 """A larger turn is read, written and counted in a thread: the event loop goes on meanwhile."""
 LEAST_OPENED_TOKENS = 60
 """An era that is opened says at least this much, even if more pages are needed."""
-_snapshot: ContextVar[tuple[str, int, int] | None] = ContextVar("snapshot", default=None)
-"""The session whose context is made, its newest turn, and the position of that turn's last message."""
+MAX_OPEN_TURNS = 4
+"""States of the newest turn in memory: contexts of one session may be made side by side."""
 USER_MARK = "[user] "
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
 
 
 @dataclass(frozen=True, slots=True)
-class _Raw:
+class RawTurn:
     """A raw turn."""
 
     messages: tuple[Message, ...]
+    """None where it was pruned."""
     text: str
+    counted_tokens: int
+    """As its messages were counted when they were recorded;"""
     tokens: int | None
-    """As they were counted when it came; None if the text is escaped where it is shown, or takes less than is sent."""
+    """the same, or None if the text is escaped where it is shown, or takes less than is sent."""
     extra_tokens: int = 0
     """What its messages take beyond the text where they are sent as such."""
 
@@ -63,10 +64,9 @@ class _Raw:
 class Survey:
     """What plans of a session are made from and written with."""
 
-    history: StoredHistory
+    sizes: StoredSizes
     steps: Sequence[Step]
     """Of the newest turn, if it is in progress and large."""
-    counter: Counter
     costs: Overheads
 
 
@@ -80,71 +80,65 @@ class TextReader:
         self._compressor = LocalCompressor()
         self._sent = SentSizes.of(None)
         self._steps = RunningSteps(self._compressor, self._sent)
-        self._raw: BoundedCache[int, _Raw] = BoundedCache(MAX_CACHED_TURNS)
-        self._newest = 0
-        """The newest turn that is known: those before it do not grow any more."""
-        self._open: tuple[int, _Raw] | None = None
-        """The newest turn as it was read last."""
-        self._open_position = 0
-        """The position of its last message then."""
+        self._raw: BoundedCache[int, RawTurn] = BoundedCache(MAX_CACHED_TURNS)
+        """Turns that are over."""
+        self._open: BoundedCache[tuple[int, int], RawTurn] = BoundedCache(MAX_OPEN_TURNS)
+        """The newest turn by its number and the position of its last message."""
         self._whole: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
         self._era_texts: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
-        self.pruned: int | None = None
-        """When turns were pruned last, as of the last `renew`."""
+        self.known = KnownTurns()
+        """What `take` need not be given again."""
 
-    @contextmanager
-    def snapshot(self, session: SessionRow) -> Iterator[None]:
-        """While a context is made, the newest turn is as the session's data say, and need not be read again."""
-        token = _snapshot.set((self._session_id, session.last_turn, session.last_position))
-        try:
-            yield
-        finally:
-            _snapshot.reset(token)
+    @property
+    def pruned_us(self) -> int | None:
+        """When turns were pruned last, as of the last snapshot."""
+        return self.known.pruned_us
 
-    async def renew(self, session: SessionRow | None = None) -> None:
-        """Drop the cache, if turns were pruned since it was read, or the session's model changed."""
-        if session and (sent := SentSizes.of(session.model, session.encoding)) != self._sent:
+    async def take(self, snapshot: SessionSnapshot) -> None:
+        """Add the messages of a snapshot. Caches are dropped if turns were pruned since, or the model changed."""
+        session = snapshot.session
+        self._renew(snapshot.pruned_us)
+        sent = SentSizes.of(session.model, session.encoding)
+        if sent != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._forget()
-        pruned = await self._store.derived.pruned(self._session_id)
-        if pruned != self.pruned:
-            self._sizes, self.pruned = SizeCache(), pruned
+        known, newest = self.known, (session.last_turn, session.last_position)
+        rows = snapshot.messages
+        if (known.turn, known.position) > newest or not (rows or self._open.get(newest)):
+            return
+        before = self._open.get((known.turn, known.position))
+        for turn, own in groupby(rows, attrgetter("turn")):
+            begun = before if before and turn == known.turn else None
+            if begun is None and rows[0].position > 1 and turn == rows[0].turn:
+                # How the turn began is not in memory: it is read when it is asked for.
+                self.known = KnownTurns(pruned_us=snapshot.pruned_us)
+                return
+            raw = await self._restored(list(own), begun)
+            self._note(turn, raw, newest)
+        if before and known.turn < newest[0] and not (rows and rows[0].turn == known.turn):
+            self._raw[known.turn] = before  # it ended as it was
+        self.known = KnownTurns(*newest, snapshot.pruned_us)
+
+    def _note(self, turn: int, raw: RawTurn, newest: tuple[int, int]) -> None:
+        if turn < newest[0]:
+            self._raw[turn] = raw
+        else:
+            self._open[newest] = raw
+
+    def _renew(self, pruned_us: int | None) -> None:
+        """Drop what is in memory, if turns were pruned since."""
+        if pruned_us != self.known.pruned_us:
+            self._sizes = SizeCache()
             self._era_texts.clear()
             self._forget()
+            self.known = KnownTurns(pruned_us=pruned_us)
 
     def _forget(self) -> None:
         """Drop the texts of turns from memory."""
         self._raw.clear()
         self._whole.clear()
-        self._open = None
-
-    async def plan(
-        self,
-        session: SessionRow,
-        strategy: Strategy,
-        room_tokens: int,
-        *,
-        last_turn: int,
-        last_step: int | None = None,
-        shown: Mapping[int, ShownLevel] | None = None,
-        retrieved: Sequence[int] = (),
-    ) -> tuple[Plan, list[BlockText]]:
-        """A new plan of the turns up to `last_turn`; of the turn in progress the steps so far.
-
-        With `shown`, the levels that turns are shown at now, few of them change. The model retrieved the turns in
-        `retrieved`.
-        """
-        seen = await self.survey(session, room_tokens, last_turn=last_turn, last_step=last_step)
-        seen = replace(seen, history=replace(seen.history, shown=shown or {}, retrieved=retrieved))
-        room = room_tokens
-        for _ in range(MAX_TRIES):
-            plan = strategy.plan(seen.history, max(room, 0), seen.costs)
-            blocks = await self.write(plan.rows, seen.counter, seen.costs, seen.steps)
-            excess = sum(block.tokens for block in blocks) - room_tokens
-            if excess <= 0:
-                return plan, blocks
-            room = min(room, plan.tokens) - excess
-        raise AssertionError("a plan's texts did not come to fit")
+        self._open.clear()
+        self.known = KnownTurns(pruned_us=self.known.pruned_us)
 
     async def survey(
         self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
@@ -154,26 +148,26 @@ class TextReader:
         steps = await self.running(session, last_turn, room_tokens, last_step)
         costs = overheads(last_turn, counter, last_step=len(steps))
         running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
-        history = await gather(
+        sizes = await gather(
             self._store, self._session_id, self._sizes, last_turn=last_turn, budget_tokens=room_tokens, running=running
         )
-        return Survey(history, steps, counter, costs)
+        return Survey(sizes, steps, costs)
 
     async def write(
         self,
+        session: SessionRow,
         rows: Sequence[Block],
-        counter: Counter,
         costs: Overheads,
         steps: Sequence[Step] = (),
         made: Mapping[str, Artefact] | None = None,
     ) -> list[BlockText]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
-        made = made or {}
+        made, counter = made or {}, session.exact
         self._whole.reserve(len(rows))
         lasting = [self._whole.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
         unwritten = [row for row, whole in zip(rows, lasting, strict=True) if whole is None]
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
-        entries, raws = await self._entries(turn_rows, made)
+        entries, raws = await self._entries(session, turn_rows, made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
         blocks = []
@@ -207,19 +201,18 @@ class TextReader:
         block = self._whole[_key(row, made)] = replace(whole, row=row)
         return block
 
-    async def appended(
-        self, session: SessionRow, after_turn: int, after_step: int, counter: Counter, costs: Overheads
-    ) -> list[BlockText]:
+    async def appended(self, session: SessionRow, after_turn: int, after_step: int) -> list[BlockText]:
         """What came after a plan was made: whole turns, and the steps of the turn it reached into, all raw."""
         rows = []
         steps: list[Step] = []
         if after_step:
-            steps = [step for step in split_steps(await self.raw(after_turn)) if step.number > after_step]
+            steps = [step for step in split_steps(await self.raw(session, after_turn)) if step.number > after_step]
             rows += [
                 Block(after_turn, after_turn, "R", 0, first_step=step.number, last_step=step.number) for step in steps
             ]
         rows += [Block(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
-        written = await self.write(rows, counter, costs, steps=steps)
+        costs = overheads(session.last_turn, session.exact)
+        written = await self.write(session, rows, costs, steps=steps)
         if written and session.is_open:
             written[-1] = replace(written[-1], is_stable=False)
         return written
@@ -234,7 +227,7 @@ class TextReader:
             for row in await self._store.derived.renditions(self._session_id, first, last):
                 known[row.turn] = unpack_units(row.units), row.tiny
         lacking = [turn for turn in turns if turn not in known] if units else []
-        raws = await self._raws(turns if messages else lacking)
+        raws = await self._raws(session, turns if messages else lacking)
         for turn in lacking:
             own = without_recalled(raws[turn].messages)
             made = await asyncio.to_thread(compress_safely, self._compressor, turn, own, counter)
@@ -244,20 +237,20 @@ class TextReader:
             for turn in sorted(set(turns))
         ]
 
-    async def texts(self, level: ShownLevel, first: int, last: int) -> dict[int, str]:
+    async def texts(self, session: SessionRow, level: ShownLevel, first: int, last: int) -> dict[int, str]:
         """The turns' texts at a level, of those that have it; a pruned turn has none."""
         derived = self._store.derived
         if level == "R":
-            await self.renew()
-            return await self.raw_texts(first, last)
+            self._renew(await derived.pruned(self._session_id))
+            return await self.raw_texts(session, first, last)
         if level == "T":
             return {turn: tiny for turn, tiny, _ in await derived.tinies(self._session_id, first, last)}
         made = await derived.renditions(self._session_id, first, last)
         return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
 
-    async def raw_texts(self, first: int, last: int) -> dict[int, str]:
-        """The turns' texts at level R; a turn that was pruned since the last `renew` may be among them."""
-        found = await self._raws(range(first, last + 1))
+    async def raw_texts(self, session: SessionRow, first: int, last: int) -> dict[int, str]:
+        """The turns' texts at level R; a turn that was pruned since the last snapshot may be among them."""
+        found = await self._raws(session, range(first, last + 1))
         return {turn: raw.text for turn, raw in sorted(found.items()) if raw.messages}
 
     async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[TagBlock]:
@@ -280,8 +273,13 @@ class TextReader:
         most = max(LEAST_OPENED_TOKENS, room_tokens // max(1, len(found)) - frame)
         return [_era_block(era, min(most, era.tokens), counter) for era in found]
 
-    async def raw(self, turn: int) -> tuple[Message, ...]:
-        return (await self._raws([turn]))[turn].messages
+    async def raw(self, session: SessionRow, turn: int) -> tuple[Message, ...]:
+        """The messages of a turn; none if it was pruned."""
+        return (await self.raw_turn(session, turn)).messages
+
+    async def raw_turn(self, session: SessionRow, turn: int) -> RawTurn:
+        """A turn as it was recorded."""
+        return (await self._raws(session, [turn]))[turn]
 
     async def running(
         self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
@@ -292,16 +290,14 @@ class TextReader:
         """
         if not last_turn or last_turn != session.last_turn or not session.is_open:
             return []
-        (size,) = await self._store.derived.sizes_of(self._session_id, last_turn, last_turn)
-        is_small = last_step is None and size.raw <= RUNNING_SHARE * room_tokens
-        if size.is_pruned or is_small:
+        raw = await self.raw_turn(session, last_turn)
+        if last_step is None and raw.counted_tokens <= RUNNING_SHARE * room_tokens:
             return []
-        steps = split_steps(await self.raw(last_turn))
-        return [step for step in steps if last_step is None or step.number <= last_step]
+        return [step for step in split_steps(raw.messages) if last_step is None or step.number <= last_step]
 
     async def _entries(
-        self, rows: Sequence[Block], made: Mapping[str, Artefact]
-    ) -> tuple[dict[tuple[str, int], TagEntry], dict[int, _Raw]]:
+        self, session: SessionRow, rows: Sequence[Block], made: Mapping[str, Artefact]
+    ) -> tuple[dict[tuple[str, int], TagEntry], dict[int, RawTurn]]:
         """The text of each turn of the rows at its level, or in brief, and the turns read from the log for it."""
         wanted: dict[ShownLevel, list[int]] = {}
         by_turn: dict[int, Block] = {}
@@ -312,7 +308,7 @@ class TextReader:
             by_turn |= dict.fromkeys(turns, planned) if planned.level in ("U", "M") else {}
         entries = await self._made_entries(wanted)
         missing = [(level, turn) for level, turns in wanted.items() for turn in turns if (level, turn) not in entries]
-        raws = await self._raws({turn for _, turn in missing})
+        raws = await self._raws(session, {turn for _, turn in missing})
         cut = {turn for row in rows if row.is_cut for turn in range(row.first, row.last + 1)}
         for level, turn in missing:
             raw = raws[turn]
@@ -343,42 +339,29 @@ class TextReader:
                     entries[BRIEF_LINE, turn] = TagEntry(turn, str(bodies.expand(row.brief)), row.brief_tokens)
         return entries
 
-    async def _raws(self, turns: Collection[int]) -> dict[int, _Raw]:
-        """Turns as they came; without messages where pruned. The newest turn may still grow, so it is read again."""
+    async def _raws(self, session: SessionRow, turns: Collection[int]) -> dict[int, RawTurn]:
+        """Turns as they were recorded, the newest one as far as the session's row reaches."""
         self._raw.reserve(len(turns))
-        found = {turn: raw for turn in turns if (raw := self._raw.get(turn))}
-        lacking = sorted(turn for turn in turns if turn not in found)
-        if lacking and (newest := self._at_snapshot(lacking[-1])) is not None:
-            found[lacking.pop()] = newest
-        if lacking and lacking[-1] >= self._newest:
-            self._newest = await self._newest_turn()
-        for first, last in _runs(lacking):
+        newest = (session.last_turn, session.last_position)
+        found = {turn: raw for turn in turns if (raw := self._known_turn(turn, newest))}
+        for first, last in _runs(turn for turn in turns if turn not in found):
             groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
             for row in await self._store.read(self._session_id, first, last):
-                groups[row.turn].append(row)
+                if (row.turn, row.position) <= newest:
+                    groups[row.turn].append(row)
             for turn, rows in groups.items():
-                known = self._open[1] if self._open and self._open[0] == turn else None
-                restore = partial(_restored, rows, self._sent, known)
-                is_large = sum(len(row.body or b"") for row in rows) > MAX_LOOP_CHARS
-                found[turn] = await asyncio.to_thread(restore) if is_large else restore()
-                if turn < self._newest:
-                    self._raw[turn] = found[turn]
-                else:
-                    self._open = turn, found[turn]
-                    self._open_position = rows[-1].position if rows else 0
+                found[turn] = await self._restored(rows)
+                self._note(turn, found[turn], newest)
         return found
 
-    async def _newest_turn(self) -> int:
-        snapshot = _snapshot.get()
-        if snapshot and snapshot[0] == self._session_id:
-            return snapshot[1]
-        return (await self._store.get_session(self._session_id)).last_turn
+    def _known_turn(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
+        return self._open.get(newest) if turn == newest[0] else self._raw.get(turn)
 
-    def _at_snapshot(self, turn: int) -> _Raw | None:
-        """The newest turn of the snapshot, if it was read when it ended there."""
-        if self._open is None or _snapshot.get() != (self._session_id, turn, self._open_position):
-            return None
-        return self._open[1] if self._open[0] == turn else None
+    async def _restored(self, rows: Sequence[MessageRow], begun: RawTurn | None = None) -> RawTurn:
+        """A turn from its rows, or from how it began and the rows since; a large one in a thread."""
+        restore = partial(_restored, rows, self._sent, begun)
+        is_large = sum(len(row.body or b"") for row in rows) > MAX_LOOP_CHARS
+        return await asyncio.to_thread(restore) if is_large else restore()
 
     async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
         entries: dict[Block, TagEntry] = {}
@@ -423,7 +406,7 @@ class TextReader:
         return TagEntry(step.number, made.tiny, item.tiny)
 
 
-def _cuttable(raw: _Raw) -> str:
+def _cuttable(raw: RawTurn) -> str:
     """The text of a turn that is shown in part: what people typed comes before what their programs added to it."""
     typed = without_added(raw.messages)
     return raw.text if typed == raw.messages else turn_text(typed)
@@ -453,7 +436,7 @@ def _line(entry: TagEntry, level: str) -> TagEntry:
     return TagEntry(entry.number, shape_level("C", entry.text.removeprefix(USER_MARK))) if level in MARKED else entry
 
 
-def _messages(row: Block, raws: Mapping[int, _Raw], steps: Mapping[int, Step]) -> tuple[Message, ...] | None:
+def _messages(row: Block, raws: Mapping[int, RawTurn], steps: Mapping[int, Step]) -> tuple[Message, ...] | None:
     """The messages of a raw block; None for other levels, a cut block, and one with a pruned turn."""
     if row.level != "R" or row.is_cut:
         return None
@@ -469,19 +452,18 @@ def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:
     return row.first, row.last, row.level, row.is_range, short
 
 
-def _restored(rows: Sequence[MessageRow], sizes: SentSizes, known: _Raw | None = None) -> _Raw:
-    """A turn from its rows; the messages that it is known to begin with are not read again."""
-    is_whole = all(row.body is not None for row in rows)
-    before = known.messages if known and is_whole and len(known.messages) <= len(rows) else ()
-    if known and before and len(before) == len(rows):
-        return known
-    messages = before + tuple(restore_message(row) for row in rows[len(before) :] if row.body is not None)
+def _restored(rows: Sequence[MessageRow], sizes: SentSizes, begun: RawTurn | None = None) -> RawTurn:
+    """A turn from its rows, or from how it began and the rows since."""
+    before = begun.messages if begun else ()
+    added = tuple(restore_message(row) for row in rows if row.body is not None)
+    messages = before + added
+    counted = sum(row.tokens for row in rows) + (begun.counted_tokens if begun else 0)
     if not messages:
-        return _Raw((), f"{PRUNED}\n", None)
+        return RawTurn((), f"{PRUNED}\n", counted, None)
     text = turn_text(messages)
-    extra = (known.extra_tokens if known and before else 0) + sizes.extra_tokens(messages[len(before) :])
+    extra = (begun.extra_tokens if begun else 0) + sizes.extra_tokens(added)
     is_plain = not extra and escape_text(text, "R") == text
-    return _Raw(messages, text, sum(row.tokens for row in rows) if is_plain else None, extra)
+    return RawTurn(messages, text, counted, counted if is_plain else None, extra)
 
 
 def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:

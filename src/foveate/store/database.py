@@ -36,6 +36,7 @@ from foveate.store import (
     pictures,
     prompts,
     queue,
+    snapshot,
 )
 from foveate.store.agent_rows import NewAgent
 from foveate.store.cabinet_rows import NewContent
@@ -553,6 +554,7 @@ class DatabaseStore(_Part):
     create_session = _writes(log.create_session, _of())
     fork_session = _writes(log.fork_session, _of_fork)
     get_session = _reads(lineage.get_session)
+    snapshot = _reads(snapshot.take)
     list_sessions = _reads(log.list_sessions)
     update_session = _writes(log.update_session, _in_session())
     delete_session = _writes(agents.delete_session, _in_session("agents", "cabinet", "knowledge"))

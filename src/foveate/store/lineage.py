@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from foveate.errors import SessionNotFound
@@ -29,8 +30,12 @@ COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
 
 
 def select_sessions(connection: Connection, statement: str, values: Values) -> list[SessionRow]:
-    found = connection.execute(statement, values)
-    return [SessionRow(**dict(zip(_COLUMNS, row, strict=True))) for row in found]
+    return [row_of(row) for row in connection.execute(statement, values)]
+
+
+def row_of(columns: Sequence[Any]) -> SessionRow:
+    """A session from the columns of `SELECT_SESSIONS`."""
+    return SessionRow(**dict(zip(_COLUMNS, columns, strict=True)))
 
 
 def get_session(connection: Connection, session_id: str) -> SessionRow:
@@ -57,11 +62,17 @@ def chain_of(connection: Connection, session_id: str) -> list[SessionRow]:
 
 
 def select_spans(
-    connection: Connection, statement: str, chain: Sequence[SessionRow], first: int, last: int
+    connection: Connection,
+    statement: str,
+    chain: Sequence[SessionRow],
+    first: int,
+    last: int,
+    *,
+    values: Values = MappingProxyType({}),
 ) -> list[tuple[Any, ...]]:
     """The rows of a span statement over a session and its ancestors, oldest turn first."""
     wanted = (span.clamp(first, last) for span in spans(chain))
-    return [row for span in wanted if span for row in connection.execute(statement, span.values())]
+    return [row for span in wanted if span for row in connection.execute(statement, {**values, **span.values()})]
 
 
 @dataclass(frozen=True, slots=True)

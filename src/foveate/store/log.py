@@ -326,10 +326,10 @@ def _add_message(connection: Connection, session: int, draft: Draft, place: Plac
 
 def read(connection: Connection, session_id: str, first: int, last: int) -> list[MessageRow]:
     found = select_spans(connection, READ_MESSAGES, chain_of(connection, session_id), first, last)
-    return [_checked(connection, session_id, row) for row in found]
+    return [checked(connection, session_id, row) for row in found]
 
 
-def _checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> MessageRow:
+def checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> MessageRow:
     """The message; a note in place of a damaged one, so that the rest of its session stays usable."""
     turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data = row
     body = problem = None
@@ -386,8 +386,13 @@ def add_pin(connection: Connection, session_id: str, text: str, *, locked: bool)
 
 
 def list_pins(connection: Connection, session_id: str) -> list[PinRow]:
-    found = connection.execute(LIST_PINS, {"session": number_of(connection, session_id)})
-    return [PinRow(number, text, bool(locked), created) for number, text, locked, created in found]
+    return [pin_of(row) for row in connection.execute(LIST_PINS, {"session": number_of(connection, session_id)})]
+
+
+def pin_of(row: Sequence[Any]) -> PinRow:
+    """A pin from the columns of `LIST_PINS`."""
+    number, text, locked, created = row
+    return PinRow(number, text, bool(locked), created)
 
 
 def remove_pin(connection: Connection, session_id: str, number: int, *, even_if_locked: bool) -> None:

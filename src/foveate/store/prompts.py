@@ -39,6 +39,11 @@ def history(connection: Connection, tenant: str, key: str) -> list[PromptRow]:
     return _intact(connection, connection.execute(HISTORY, {"tenant": tenant, "key": key}))
 
 
+def texts(connection: Connection, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """The texts of rows of `NEWEST`, by key."""
+    return {row.key: row.text for row in _intact(connection, rows) if row.text is not None}
+
+
 def digest_of(text: str | None) -> bytes:
     return hashlib.sha256((text or "").encode("utf-8", "surrogatepass")).digest()
 

@@ -7,7 +7,7 @@ call fails and nothing of it is stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from foveate.store.agent_rows import (
@@ -70,6 +70,7 @@ from foveate.store.rows import (
     StoredSizes,
     TurnRow,
 )
+from foveate.store.snapshot import KnownTurns, SessionSnapshot
 
 
 class Store(Protocol):
@@ -132,6 +133,15 @@ class Store(Protocol):
 
         Turn 0 shares no turn: a child session.
         """
+
+    async def snapshot(
+        self,
+        session_id: str,
+        *,
+        strategy: Callable[[SessionRow], str] | None = None,
+        known: KnownTurns | None = None,
+    ) -> SessionSnapshot:
+        """See `foveate.store.snapshot.take`."""
 
     async def get_session(self, session_id: str) -> SessionRow:
         """`SessionNotFound` if there is none."""

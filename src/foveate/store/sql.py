@@ -238,6 +238,9 @@ class Connection(Protocol):
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
 
+    def select_all(self, queries: Sequence[tuple[str, Values]], /) -> list[list[Any]]:
+        """Run several queries in one round trip; the rows of each."""
+
     def defer(self, sql: str, parameters: Values, /) -> None:
         """Run a statement whose result nobody reads, at once or before the next one that `execute` runs.
 
@@ -314,12 +317,16 @@ def keep_data(connection: Connection, table: Table, session: int, name: str, dat
 def load_data(connection: Connection, table: Table, session: int, name: str) -> bytes | None:
     """A value that was stored by its name; a damaged one counts as absent."""
     row = connection.execute(GET_KEPT.format(table=table), {"session": session, "name": name}).fetchone()
-    if row is None:
-        return None
-    if not bodies.is_intact(row[1], row[0]):
+    return None if row is None else intact_data(connection, table, session, name, row)
+
+
+def intact_data(connection: Connection, table: Table, session: int, name: str, row: Sequence[Any]) -> bytes | None:
+    """The data of a row with its hash; None if it is damaged."""
+    data, digest = row
+    if not bodies.is_intact(digest, data):
         _log.warning("%s: %r in %s of session %d is damaged and ignored", connection.location, name, table, session)
         return None
-    return bytes(row[0])
+    return bytes(data)
 
 
 def keep_record(connection: Connection, table: Table, session: int, name: str, data: bytes) -> None:

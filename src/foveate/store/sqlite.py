@@ -90,6 +90,9 @@ class SqliteConnection(sqlite3.Connection):
     def signal(self) -> None:
         """A file wakes nobody: workers look often, which costs a read."""
 
+    def select_all(self, queries: Sequence[tuple[str, sql.Values]], /) -> list[list[Any]]:
+        return [self.execute(statement, values).fetchall() for statement, values in queries]
+
     def defer(self, statement: str, parameters: sql.Values, /) -> None:
         self.execute(statement, parameters)
 

@@ -6,12 +6,11 @@ Its name is its configured name, its fields are its settings, and everything els
 of `Strategy` with a default:
 
     class Toy(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-        keeps_story: ClassVar[bool] = True
         documents: ClassVar[tuple[Section, ...]] = ("goals",)
 
         kept_turns: int = 3
 
-        def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan: ...
+        def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]: ...
 
 `foveate.testing.strategies` is the family's conformance suite.
 """
@@ -19,15 +18,14 @@ of `Strategy` with a default:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
 from foveate.context.tags import Section
 from foveate.errors import UnknownStrategy
 from foveate.models.prompts import prompt_text
-from foveate.plan import Artefact, Overheads, Plan
+from foveate.plan import Artefact, Ledger, Plan, Snapshot, State
 from foveate.plugins import Registry, renamed
 from foveate.strategy.build import ArtefactKind, Material
 
@@ -35,7 +33,7 @@ if TYPE_CHECKING:
     from foveate.strategy.checkpoint.reliability import Reliability
     from foveate.turn import Json
 
-_MOVED = "Band DOCUMENTS Era Frame History MessageSize Overheads Plan Story TurnInfo step_starts"
+_MOVED = "Band DOCUMENTS Era MessageSize Overheads Plan TurnInfo step_starts"
 _OLD_NAMES = {
     **{name: f"foveate.plan:{name}" for name in _MOVED.split()},
     "Item": "foveate.plan:TurnSizes",
@@ -47,29 +45,14 @@ _OLD_NAMES = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """When a saved plan is rebuilt."""
-
-    mode: Literal["watermark", "interval", "adaptive"] = "watermark"
-    low_water: float | None = None
-    """Share of its room that the history fills after a rebuild by `watermark`. None: by price and growth."""
-    interval_turns: int = 10
-    """Turns between two rebuilds of `interval`; the minimum of `adaptive`."""
-    interval_limit_turns: int = 80
-    """Maximum number of turns between two rebuilds of `adaptive`."""
-    token_worth: float = 0.3
-    """What a token of history in view is worth for one call, next to the price of a token without a cache."""
-
-
 class Strategy:
     """The base of every strategy: what it may declare, and the defaults."""
 
     __slots__ = ()
 
-    keeps_story: ClassVar[bool] = False
-    """`plan` is given a `Story`: it keeps a state between calls and may request artefacts. Otherwise it is given a
-    `History` and only chooses levels."""
+    keeps_plan: ClassVar[bool] = False
+    """Its plan is kept between contexts: blocks are repeated byte for byte and new turns are appended raw, until `plan`
+    returns another plan. Otherwise every context is planned, from the state that the last plan returned."""
     builds: ClassVar[bool] = False
     """A long history takes a while to work up; the gradient shows it until the artefacts are made."""
     documents: ClassVar[tuple[Section, ...]] = ("goals",)
@@ -79,8 +62,8 @@ class Strategy:
     recalls: ClassVar[bool] = True
     """Turns that the prompt brings up are shown again behind the history. Otherwise the history has their room."""
     holds_back: ClassVar[bool] = True
-    """The board and recall have up to their shares: a history with a `rebuild_schedule` gives them back at a rebuild,
-    any other leaves them free. Otherwise they have only what the history leaves."""
+    """The board and recall have up to their shares: a history whose plan is kept gives them back at a rebuild, any
+    other leaves them free. Otherwise they have only what the history leaves."""
     recalls_first: ClassVar[bool] = False
     """In a preview recall has its room first, because the history fits any room. Otherwise it has what is left."""
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {}
@@ -92,12 +75,9 @@ class Strategy:
     """The kinds of events of its plans (`Plan.events`) that are not in `foveate.events.EVENT_KINDS`."""
 
     @property
-    def rebuild_schedule(self) -> Schedule | None:
-        """When a saved plan is rebuilt. None: every context is planned from scratch.
-
-        A strategy with `keeps_story` keeps its own state instead.
-        """
-        return None
+    def gives_back(self) -> bool:
+        """Whether the history may use what board and recall leave, and gives it back at a rebuild."""
+        return self.holds_back and self.keeps_plan
 
     @property
     def document_limits(self) -> Mapping[str, int]:
@@ -114,12 +94,17 @@ class Strategy:
         """Explanation of tags and levels for the model; ends in a newline."""
         return prompt_text("explain/gradient")
 
-    def plan(self, story: Any, budget_tokens: int, overheads: Overheads) -> Plan:
-        """A plan that fits the budget. Blocks are oldest first; turns without a block can be retrieved by their id.
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        """A plan that fits `ledger.room_tokens`, and the state for the next one. Pure.
 
-        `story` is a `foveate.plan.Story` if the strategy keeps one, else a `foveate.plan.History`.
+        Blocks are oldest first; turns without a block can be retrieved by their id. If the texts turn out larger than
+        planned, or artefacts were missing, it is called again with less room, or with the artefacts.
         """
         raise NotImplementedError
+
+    def join(self, snapshot: Snapshot, plan: Plan, state: State, ledger: Ledger) -> tuple[Plan, State]:  # noqa: ARG002
+        """A new plan that is kept, with the blocks of the plan before it that stay (`Plan.kept_blocks`). Pure."""
+        return plan, state
 
     def make(self, material: Material) -> Artefact:
         """An artefact that a plan requested: local, quick and pure. By default its kind in `artefacts` says how."""

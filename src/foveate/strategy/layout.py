@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import NamedTuple
 
-from foveate.plan import BRIEF_LINE, NO_LINE, Band, Block, Era, History, Overheads, ShownLevel, TurnSizes
+from foveate.plan import BRIEF_LINE, NO_LINE, Band, Block, Era, Overheads, ShownLevel, Sizes, TurnSizes
 
 ERA_MINIMUM_TOKENS = 24
 """An era says nothing in less."""
@@ -107,22 +107,22 @@ def stub_row(first: int, last: int, overheads: Overheads) -> Block:
     return Block(first, last, "E", overheads.range + overheads.cut_note, is_cut=True)
 
 
-def finest_tokens(history: History) -> int:
+def finest_tokens(sizes: Sizes) -> int:
     """The size of an era of the finest level, by the newest or the oldest; 0 where none is made."""
-    blocks = history.last_turn // history.fanout
-    sample = (history.era(1, blocks - 1) or history.era(1, 0)) if blocks else None
+    blocks = sizes.last_turn // sizes.fanout
+    sample = (sizes.era(1, blocks - 1) or sizes.era(1, 0)) if blocks else None
     return sample.tokens if sample else 0
 
 
-def make_cover(history: History, boundary: int, last: int, room_tokens: int, overheads: Overheads) -> Cover:
+def make_cover(sizes: Sizes, boundary: int, last: int, room_tokens: int, overheads: Overheads) -> Cover:
     """Covers the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
 
     Its least cost fits the room if that of one named range does.
     """
     assert boundary <= last, "eras replace turns that are not shown"
-    reader = _Reader(history)
+    reader = _Reader(sizes)
     found: list[Era | Block] = [stub_row(boundary + 1, last, overheads)] if boundary < last else []
-    for level, index in _blocks(history, boundary, room_tokens, overheads):
+    for level, index in _blocks(sizes, boundary, room_tokens, overheads):
         for piece in reader.resolve(level, index):
             if isinstance(piece, Era):
                 found.append(piece)
@@ -144,34 +144,34 @@ def make_cover(history: History, boundary: int, last: int, room_tokens: int, ove
     return Cover((stub_row(found[dropped - 1].first, found[0].last, overheads), *found[dropped:]), overheads)
 
 
-def _blocks(history: History, boundary: int, room_tokens: int, overheads: Overheads) -> list[tuple[int, int]]:
+def _blocks(sizes: Sizes, boundary: int, room_tokens: int, overheads: Overheads) -> list[tuple[int, int]]:
     """Which eras to show, newest first: as much of the finest levels as the room allows."""
     counts: list[int] = []
     if not boundary:
         return []
     for share in LEVEL_SHARES:
-        counts, cost = _level_counts(history, boundary // history.fanout, room_tokens, share, overheads)
+        counts, cost = _level_counts(sizes, boundary // sizes.fanout, room_tokens, share, overheads)
         if cost <= room_tokens:
             break
     blocks: list[tuple[int, int]] = []
-    left = boundary // history.fanout
+    left = boundary // sizes.fanout
     for level, taken in enumerate(counts, 1):
         blocks.extend((level, index) for index in range(left - 1, left - 1 - taken, -1))
-        left = (left - taken) // history.fanout
+        left = (left - taken) // sizes.fanout
     return blocks
 
 
 def _level_counts(
-    history: History, count: int, room_tokens: int, share: float, overheads: Overheads
+    sizes: Sizes, count: int, room_tokens: int, share: float, overheads: Overheads
 ) -> tuple[list[int], int]:
     """How many eras of each level, finest first, and their cost in full.
 
     Each level reaches back to where one of the next begins, the last to turn 1; beyond that it takes whole groups
     while it spends no more than `share` of what the finer ones left.
     """
-    fanout, counts, spent = history.fanout, list[int](), 0
+    fanout, counts, spent = sizes.fanout, list[int](), 0
     for level in range(1, MAX_LEVELS):
-        sample = history.era(level, count - 1) or history.era(level, 0)
+        sample = sizes.era(level, count - 1) or sizes.era(level, 0)
         each = overheads.range + (sample.tokens if sample else ERA_GUESS_TOKENS)
         left = room_tokens - spent
         taken = count % fanout
@@ -191,17 +191,17 @@ def _level_counts(
 class _Reader:
     """Finds the replacement of an era that is not made yet."""
 
-    def __init__(self, history: History) -> None:
-        self.history = history
+    def __init__(self, sizes: Sizes) -> None:
+        self.sizes = sizes
         self.misses_left = MAX_MISSING_ERAS
 
     def resolve(self, level: int, index: int) -> list[Era | tuple[int, int]]:
         """The era, or its children, newest first; a range of turns where there is none."""
-        era = self.history.era(level, index) if self.misses_left else None
+        era = self.sizes.era(level, index) if self.misses_left else None
         if era is not None:
             return [era]
         self.misses_left = max(0, self.misses_left - 1)
-        fanout = self.history.fanout
+        fanout = self.sizes.fanout
         if level == 1 or not self.misses_left:
             return [(index * fanout**level + 1, (index + 1) * fanout**level)]
         return [
@@ -281,7 +281,7 @@ class CostModel:
         return self.overheads.range + texts * self.overheads.line
 
 
-class Ledger:
+class LevelChoices:
     """The choices made from the newest item on, and their exact cost."""
 
     def __init__(self, items: list[TurnSizes], costing: CostModel) -> None:
@@ -376,9 +376,9 @@ class Ledger:
         return block(newer + 1 + older) - block(newer) - block(older)
 
 
-def chosen_rows(ledger: Ledger) -> list[Block]:
+def chosen_rows(choices: LevelChoices) -> list[Block]:
     """A row for each block of items that are shown, oldest first."""
-    items, chosen = ledger.items, ledger.chosen
+    items, chosen = choices.items, choices.chosen
     rows: list[Block] = []
     end = len(chosen)
     while end:
@@ -386,7 +386,7 @@ def chosen_rows(ledger: Ledger) -> list[Block]:
         start = end - 1
         while key != ALONE and start and chosen[start - 1].key == key:
             start -= 1
-        rows.append(_row(items[start:end], chosen[start:end], ledger.costing.block(end - start)))
+        rows.append(_row(items[start:end], chosen[start:end], choices.costing.block(end - start)))
         end = start
     return rows
 
@@ -405,16 +405,16 @@ def _row(items: Sequence[TurnSizes], options: Sequence[Option], structure_tokens
     )
 
 
-def hidden_step_rows(ledger: Ledger, overheads: Overheads) -> list[Block]:
+def hidden_step_rows(choices: LevelChoices, overheads: Overheads) -> list[Block]:
     """Oldest first, the steps older than those chosen: ranges that are only named, and the kept ones."""
     rows: list[Block] = []
-    items = ledger.items
-    for index in range(len(ledger.chosen), len(items)):
+    items = choices.items
+    for index in range(len(choices.chosen), len(items)):
         item = items[index]
         if not item.step:
             break
-        if index in ledger.kept:
-            rows.append(_row([item], [ledger.kept[index]], overheads.tag))
+        if index in choices.kept:
+            rows.append(_row([item], [choices.kept[index]], overheads.tag))
         elif rows and rows[-1].level == "E":
             rows[-1] = step_stub(item.turn, item.step, rows[-1].last_step, overheads)
         else:
@@ -480,9 +480,9 @@ def _spent_in_lines(rows: Sequence[Block]) -> Iterator[tuple[str, _Spent]]:
 CUT_MINIMUM_TOKENS = 8
 
 
-def compact_rows(history: History, budget_tokens: int, overheads: Overheads) -> list[Block]:
+def compact_rows(sizes: Sizes, budget_tokens: int, overheads: Overheads) -> list[Block]:
     """Rows for a budget too small for bands; none if it can't name the range."""
-    newest = next(iter(history.newest()), None)
+    newest = next(iter(sizes.newest()), None)
     if newest is None:
         return []
     others: list[Block] = []
@@ -519,7 +519,7 @@ TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
 
 
 def rolled_rows(
-    history: History, items: Sequence[TurnSizes], last: int, room_tokens: int, overheads: Overheads
+    sizes: Sizes, items: Sequence[TurnSizes], last: int, room_tokens: int, overheads: Overheads
 ) -> list[Block]:
     """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits, and
     nothing where not even that does.
@@ -528,26 +528,26 @@ def rolled_rows(
     """
     if not last:
         return []
-    ledger = Ledger(list(items), CostModel(overheads, 0, TINY_TOKENS))
-    if _append_tinies(ledger, room_tokens) == last:
-        return chosen_rows(ledger)
+    choices = LevelChoices(list(items), CostModel(overheads, 0, TINY_TOKENS))
+    if _append_tinies(choices, room_tokens) == last:
+        return chosen_rows(choices)
     for share in TINY_SHARES:
-        ledger.cut_back(0, 0)
-        shown = _append_tinies(ledger, int(room_tokens * share))
+        choices.cut_back(0, 0)
+        shown = _append_tinies(choices, int(room_tokens * share))
         oldest = last - shown
-        room = room_tokens - ledger.cost
-        cover = make_cover(history, oldest - oldest % history.fanout, oldest, room, overheads)
+        room = room_tokens - choices.cost
+        cover = make_cover(sizes, oldest - oldest % sizes.fanout, oldest, room, overheads)
         if cover.least <= room:
-            return cover.rows(room) + chosen_rows(ledger)
+            return cover.rows(room) + chosen_rows(choices)
     stub = stub_row(1, last, overheads)
     return [stub] if stub.tokens <= room_tokens else []
 
 
-def _append_tinies(ledger: Ledger, room_tokens: int) -> int:
-    for index in range(len(ledger.items)):
-        option = ledger.at(index, TINY)
-        added = ledger.appended(option)
-        if ledger.cost + added > room_tokens:
+def _append_tinies(choices: LevelChoices, room_tokens: int) -> int:
+    for index in range(len(choices.items)):
+        option = choices.at(index, TINY)
+        added = choices.appended(option)
+        if choices.cost + added > room_tokens:
             break
-        ledger.append(option, added)
-    return len(ledger.chosen)
+        choices.append(option, added)
+    return len(choices.chosen)

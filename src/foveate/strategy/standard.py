@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 from foveate.errors import HistoryExceedsBudget
 from foveate.models.prompts import prompt_text
-from foveate.plan import Block, Overheads, Plan, Story, TurnSizes, request_turns
+from foveate.plan import Block, Ledger, Overheads, Plan, Snapshot, State, TurnSizes
 from foveate.strategy import Strategy
 from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
@@ -19,7 +19,6 @@ CUT_MINIMUM_TOKENS = 8
 class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole turns, newest first, until one does not fit. Dropped turns are named, so that they can be retrieved."""
 
-    keeps_story: ClassVar[bool] = True
     recalls_first: ClassVar[bool] = True
 
     when_full: Literal["drop", "fail"] = "drop"
@@ -31,26 +30,25 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     def explanation(self) -> str:
         return prompt_text("explain/standard")
 
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        rows = self._rows(story, budget_tokens, overheads)
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        budget_tokens, overheads = ledger.room_tokens, snapshot.overheads
+        rows = self._rows(snapshot, budget_tokens, overheads)
         shown = {row.first for row in rows if row.level != "E"}
-        is_whole = len(shown) == story.last_turn and all(row.level == "R" and not row.is_cut for row in rows)
+        is_whole = len(shown) == snapshot.last_turn and all(row.level == "R" and not row.is_cut for row in rows)
         if not is_whole and self.when_full == "fail":
-            if older := request_turns(story, 1, budget_tokens):
-                return older
-            raise HistoryExceedsBudget(_needed_tokens(story, overheads), budget_tokens)
+            raise HistoryExceedsBudget(_needed_tokens(snapshot, overheads), budget_tokens)
         bands = bands_of(rows, {"R": 1.0, "S": 0.0, "C": 0.0, "T": 0.0, "E": 0.0})
         tokens = sum(row.tokens for row in rows)
-        notes = {"dropped_turns": story.last_turn - len(shown)}
-        return Plan(tuple(rows), bands, tokens, budget_tokens, notes=notes)
+        notes = {"dropped_turns": snapshot.last_turn - len(shown)}
+        return Plan(tuple(rows), bands, tokens, budget_tokens, notes=notes), state
 
-    def _rows(self, story: Story, budget_tokens: int, overheads: Overheads) -> list[Block]:
+    def _rows(self, snapshot: Snapshot, budget_tokens: int, overheads: Overheads) -> list[Block]:
         """Oldest first."""
         newest: list[Block] = []
         left = budget_tokens
         stub = stub_row(1, 1, overheads).tokens
         running: list[TurnSizes] = []
-        for item in story.newest():
+        for item in snapshot.newest():
             # Before the oldest turn there is nothing to name.
             room = left - (stub if item.turn > 1 else 0)
             if item.step:
@@ -67,7 +65,7 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
                 left -= cost
         oldest = newest[-1].first if newest else 0
         if not newest or left < (stub if oldest > 1 else 0):
-            return compact_rows(story, budget_tokens, overheads)
+            return compact_rows(snapshot, budget_tokens, overheads)
         if oldest > 1:
             newest.append(stub_row(1, oldest - 1, overheads))
         return newest[::-1]
@@ -96,6 +94,6 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         return rows
 
 
-def _needed_tokens(story: Story, overheads: Overheads) -> int:
+def _needed_tokens(snapshot: Snapshot, overheads: Overheads) -> int:
     """What the whole history takes, raw, each turn in its tag."""
-    return sum(info.tokens + overheads.tag for info in story.infos(1, story.last_turn))
+    return sum(info.tokens + overheads.tag for info in snapshot.infos(1, snapshot.last_turn))

@@ -11,7 +11,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
 from itertools import chain
@@ -158,6 +158,11 @@ class PostgresConnection:
             with self._raw.pipeline():
                 self._send()
                 return self._raw.execute(query, values, prepare=prepare, binary=True)
+
+    def select_all(self, queries: Sequence[tuple[str, sql.Values]], /) -> list[list[Any]]:
+        with self._rejections(), self._raw.pipeline():
+            cursors = [self.execute(statement, values) for statement, values in queries]
+        return [cursor.fetchall() for cursor in cursors]
 
     def defer(self, statement: str, parameters: sql.Values, /) -> None:
         query, values = _bound(statement, parameters)

@@ -16,7 +16,7 @@ from msgspec import Meta, Struct
 
 from foveate.context.tags import Section
 from foveate.models.prompts import prompt_text
-from foveate.plan import Overheads, Plan, Story
+from foveate.plan import Ledger, Plan, Snapshot, State
 from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind
 from foveate.strategy.checkpoint.planner import CheckpointPlanner
@@ -31,7 +31,6 @@ _WORDING = f"{__name__}.model_summary:WORDING"
 class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Compresses the assistant's messages, never the user's. K is 1,000 tokens."""
 
-    keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
     holds_back: ClassVar[bool] = False
     documents: ClassVar[tuple[Section, ...]] = ("goals",)
@@ -108,5 +107,5 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
             penalty_floor=self.penalty_floor,
         )
 
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        return CheckpointPlanner(self, story, budget_tokens, overheads).plan()
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        return CheckpointPlanner(self, snapshot, state, ledger).plan()

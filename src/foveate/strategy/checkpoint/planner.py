@@ -10,14 +10,13 @@ from foveate.plan import (
     Artefact,
     ArtefactSpec,
     Block,
-    Frame,
-    Overheads,
+    Ledger,
     Plan,
     PlanEvent,
     ShownLevel,
-    Story,
+    Snapshot,
+    State,
     TurnSizes,
-    request_turns,
 )
 from foveate.strategy.checkpoint.blocks import CheckpointLayout, checkpoint_rows, newest_rows, user_rows
 from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState
@@ -48,26 +47,24 @@ class _Tried:
 class CheckpointPlanner:
     """One plan in the making."""
 
-    def __init__(self, settings: Settings, story: Story, budget_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Settings, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
-        self.story = story
-        self.budget = max(0, budget_tokens)
-        self.overheads = overheads
-        frame = story.frame
+        self.snapshot = snapshot
+        self.state = state
+        self.ledger = ledger
+        self.budget = ledger.room_tokens
+        self.overheads = snapshot.overheads
         # The prompt and what Foveate adds itself take of the rest; `budget_tokens` is what they leave.
-        usable = int(frame.nominal_tokens * settings.usable) - frame.given_tokens
+        usable = int(ledger.budget_tokens * settings.usable) - ledger.given_tokens
         self.room = min(self.budget, max(usable, MIN_HISTORY_TOKENS))
         """What the history may take."""
         self.items = self._read()
 
-    def plan(self) -> Plan:
+    def plan(self) -> tuple[Plan, State]:
         book = self._opened()
-        last = self.story.last_turn
+        last = self.snapshot.last_turn
         if not last or self.room < MIN_HISTORY_TOKENS:
             return self._smallest()
-        first = max(book.tiny_through, self._skipped_through(book)) + 1
-        if older := request_turns(self.story, first, self.budget):
-            return older
         room = self.room
         for _ in range(MAX_TRIES):
             tried = self._try(book, room)
@@ -83,7 +80,7 @@ class CheckpointPlanner:
         """The items, newest first, as far back as the room could show them."""
         items: list[TurnSizes] = []
         least = 0
-        for item in self.story.newest():
+        for item in self.snapshot.newest():
             items.append(item)
             tiny = TINY_TOKENS if item.tiny is None else min(item.tiny, TINY_TOKENS)
             least += max(1, self.overheads.line + min(tiny, item.raw)) if not item.step else 0
@@ -93,22 +90,22 @@ class CheckpointPlanner:
 
     def _opened(self) -> CheckpointState:
         """The stored state; a preview keeps the session's tier."""
-        frame, state = self.story.frame, self.story.state
-        nominal = frame.asked_tokens or frame.nominal_tokens
+        ledger, state = self.ledger, self.state
+        nominal = ledger.asked_tokens or ledger.budget_tokens
         if not state:
             return CheckpointState(nominal, self.settings.tier(nominal))
         book = CheckpointState.from_json(state)
-        if book.nominal_tokens == nominal or frame.is_one_off:
+        if book.nominal_tokens == nominal or ledger.is_preview:
             return book
         return replace(book, nominal_tokens=nominal, tier=self.settings.tier(nominal))
 
     def _try(self, book: CheckpointState, room: int) -> _Tried:
         flow = CheckpointFlow(self.settings, book, room, self.overheads)
-        last = self.story.last_turn
+        last = self.snapshot.last_turn
         if skipped := self._skipped_through(book):
             flow.book = self._skipped(book, skipped, room)
         tinies = {item.turn: item.tiny for item in self.items if not item.step}
-        infos = self.story.infos(flow.book.tiny_through + 1, last)
+        infos = self.snapshot.infos(flow.book.tiny_through + 1, last)
         turns = [sized(info, min(TINY_TOKENS, tinies.get(info.turn) or TINY_TOKENS)) for info in infos]
         flow.begin([turn for turn in turns if turn.turn <= flow.book.through])
         for turn in turns:
@@ -124,7 +121,7 @@ class CheckpointPlanner:
 
     def _skipped_through(self, book: CheckpointState) -> int:
         """The last of the turns that are too many to go through one by one; 0 if there are none."""
-        last = self.story.last_turn
+        last = self.snapshot.last_turn
         return last - MAX_CATCH_UP_TURNS if last - book.through > MAX_CATCH_UP_TURNS else 0
 
     def _skipped(self, book: CheckpointState, through: int, room: int) -> CheckpointState:
@@ -167,7 +164,7 @@ class CheckpointPlanner:
     def _with_sizes(self, book: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
         """The real size of an existing artefact, or the limit of one that does not exist yet."""
         tag = self.overheads.range
-        made: Mapping[str, Artefact] = self.story.made
+        made: Mapping[str, Artefact] = self.snapshot.made
         kept = [
             replace(checkpoint, tokens=found.tokens + tag)
             if (found := made.get(wants[checkpoint.id].name))
@@ -188,7 +185,7 @@ class CheckpointPlanner:
             first = int(str(listed.data["first"]))
             rows.append(Block(first, book.through, "A", book.architecture_tokens, artefact=listed.name))
         room = max(book.tiny_tokens, stub_row(1, 1, overheads).tokens)
-        rows += rolled_rows(self.story, rolled, book.tiny_through, room, overheads)
+        rows += rolled_rows(self.snapshot, rolled, book.tiny_through, room, overheads)
         rows += user_rows(flow.users, overheads)
         sizes = {item.turn: item.raw for item in self.items if not item.step}
         for turn in flow.fresh[:-1]:
@@ -200,30 +197,29 @@ class CheckpointPlanner:
         last = newest_rows(newest, flow.fresh[-1], left, overheads)
         return CheckpointLayout((*rows, *last.rows), last.is_lowered)
 
-    def _planned(self, tried: _Tried) -> Plan:
+    def _planned(self, tried: _Tried) -> tuple[Plan, State]:
         flow, rows = tried.flow, tried.layout.rows
-        state = flow.book.as_json()
-        teller = Teller(flow, self.settings, self.story.frame)
-        missing = any(wanted.name not in self.story.made for wanted in tried.wants)
-        return Plan(
+        teller = Teller(flow, self.settings, self.snapshot.model, self.ledger)
+        missing = any(wanted.name not in self.snapshot.made for wanted in tried.wants)
+        plan = Plan(
             rows,
             bands_of(rows, dict.fromkeys(_LEVELS, 0.0)),
             tried.layout.tokens,
             self.budget,
             wants=tried.wants,
-            state=None if state == self.story.state else state,
             events=() if missing else teller.events(),
             notes=teller.notes(tried.layout),
         )
+        return plan, flow.book.as_json()
 
-    def _smallest(self) -> Plan:
+    def _smallest(self) -> tuple[Plan, State]:
         """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
-        rows: Sequence[Block] = compact_rows(self.story, self.room, self.overheads)
+        rows: Sequence[Block] = compact_rows(self.snapshot, self.room, self.overheads)
         told: tuple[PlanEvent, ...] = ()
         notes = {"message": f"{self.room} tokens are too few for checkpoints: the newest turn as far as it fits"}
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys(_LEVELS, 0.0))
-        return Plan(tuple(rows), bands, tokens, self.budget, events=told, notes=notes if rows else {})
+        return Plan(tuple(rows), bands, tokens, self.budget, events=told, notes=notes if rows else {}), self.state
 
 
 MAX_TOLD = 64
@@ -238,7 +234,8 @@ class Teller:
 
     flow: CheckpointFlow
     settings: Settings
-    frame: Frame
+    model: str | None
+    ledger: Ledger
 
     def events(self) -> tuple[PlanEvent, ...]:
         """The events of the newest compressions."""
@@ -246,7 +243,7 @@ class Teller:
 
     def notes(self, layout: CheckpointLayout) -> dict[str, Json]:
         book = self.flow.book
-        trust = self.settings.reliability(self.frame.model, book.as_json())
+        trust = self.settings.reliability(self.model, book.as_json())
         notes: dict[str, Json] = {
             "tier": book.tier,
             "tier_name": TIER_NAMES[book.tier - 1],
@@ -317,7 +314,7 @@ class Teller:
 
     def _scaled(self, tokens: int) -> int:
         """Plans count in tokens of the session's encoding; a model's own may be larger or smaller."""
-        asked, nominal = self.frame.asked_tokens, self.frame.nominal_tokens
+        asked, nominal = self.ledger.asked_tokens, self.ledger.budget_tokens
         return round(tokens * asked / nominal) if asked and nominal else tokens
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
-from foveate.plan import History, Overheads, Plan
-from foveate.strategy import Schedule, Strategy
+from foveate.plan import Ledger, Plan, ShownLevel, Snapshot, State
+from foveate.strategy import Strategy
 from foveate.strategy.gradient.planner import GradientPlanner
+from foveate.strategy.gradient.rebuild import Rebuild
 
 _ROUNDING = 1e-6
 _RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25, 0.35), "deep": (0.10, 0.20)}
@@ -17,6 +20,7 @@ _RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25,
 class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Newest turns raw, older ones ever shorter. Tokens that a band does not use go to the next."""
 
+    keeps_plan: ClassVar[bool] = True
     recalls_first: ClassVar[bool] = True
 
     bands: Literal["optimised", "documented"] = "optimised"
@@ -79,13 +83,23 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         if self.interval_limit_turns < self.interval_turns:
             raise ValueError("interval_limit_turns is at least interval_turns")
 
-    @property
-    def rebuild_schedule(self) -> Schedule:
-        return Schedule(self.schedule, self.low_water, self.interval_turns, self.interval_limit_turns, self.token_worth)
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        if ledger.is_preview:
+            return self.levels(snapshot, ledger.room_tokens), state
+        return Rebuild(self, snapshot, state, ledger).plan()
 
-    def plan(self, history: History, budget_tokens: int, overheads: Overheads) -> Plan:
+    def join(self, snapshot: Snapshot, plan: Plan, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        return Rebuild(self, snapshot, state, ledger).joined(plan, state)
+
+    def levels(
+        self,
+        snapshot: Snapshot,
+        room_tokens: int,
+        shown: Mapping[int, ShownLevel] = MappingProxyType({}),
+    ) -> Plan:
+        """Choose a level for each turn; of the turns in `shown` few change their level."""
         if self.bands == "documented" or self.schedule == "interval":
-            return GradientPlanner(self, history, budget_tokens, overheads).plan()
+            return GradientPlanner(self, snapshot, room_tokens, shown).plan()
         from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
 
-        return KnapsackPlanner(self, history, budget_tokens, overheads).plan()
+        return KnapsackPlanner(self, snapshot, room_tokens).plan()

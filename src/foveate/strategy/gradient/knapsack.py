@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foveate.plan import BRIEF_LINE, NO_LINE, Block, History, Overheads, Plan, ShownLevel, SizeTable
+from foveate.plan import BRIEF_LINE, NO_LINE, Block, Plan, ShownLevel, Sizes, SizeTable
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, TINY_LIMIT_SHARE, GradientPlanner
 from foveate.strategy.gradient.steps import plan_steps
 from foveate.strategy.layout import COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Cover, make_cover, stub_row
@@ -47,22 +47,22 @@ BLOCK_TURNS = 32
 class KnapsackPlanner:
     """One plan in the making."""
 
-    def __init__(self, settings: Gradient, history: History, budget_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Gradient, sizes: Sizes, budget_tokens: int) -> None:
         self.settings = settings
-        self.history = history
+        self.sizes = sizes
         self.budget = budget_tokens
-        self.overheads = overheads
-        self.bands = GradientPlanner(settings, history, budget_tokens, overheads)
+        self.overheads = sizes.overheads
+        self.bands = GradientPlanner(settings, sizes, budget_tokens)
 
     def plan(self) -> Plan:
-        rows = self._rows() if self.history.last_turn and self.budget >= MIN_HISTORY_TOKENS else None
+        rows = self._rows() if self.sizes.last_turn and self.budget >= MIN_HISTORY_TOKENS else None
         return self.bands.plan() if rows is None else self.bands.plan_of(rows)
 
     def _rows(self) -> list[Block] | None:
         """The plan's rows; None where the bands do as well: everything fits raw, or next to nothing fits."""
         smallest = self.overheads.line + 1
-        table = self.history.table(self.budget // smallest, self.settings.answer_weight)
-        steps = list(takewhile(lambda item: item.step, self.history.newest()))
+        table = self.sizes.table(self.budget // smallest, self.settings.answer_weight)
+        steps = list(takewhile(lambda item: item.step, self.sizes.newest()))
         is_all = bool(len(table.turns)) and int(table.turns[-1]) == 1
         raw = int(table.sizes[:, RAW].sum())
         if not len(table.turns) or (is_all and raw + sum(step.raw for step in steps) <= self.budget):
@@ -91,14 +91,14 @@ class KnapsackPlanner:
     def _with_eras(self, table: SizeTable, room: int, step_rows: list[Block]) -> list[Block] | None:
         """Single turns from where an era ends; eras for those before it, with the share of Deep that is theirs."""
         oldest = int(table.turns[-1])
-        extra = -(oldest - 1) % self.history.fanout
+        extra = -(oldest - 1) % self.sizes.fanout
         count = len(table.turns) - extra
         if count <= 0:
             return None
         single = SizeTable(table.turns[:count], table.sizes[:count], table.worths[:count])
         boundary = int(single.turns[-1]) - 1
         share = int(room * self.settings.deep * (1 - self.settings.tiny_share))
-        cover: Cover = make_cover(self.history, boundary, boundary, share, self.overheads)
+        cover: Cover = make_cover(self.sizes, boundary, boundary, share, self.overheads)
         if cover.least > share:
             return None
         chosen = self._choose(single, room - min(cover.full, share), has_steps=bool(step_rows))
@@ -161,8 +161,8 @@ class KnapsackPlanner:
         if self.settings.age_weight:
             newer = np.cumsum(table.sizes[:, RAW]) - table.sizes[:, RAW]
             weights += self.settings.age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
-        if self.history.retrieved:
-            weights[np.isin(table.turns, self.history.retrieved)] *= self.settings.retrieved_weight
+        if self.sizes.retrieved:
+            weights[np.isin(table.turns, self.sizes.retrieved)] *= self.settings.retrieved_weight
         return weights
 
 

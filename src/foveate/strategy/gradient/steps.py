@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
-from foveate.plan import Block, Era, Overheads, ShownLevel, SizeTable, TurnSizes
+from foveate.plan import Block, Era, Overheads, SizeTable, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import GradientPlanner
 from foveate.strategy.layout import step_stub
@@ -13,13 +13,13 @@ from foveate.strategy.layout import step_stub
 
 @dataclass(frozen=True, slots=True)
 class _Steps:
-    """A turn's steps as a history of their own."""
+    """A turn's steps as a session of their own."""
 
     items: Sequence[TurnSizes]
     """Newest first."""
+    overheads: Overheads
     last_turn: int = 1
     fanout: int = 2
-    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
     retrieved: Sequence[int] = ()
 
     def newest(self) -> Iterator[TurnSizes]:
@@ -41,9 +41,9 @@ def plan_steps(steps: Sequence[TurnSizes], room_tokens: int, overheads: Overhead
     if sum(step.raw + overheads.tag for step in steps) <= room_tokens:
         tag = overheads.tag
         return [Block(turn, turn, "R", one.raw + tag, one.step, one.step) for one in reversed(steps)]
-    view = _Steps([replace(step, turn=1) for step in steps])
+    sizes = _Steps([replace(step, turn=1) for step in steps], overheads)
     rows: list[Block] = []
-    for row in GradientPlanner(Gradient(), view, room_tokens, overheads).plan().rows:
+    for row in GradientPlanner(Gradient(), sizes, room_tokens).plan().rows:
         if not row.first_step:  # the gradient names a turn that it has no room for
             return [step_stub(turn, first, last, overheads)]
         if row.last_step >= first:

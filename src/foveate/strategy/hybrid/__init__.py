@@ -14,7 +14,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta, Struct
 
 from foveate.models.prompts import prompt_text
-from foveate.plan import Overheads, Plan, Story
+from foveate.plan import Ledger, Plan, Snapshot, State
 from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind
 from foveate.strategy.hybrid.planner import HybridPlanner
@@ -23,7 +23,6 @@ from foveate.strategy.hybrid.planner import HybridPlanner
 class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Shortens single messages; each can be read in full again."""
 
-    keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
     holds_back: ClassVar[bool] = False
     agent: ClassVar[str] = "foveate.agents.shrink:shrink_session"
@@ -77,5 +76,5 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     def explanation(self) -> str:
         return prompt_text("explain/hybrid")
 
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        return HybridPlanner(self, story, budget_tokens, overheads).plan()
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        return HybridPlanner(self, snapshot, state, ledger).plan()

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 from foveate.plan import (
     ArtefactSpec,
     Block,
-    Overheads,
+    Ledger,
     Plan,
     PlanEvent,
     ShownLevel,
-    Story,
+    Snapshot,
+    State,
     TurnInfo,
     TurnSizes,
-    request_turns,
 )
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.hybrid.blocks import (
@@ -62,35 +62,35 @@ _LEVELS: tuple[ShownLevel, ...] = ("A", "E", "T", "M", "R")
 class HybridPlanner:
     """One plan in the making."""
 
-    def __init__(self, settings: Hybrid, story: Story, budget_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Hybrid, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
-        self.story = story
-        self.budget = max(0, budget_tokens)
-        self.overheads = overheads
+        self.snapshot = snapshot
+        self.state = state
+        self.ledger = ledger
+        self.budget = ledger.room_tokens
+        self.overheads = snapshot.overheads
         self.window = min(settings.window_tokens, self.budget)
-        self.items: list[TurnSizes] = list(story.newest())
+        self.items: list[TurnSizes] = list(snapshot.newest())
         self.in_steps = bool(self.items and self.items[0].step)
-        one_off = story.frame.is_one_off
+        one_off = ledger.is_preview
         # A preview is filled completely: no later call would use free room.
         self.trigger = self.window if one_off else int(self.window * settings.trigger)
         self.target = self.window if one_off else int(self.window * settings.target)
         self.infos: Sequence[TurnInfo] = ()
         self._systems: Sequence[tuple[int, int]] = ()
 
-    def plan(self) -> Plan:
-        last = self.story.last_turn
+    def plan(self) -> tuple[Plan, State]:
+        last = self.snapshot.last_turn
         if not last or self.window < MIN_HISTORY_TOKENS:
             return self._smallest()
         book = self._opened()
-        if older := request_turns(self.story, book.rolled + 1, self.budget):
-            return older
-        self.infos = self.story.infos(book.rolled + 1, last)
+        self.infos = self.snapshot.infos(book.rolled + 1, last)
         self._systems = [(info.turn, tokens) for info in self.infos if (tokens := _system_tokens(info))]
         self.protection = protect(
             self.infos, messages=self.settings.protected_messages, injections=self.settings.kept_injections
         )
         sections = self._sections(book)
-        draft = self._draft(book, sections, ShortSizes(self.settings, self.story.made, sections))
+        draft = self._draft(book, sections, ShortSizes(self.settings, self.snapshot.made, sections))
         outcome = HybridOutcome(book, draft, self._layout(book, draft))
         if self._is_left_to_agent(outcome.layout.tokens):
             return self._planned(outcome)
@@ -104,12 +104,11 @@ class HybridPlanner:
 
     def _is_left_to_agent(self, tokens: int) -> bool:
         """Between the trigger and the window an agent decides, where there is one."""
-        frame = self.story.frame
-        return self.trigger < tokens <= self.window and frame.agent != "none" and not frame.is_one_off
+        return self.trigger < tokens <= self.window and self.snapshot.agent != "none" and not self.ledger.is_preview
 
     def _opened(self) -> HybridState:
-        frame, last = self.story.frame, self.story.last_turn
-        book = HybridState() if frame.is_one_off or not self.story.state else HybridState.from_json(self.story.state)
+        last = self.snapshot.last_turn
+        book = HybridState() if self.ledger.is_preview or not self.state else HybridState.from_json(self.state)
         if last - book.rolled > MAX_TURNS:
             book = self._rolled(book, last - MAX_TURNS)
         return book
@@ -139,7 +138,7 @@ class HybridPlanner:
                 book.rolled_tokens if rolled_tokens is None else rolled_tokens,
                 stub_row(1, book.rolled, self.overheads).tokens,
             )
-            rows += rolled_rows(self.story, items, book.rolled, room, self.overheads)
+            rows += rolled_rows(self.snapshot, items, book.rolled, room, self.overheads)
         shown = draft_rows(draft, {source: wanted.name for source, wanted in wants.items()}, self.overheads)
         if draft.hidden_steps > 1:
             turn = draft.sections[-1].turn
@@ -155,7 +154,7 @@ class HybridPlanner:
         reach = reach_of(self.infos[-1])
         book = replace(before.book, reach=reach if reach != NOWHERE else before.book.reach)
         sections = self._sections(book)
-        sizes = ShortSizes(self.settings, self.story.made, sections)
+        sizes = ShortSizes(self.settings, self.snapshot.made, sections)
         draft = self._draft(book, sections, sizes)
         layout = self._layout(book, draft)
         for _ in range(MAX_WALKS):
@@ -201,7 +200,7 @@ class HybridPlanner:
     def _roll(self, book: HybridState, draft: HybridDraft, goals: Sequence[int]) -> tuple[HybridState, HybridDraft]:
         """The fewest of the oldest turns as sentences and eras with which the first of these goals is reached that can
         be; nothing is rolled up in vain."""
-        tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
+        tail = min((place[0] for place in self.protection.firm), default=self.snapshot.last_turn)
         costs: dict[int, int] = {}
         for section in draft.sections:
             costs[section.turn] = costs.get(section.turn, 0) + draft.tokens(section) + self.overheads.tag
@@ -247,14 +246,14 @@ class HybridPlanner:
         if book.rolled != before.book.rolled and before.compressed_from is None:
             book = replace(book, compressions=book.compressions + 1)
             before = replace(before, compressed_from=before.layout.tokens)
-        sizes = ShortSizes(self.settings, self.story.made, draft.sections)
+        sizes = ShortSizes(self.settings, self.snapshot.made, draft.sections)
         for section in draft.sections:
             for place, message in section.places():
                 size = sizes.short(section, message)
                 if size is not None and place not in self.protection.firm:
                     draft.short[place] = size
         layout = self._layout(book, draft)
-        missing = [wanted for wanted in layout.wants if wanted.name not in self.story.made]
+        missing = [wanted for wanted in layout.wants if wanted.name not in self.snapshot.made]
         if layout.tokens <= self.window or missing:
             return replace(before, book=book, draft=draft, layout=_capped(layout, self.window))
         smallest = self._layout(book, draft, rolled_tokens=0)
@@ -272,35 +271,34 @@ class HybridPlanner:
         return replace(before, book=book, draft=draft, layout=layout)
 
     def _roll_all(self, book: HybridState, draft: HybridDraft) -> tuple[HybridState, HybridDraft]:
-        tail = min((place[0] for place in self.protection.firm), default=self.story.last_turn)
+        tail = min((place[0] for place in self.protection.firm), default=self.snapshot.last_turn)
         if tail - 1 > book.rolled:
             book = self._rolled(book, tail - 1)
         return book, self._without(draft, book.rolled)
 
-    def _planned(self, outcome: HybridOutcome) -> Plan:
+    def _planned(self, outcome: HybridOutcome) -> tuple[Plan, State]:
         layout = outcome.layout
-        missing = any(wanted.name not in self.story.made for wanted in layout.wants)
+        missing = any(wanted.name not in self.snapshot.made for wanted in layout.wants)
         book = replace(outcome.book, cut=frozenset(outcome.draft.cut))
-        state = book.as_json()
         outcome = replace(outcome, book=book)
-        return Plan(
+        plan = Plan(
             layout.rows,
             bands_of(layout.rows, dict.fromkeys(_LEVELS, 0.0)),
             layout.tokens,
             self.budget,
             wants=layout.wants,
-            state=None if state == self.story.state else state,
             events=() if missing else tuple(events_of(outcome, self)),
             notes=notes_of(outcome, self),
         )
+        return plan, book.as_json()
 
-    def _smallest(self) -> Plan:
+    def _smallest(self) -> tuple[Plan, State]:
         """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
-        rows: Sequence[Block] = compact_rows(self.story, self.window, self.overheads)
+        rows: Sequence[Block] = compact_rows(self.snapshot, self.window, self.overheads)
         notes = {"message": f"{self.window} tokens are too few: the newest turn as far as it fits"}
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys((*_LEVELS, "S", "C"), 0.0))
-        return Plan(tuple(rows), bands, tokens, self.budget, notes=notes if rows else {})
+        return Plan(tuple(rows), bands, tokens, self.budget, notes=notes if rows else {}), self.state
 
 
 def _system_tokens(info: TurnInfo) -> int:
@@ -351,12 +349,12 @@ def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
 def is_agent_due(outcome: HybridOutcome, planner: HybridPlanner) -> bool:
     """The trigger was reached, and the agent is not running yet."""
     is_over = outcome.compressed_from is None and outcome.layout.tokens > planner.trigger
-    return is_over and planner.story.frame.agent == "ready" and not planner.story.frame.is_one_off
+    return is_over and planner.snapshot.agent == "ready" and not planner.ledger.is_preview
 
 
 def events_of(outcome: HybridOutcome, planner: HybridPlanner) -> Iterator[PlanEvent]:
     """Events: the threshold was reached, the compression, and protected messages that had to be cut."""
-    before = HybridState.from_json(planner.story.state).cut if planner.story.state else frozenset()
+    before = HybridState.from_json(planner.state).cut if planner.state else frozenset()
     sizes = {place: message.tokens for section in outcome.draft.sections for place, message in section.places()}
     if is_agent_due(outcome, planner):
         due: dict[str, Json] = {"tokens": outcome.layout.tokens, "window_tokens": planner.window}
@@ -408,7 +406,6 @@ def _problem(outcome: HybridOutcome, planner: HybridPlanner) -> str:
         return f"the newest messages alone exceed {planner.window:,} tokens: the oldest of them are cut"
     tokens = outcome.layout.tokens
     is_full = tokens > planner.trigger or outcome.compressed_from is not None
-    frame = planner.story.frame
-    if is_full and tokens > planner.target and not frame.is_one_off and frame.agent == "none":
+    if is_full and tokens > planner.target and not planner.ledger.is_preview and planner.snapshot.agent == "none":
         return f"the target of {planner.target:,} tokens can't be reached: {tokens:,} are left"
     return ""

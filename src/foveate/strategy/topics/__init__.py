@@ -15,7 +15,7 @@ from typing import Annotated, ClassVar, Literal
 from msgspec import Meta, Struct
 
 from foveate.models.prompts import prompt_text
-from foveate.plan import Overheads, Plan, Story
+from foveate.plan import Ledger, Plan, Snapshot, State
 from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind
 from foveate.strategy.standard import Standard
@@ -31,7 +31,6 @@ _WORDING = f"{__name__}.model_summary:WORDING"
 class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Current topic in full, past topics as summaries, old ones merged into bulks."""
 
-    keeps_story: ClassVar[bool] = True
     builds: ClassVar[bool] = True
     holds_back: ClassVar[bool] = False
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {
@@ -79,7 +78,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     def explanation(self) -> str:
         return prompt_text("explain/topics")
 
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
         if not self.enabled:
-            return Standard().plan(story, budget_tokens, overheads)
-        return TopicsPlanner(self, story, budget_tokens, overheads).plan()
+            return Standard().plan(snapshot, state, ledger)
+        return TopicsPlanner(self, snapshot, state, ledger).plan()

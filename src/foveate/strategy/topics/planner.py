@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foveate.plan import ArtefactSpec, Block, Overheads, Plan, ShownLevel, Story, TurnSizes, request_turns
+from foveate.plan import ArtefactSpec, Block, Ledger, Plan, ShownLevel, Snapshot, State, TurnSizes
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import bands_of, compact_rows, stub_row
 from foveate.strategy.topics.blocks import Current, current_rows
@@ -46,80 +46,74 @@ class _Past:
 class TopicsPlanner:
     """One plan in the making."""
 
-    def __init__(self, settings: Topics, story: Story, budget_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Topics, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
-        self.story = story
-        self.budget = max(0, budget_tokens)
-        self.overheads = overheads
-        self.rooms = Rooms.of(settings, self._shared_tokens(), overheads)
+        self.snapshot = snapshot
+        self.state = state
+        self.ledger = ledger
+        self.budget = ledger.room_tokens
+        self.overheads = snapshot.overheads
+        self.rooms = Rooms.of(settings, self._shared_tokens(), self.overheads)
 
-    def plan(self) -> Plan:
-        if not self.story.last_turn or self.budget < MIN_HISTORY_TOKENS:
+    def plan(self) -> tuple[Plan, State]:
+        if not self.snapshot.last_turn or self.budget < MIN_HISTORY_TOKENS:
             return self._smallest()
-        book = TopicsState.from_json(self.story.state)
-        if book.tail and book.topics and (older := request_turns(self.story, book.seen, self.budget)):
-            return older
-        flow = self._opened(book)
-        return request_turns(self.story, flow.book.start, self.budget) or self._planned(flow)
+        book = TopicsState.from_json(self.state)
+        return self._planned(self._opened(book))
 
-    def _planned(self, flow: TopicFlow) -> Plan:
-        """The plan, once the turns of the current topic are read."""
+    def _planned(self, flow: TopicFlow) -> tuple[Plan, State]:
         wants = self._lived(flow)
         past = self._past(flow)
         current = self._current(flow, self.budget - past.tokens)
         if current is None:
             return self._smallest()
         full = self._full(flow, past, current)
-        if full and (older := request_turns(self.story, full[0].first, self.budget)):
-            return older
         rows = (*past.rows[: len(past.rows) - len(full)], *self._raw_rows(full), *current.rows)
         tokens = sum(row.tokens for row in rows)
         if tokens > self.budget:
             return self._smallest()
         wants += [*self._summaries(flow, past), *current.wants]
-        state = flow.book.as_json()
-        return Plan(
+        plan = Plan(
             rows,
             bands_of(rows, dict.fromkeys(_TARGETS, 0.0)),
             tokens,
             self.budget,
             wants=tuple({wanted.name: wanted for wanted in wants}.values()),
-            state=None if state == self.story.state else state,
             events=tuple(flow.events),
             notes=self._notes(flow, past, current),
         )
+        return plan, flow.book.as_json()
 
     def _shared_tokens(self) -> int:
         """What the three tiers share: the budget without the system prompt and what else the caller gave.
 
         The prompt and Foveate's own additions take of it what the tiers leave; where they take much, it is less.
         """
-        frame = self.story.frame
-        beside = frame.own_tokens + frame.prompt_tokens
+        beside = self.ledger.own_tokens + self.ledger.prompt_tokens
         return self.budget + beside if beside <= self.budget * MAX_BESIDE else self.budget
 
     def _opened(self, book: TopicsState) -> TopicFlow:
         """The flow up to where the current topic begins."""
-        story, last = self.story, self.story.last_turn
-        if book.tail and book.topics and len(story.infos(book.seen, book.seen)[0].messages) != book.tail:
+        snapshot, last = self.snapshot, self.snapshot.last_turn
+        if book.tail and book.topics and len(snapshot.infos(book.seen, book.seen)[0].messages) != book.tail:
             book = book.reopened()
         # A preview is planned from scratch: topics merged for another budget may fit separately in this one.
-        book = book.unmerged() if story.frame.is_one_off else book
-        flow = TopicFlow(self.settings, book, self.rooms, story.made, self.overheads)
+        book = book.unmerged() if self.ledger.is_preview else book
+        flow = TopicFlow(self.settings, book, self.rooms, snapshot.made, self.overheads)
         flow.merge(0)
         flow.events.clear()
         if last - book.seen > MAX_CATCH_UP_TURNS:
             cut = last - MAX_CATCH_UP_TURNS
-            flow.skip(cut, sum(item.raw for item in story.newest() if item.turn <= cut))
+            flow.skip(cut, sum(item.raw for item in snapshot.newest() if item.turn <= cut))
         return flow
 
     def _lived(self, flow: TopicFlow) -> list[ArtefactSpec]:
         """Take the flow to the newest turn; the artefacts that detect where topics begin in the new turns."""
-        settings, last = self.settings, self.story.last_turn
+        settings, last = self.settings, self.snapshot.last_turn
         reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
         first = max(2, flow.book.seen + 1, last - MAX_READ_TURNS + 1)
         wants = [boundary_wanted(settings, turn) for turn in range(first, last + 1)] if reads else []
-        for info in self.story.infos(flow.book.start, last):
+        for info in self.snapshot.infos(flow.book.start, last):
             flow.add(info)
         flow.finish()
         return wants
@@ -158,7 +152,7 @@ class TopicsPlanner:
             flow.turns,
             self._newest(),
             max_message_chars=self.settings.max_message_chars,
-            made=self.story.made,
+            made=self.snapshot.made,
             room_tokens=room,
             limit_tokens=limit_tokens,
             overheads=self.overheads,
@@ -167,15 +161,15 @@ class TopicsPlanner:
     def _newest(self) -> list[TurnSizes]:
         """The newest turn, or its steps if it is in progress, newest first."""
         items: list[TurnSizes] = []
-        for item in self.story.newest():
-            if item.turn != self.story.last_turn:
+        for item in self.snapshot.newest():
+            if item.turn != self.snapshot.last_turn:
                 break
             items.append(item)
         return items
 
     def _full(self, flow: TopicFlow, past: _Past, current: Current) -> list[TopicState]:
         """The newest sealed topics that are shown in full, if requested and if there is room; oldest first."""
-        if not self.settings.keep_full and not self.story.frame.is_one_off:
+        if not self.settings.keep_full and not self.ledger.is_preview:
             return []
         rows = list(past.rows)
         left = self.budget - past.tokens - sum(row.tokens for row in current.rows)
@@ -189,7 +183,7 @@ class TopicsPlanner:
 
     def _raw_rows(self, topics: Sequence[TopicState]) -> list[Block]:
         """The turns of topics, each in full."""
-        infos = [info for topic in topics for info in self.story.infos(topic.first, topic.last)]
+        infos = [info for topic in topics for info in self.snapshot.infos(topic.first, topic.last)]
         return [Block(info.turn, info.turn, "R", info.tokens + self.overheads.tag) for info in infos]
 
     def _summaries(self, flow: TopicFlow, past: _Past) -> list[ArtefactSpec]:
@@ -197,8 +191,8 @@ class TopicsPlanner:
         rooms, book = self.rooms, flow.book
         wants = [topic.wanted(rooms.topic_tokens) for topic in book.topics] if rooms.topic_tokens else []
         wants += [bulk.wanted(rooms.bulk_tokens) for bulk in past.bulks]
-        before = TopicsState.from_json(self.story.state)
-        if not rooms.topic_tokens or self.story.frame.is_one_off:
+        before = TopicsState.from_json(self.state)
+        if not rooms.topic_tokens or self.ledger.is_preview:
             return wants
         merged = [topic for bulk in book.bulks for topic in bulk.topics if topic.number > before.sealed]
         wants += [topic.wanted(rooms.topic_tokens) for topic in merged[-MAX_SUMMARIES:]]
@@ -210,7 +204,7 @@ class TopicsPlanner:
     def _notes(self, flow: TopicFlow, past: _Past, current: Current) -> dict[str, Json]:
         book, rooms = flow.book, self.rooms
         return {
-            "current": {"first": book.start, "last": self.story.last_turn, "tokens": current.tokens},
+            "current": {"first": book.start, "last": self.snapshot.last_turn, "tokens": current.tokens},
             "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in book.topics],
             "bulks": [
                 {
@@ -230,16 +224,16 @@ class TopicsPlanner:
         }
 
     def _title(self, wanted: ArtefactSpec) -> Json:
-        made = self.story.made.get(wanted.name)
+        made = self.snapshot.made.get(wanted.name)
         return made.data.get("title", "") if made else ""
 
-    def _smallest(self) -> Plan:
+    def _smallest(self) -> tuple[Plan, State]:
         """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
-        rows = tuple(compact_rows(self.story, self.budget, self.overheads))
+        rows = tuple(compact_rows(self.snapshot, self.budget, self.overheads))
         tokens = sum(row.tokens for row in rows)
         notes: dict[str, Json] = {"message": f"{self.budget} tokens are too few for topics"} if rows else {}
         bands = bands_of(rows, dict.fromkeys(_TARGETS, 0.0))
-        return Plan(rows, bands, tokens, self.budget, notes=notes)
+        return Plan(rows, bands, tokens, self.budget, notes=notes), self.state
 
 
 def _noted(topic: TopicState, title: Json = "") -> dict[str, Json]:

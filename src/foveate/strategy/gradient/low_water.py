@@ -15,9 +15,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import TYPE_CHECKING
 
-from foveate.context.allotments import HistoryRoom
-from foveate.strategy import Schedule
+from foveate.plan import Ledger
+
+if TYPE_CHECKING:
+    from foveate.strategy.gradient import Gradient
 
 FIXED_SHARE = 0.5
 """The mark of schedules that rebuild by turns."""
@@ -30,17 +33,6 @@ MOST_SHARE = 0.9
 
 
 @dataclass(frozen=True, slots=True)
-class CachePrices:
-    """What tokens cost with a provider's cache, next to one without."""
-
-    read: float = 0.1
-    write: float = 1.25
-
-
-USUAL_PRICES = CachePrices()
-
-
-@dataclass(frozen=True, slots=True)
 class Growth:
     """What is known of a history when it is rebuilt."""
 
@@ -50,16 +42,16 @@ class Growth:
     """The share of its tokens that the last rebuild rewrote."""
 
 
-def low_water_tokens(schedule: Schedule, room: HistoryRoom, growth: Growth, prices: CachePrices) -> int:
+def low_water_tokens(settings: Gradient, room: Ledger, growth: Growth) -> int:
     """What a rebuild leaves: the share that is set, else the computed one."""
-    base = room.base_tokens
-    if schedule.low_water is not None:
-        return int(base * schedule.low_water)
-    if schedule.mode != "watermark":
+    base, prices = room.base_tokens, room.prices
+    if settings.low_water is not None:
+        return int(base * settings.low_water)
+    if settings.schedule != "watermark":
         return int(base * FIXED_SHARE)
     mark = max(base * LEAST_SHARE, LEAST_CALLS * growth.call_tokens)
-    gain = schedule.token_worth - prices.read
+    gain = settings.token_worth - prices.read
     if gain > 0:
         rewriting = max(0.0, prices.write - prices.read) * growth.rewritten_share * growth.call_tokens
-        mark = max(mark, room.tokens - sqrt(2 * rewriting * room.tokens / gain))
+        mark = max(mark, room.history_tokens - sqrt(2 * rewriting * room.history_tokens / gain))
     return int(min(base * MOST_SHARE, mark))

@@ -1,0 +1,218 @@
+"""Plans and states that strategies keep between contexts, in the store and in memory.
+
+A kept plan is stored with its texts, raw turns by their number, so that it is shown again byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from foveate.context.assemble import BlockText
+from foveate.context.context import PlanReport
+from foveate.history.late_writes import LateWrites
+from foveate.history.texts import is_from_log
+from foveate.plan import Band, Block, KeptPlan, LevelChange, Plan, State
+from foveate.store import Store, bodies
+
+_OLD_PLAN_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
+"""Fields of a plan that were once stored among the strategy's state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a strategy keeps: its state, and the plan if it keeps one."""
+
+    state: State
+    plan: KeptPlan | None = None
+
+    def pack(self) -> bytes:
+        return bodies.squeeze({"plan": asdict(self.plan), "state": dict(self.state)} if self.plan else dict(self.state))
+
+
+NOTHING = Kept({})
+
+
+@dataclass(slots=True)
+class _Cell:
+    """A value in use, and what the store had when it was last read or written."""
+
+    stored: bytes | None
+    packed: bytes | None
+    value: Kept
+
+
+class KeptPlans:
+    """The plans and states of one session's strategies. What could not be saved is used from memory until it is."""
+
+    def __init__(self, store: Store, session_id: str, writes: LateWrites) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._writes = writes
+        self._plans: dict[str, _Cell] = {}
+        self._states: dict[str, _Cell] = {}
+
+    def forget(self) -> None:
+        """Drop what is in memory: turns were pruned."""
+        self._plans.clear()
+        self._states.clear()
+
+    def state(self, name: str, stored: bytes | None) -> State:
+        """The state in use, where the store has this one."""
+        cell = self._states.get(name)
+        if cell is None or cell.stored != stored:
+            cell = self._states[name] = _Cell(stored, stored, NOTHING if stored is None else Kept(_expanded(stored)))
+        return cell.value.state
+
+    def is_state_saved(self, name: str) -> bool:
+        """Whether the store has the state in use."""
+        cell = self._states.get(name)
+        return cell is None or cell.packed == cell.stored
+
+    async def keep_state(self, name: str, state: State) -> None:
+        """Save a state."""
+        packed = bodies.squeeze(dict(state))
+        await self._store.artefacts.keep_state(self._session_id, name, packed)
+        self._states[name] = _Cell(packed, packed, Kept(state))
+
+    def use_state(self, name: str, stored: bytes | None, state: State) -> None:
+        """Use a state that could not be saved, until the store has another one."""
+        self._states[name] = _Cell(stored, None, Kept(state))
+
+    async def plan(self, name: str, stored: bytes | None) -> Kept:
+        """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
+        cell = self._plans.get(name)
+        if cell is None or cell.stored != stored:
+            value = NOTHING if stored is None else unpack_plan(stored)
+            cell = self._plans[name] = _Cell(stored, stored, value)
+        elif cell.packed != cell.stored:
+            await self._save_plan(name, cell)
+        return cell.value
+
+    async def keep_plan(self, name: str, value: Kept) -> None:
+        """Use a plan from now on, and save it."""
+        before = self._plans.get(name)
+        cell = self._plans[name] = _Cell(before.stored if before else None, value.pack(), value)
+        await self._save_plan(name, cell)
+
+    async def _save_plan(self, name: str, cell: _Cell) -> None:
+        packed = cell.packed
+        assert packed is not None, "there is a plan to save"
+        if await self._writes.write(
+            f"plan {name} of {self._session_id}",
+            lambda: self._store.derived.keep_plan(self._session_id, name, packed),
+        ):
+            cell.stored = packed
+
+
+def unpack_plan(data: bytes) -> Kept:
+    """A plan as it was stored, by this version or an earlier one."""
+    found: Any = bodies.expand(data)
+    if "plan" not in found:
+        old = found["state"]
+        named = {
+            "framed_tokens": old.pop("base_tokens"),
+            **{name: old.pop(name) for name in _OLD_PLAN_FIELDS if name in old},
+        }
+        found = {"plan": {**named, **{name: value for name, value in found.items() if name != "state"}}, "state": old}
+    plan = found["plan"]
+    kept = KeptPlan(
+        **{
+            **plan,
+            "rows": tuple(Block(**{**row, "sizes": tuple(row.get("sizes", ()))}) for row in plan["rows"]),
+            "texts": tuple(plan["texts"]),
+            "tokens": tuple(plan["tokens"]),
+            "bands": tuple(Band(**band) for band in plan["bands"]),
+            "changes": tuple(LevelChange(**change) for change in plan.get("changes", ())),
+        }
+    )
+    return Kept(found["state"], kept)
+
+
+def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, *, now: float, turn: int) -> KeptPlan:
+    """A new plan as its blocks were written; `turn` is the newest one."""
+    assert plan.reach, "a plan that is kept says how far it reaches"
+    assert plan.cause, "a new plan has a cause"
+    texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
+    last_turn, last_step = plan.reach
+    return KeptPlan(
+        rows=tuple(block.row for block in blocks),
+        tokens=tuple(block.tokens for block in blocks),
+        texts=texts,
+        framed_tokens=sum(block.framed_tokens for block in blocks),
+        last_turn=last_turn,
+        last_step=last_step,
+        cause=plan.cause,
+        bands=plan.bands,
+        made_at=now,
+        used_at=now,
+        trigger_turn=turn,
+        churn=_churn(old, blocks, texts),
+        raw_tokens=plan.raw_tokens,
+        changes=tuple(_changes(old, plan.rows)) if old else (),
+    )
+
+
+def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
+    """How the levels of a kept plan were chosen."""
+    return PlanReport(
+        kept.bands,
+        kept.cause,
+        not plan.is_kept,
+        kept.last_turn,
+        kept.changes,
+        notes=plan.notes,
+        tokens=sum(kept.tokens),
+        raw_tokens=kept.raw_tokens,
+        changed_share=kept.churn,
+        made_at=datetime.fromtimestamp(kept.made_at, UTC),
+        trigger_turn=kept.trigger_turn or kept.last_turn,
+    )
+
+
+def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[str | None]) -> float:
+    """The share of tokens that were not shown so before."""
+    total = sum(block.tokens for block in blocks)
+    if old is None or not total:
+        return 0.0
+    shown = {text for text in old.texts if text is not None}
+    raw = {row.first for row, text in zip(old.rows, old.texts, strict=True) if text is None}
+    same = sum(
+        block.tokens
+        for block, text in zip(blocks, texts, strict=True)
+        if (text in shown if text is not None else block.row.first in raw or block.row.first > old.last_turn)
+    )
+    return 1 - same / total
+
+
+def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
+    """Ranges of turns that went from one level to another; turns appended to the old plan were raw."""
+    appended = Block(old.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
+    before = [span for row in (*old.rows, appended) if not row.first_step for span in row.spans()]
+    start = 0
+    held: LevelChange | None = None
+    for row in (span for planned in rows for span in planned.spans()):
+        while start < len(before) and before[start].last < row.first:
+            start += 1
+        index = start
+        while index < len(before) and before[index].first <= row.last and not row.first_step:
+            was = before[index]
+            index += 1
+            if was.level == row.level:
+                continue
+            change = LevelChange(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
+            if held and (held.last + 1, held.before, held.after) == (change.first, change.before, change.after):
+                held = replace(held, last=change.last)
+                continue
+            if held:
+                yield held
+            held = change
+    if held:
+        yield held
+
+
+def _expanded(data: bytes) -> Mapping[str, Any]:
+    found: Any = bodies.expand(data)
+    return dict(found)

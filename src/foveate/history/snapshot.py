@@ -1,0 +1,142 @@
+"""A stored session as a strategy sees it: what a plan asks for and is not read yet raises `NotRead`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from foveate.context.assemble import BlockText
+from foveate.context.signatures import is_signed
+from foveate.history.sizes import Infos, split_steps
+from foveate.history.texts import RUNNING_SHARE, RawTurn, Survey
+from foveate.plan import (
+    AgentStatus,
+    AppendedTurns,
+    Artefact,
+    Era,
+    KeptPlan,
+    NotRead,
+    Overheads,
+    SizeTable,
+    TurnInfo,
+    TurnSizes,
+)
+from foveate.store.rows import ERA_FANOUT
+from foveate.store.snapshot import SessionSnapshot
+
+Reach = tuple[int, int]
+"""A turn, and a step of it; 0 for its end."""
+
+
+@dataclass(slots=True)
+class ReadParts:
+    """What was read of a session for plans of one context."""
+
+    infos: Infos | None = None
+    surveys: dict[tuple[int, int, int], Survey] = field(default_factory=dict)
+    """By how far they reach, and the room they are for."""
+    appended: dict[Reach, list[BlockText]] = field(default_factory=dict)
+    """The blocks of what came after."""
+    raw: dict[int, RawTurn] = field(default_factory=dict)
+    tokens: dict[tuple[int, int], int] = field(default_factory=dict)
+    """What ranges of turns take raw."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizedSnapshot:
+    """A `foveate.plan.Snapshot`; the driver reads what it lacks."""
+
+    stored: SessionSnapshot
+    kept: KeptPlan | None
+    made: Mapping[str, Artefact]
+    retrieved: Sequence[int]
+    agent: AgentStatus
+    read: ReadParts
+    room_tokens: int
+    """Sizes are read as far back as this reaches."""
+    reach: Reach | None = None
+    """How much of the session is seen; None: all of it."""
+
+    @property
+    def last_turn(self) -> int:
+        return self.reach[0] if self.reach else self.stored.session.last_turn
+
+    @property
+    def is_open(self) -> bool:
+        return self.stored.session.is_open
+
+    @property
+    def model(self) -> str | None:
+        return self.stored.session.model
+
+    @property
+    def settled_turn(self) -> int:
+        return self.stored.settled_turn
+
+    @property
+    def fanout(self) -> int:
+        return ERA_FANOUT
+
+    @property
+    def overheads(self) -> Overheads:
+        return self.survey.costs
+
+    @property
+    def survey(self) -> Survey:
+        """The sizes that are read."""
+        turn, step = self.reach or (self.last_turn, 0)
+        found = self.read.surveys.get((turn, step, self.room_tokens))
+        if found is None:
+            raise NotRead("sizes", turn, step)
+        return found
+
+    def newest(self) -> Iterator[TurnSizes]:
+        return iter(self.survey.sizes.items)
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return self.survey.sizes.table(limit, answer_weight)
+
+    def era(self, level: int, index: int) -> Era | None:
+        return self.survey.sizes.era(level, index)
+
+    def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
+        infos = self.read.infos
+        if infos is None or max(first, 1) < infos.first:
+            raise NotRead("turns", max(first, 1))
+        if self.reach and self.reach[1]:
+            infos = infos.until(self.reach[1])
+        return infos.between(first, min(last, self.last_turn))
+
+    def raw_tokens(self, first: int, last: int) -> int:
+        if first > last:
+            return 0
+        found = self.read.tokens.get((first, last))
+        if found is None:
+            raise NotRead("tokens", first, last)
+        return found
+
+    def answered_steps(self, room_tokens: int) -> Sequence[int]:
+        raw = self._raw(self.stored.session.last_turn)
+        if raw.counted_tokens <= RUNNING_SHARE * room_tokens:
+            return ()
+        return [step.number for step in split_steps(raw.messages)[:-1] if step.is_answered]
+
+    def is_signed(self, turn: int) -> bool:
+        return any(map(is_signed, self._raw(turn).messages))
+
+    def appended(self, turn: int, step: int) -> AppendedTurns:
+        blocks = self.read.appended.get((turn, step))
+        if blocks is None:
+            raise NotRead("appended", turn, step)
+        messages = (message for block in blocks for message in block.messages or ())
+        calls = sum(message.role == "assistant" and message.kind == "message" for message in messages)
+        return AppendedTurns(sum(block.framed_tokens for block in blocks), calls)
+
+    def until(self, turn: int, step: int) -> SizedSnapshot:
+        return replace(self, reach=(turn, step))
+
+    def _raw(self, turn: int) -> RawTurn:
+        found = self.read.raw.get(turn)
+        if found is None:
+            raise NotRead("raw", turn)
+        return found

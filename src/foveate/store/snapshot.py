@@ -1,0 +1,125 @@
+"""Everything that a context needs of the store and that does not depend on the plan, read in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from foveate.errors import SessionNotFound
+from foveate.store import artefacts, derived, log, prompts
+from foveate.store.lineage import SELECT_SESSIONS, chain_of, row_of, select_spans
+from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, SessionRow
+from foveate.store.sql import Connection, intact_data
+
+MAX_NEW_TURNS = 32
+"""Turns since the known ones that are read along; of more, only the newest."""
+GET_SESSION = SELECT_SESSIONS.replace(" FROM ", ", s.pruned_us, s.settled FROM ", 1) + " WHERE s.id = :id"
+READ_NEW = log.READ_MESSAGES.replace(" ORDER BY", " AND (turn > :known_turn OR position > :known_position) ORDER BY", 1)
+_KEPT = {"plans": ":strategy", "states": ":strategy, :agent", "boards": ":board", "recalled": ":layer"}
+LIST_KEPT = " UNION ALL ".join(
+    f"SELECT '{table}', name, data, digest FROM {table} WHERE session = :session AND name IN ({names})"  # noqa: S608
+    for table, names in _KEPT.items()
+)
+AGENT_STATE = "agent:lease"
+"""The name of the state of a strategy's agent."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTurns:
+    """What a reader has in memory: all messages up to this one, as of the last prune."""
+
+    turn: int = 0
+    position: int = 0
+    pruned_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSnapshot:
+    """A session at one moment."""
+
+    session: SessionRow
+    pruned_us: int | None = None
+    """When turns were pruned last."""
+    settled_turn: int = 0
+    """Turns up to this one have their renditions."""
+    pins: Sequence[PinRow] = ()
+    documents: Mapping[str, str] = field(default_factory=dict)
+    prompts: Mapping[str, str] = field(default_factory=dict)
+    """Texts that override built-in prompts, by key; the owner's."""
+    tenant_prompts: Mapping[str, str] = field(default_factory=dict)
+    """The session's tenant's own, and the owner's."""
+    plan: bytes | None = None
+    """The plan that the strategy keeps."""
+    state: bytes | None = None
+    """The state that the strategy keeps."""
+    made: ArtefactsMark
+    """Changes with the strategy's artefacts."""
+    agent: bytes | None = None
+    """The state of the strategy's agent."""
+    board: bytes | None = None
+    memory: bytes | None = None
+    """The memory layer of the last prompt."""
+    messages: Sequence[MessageRow] = ()
+    """Messages since the known ones; of many turns only the newest turn's."""
+
+
+def take(
+    connection: Connection,
+    session_id: str,
+    *,
+    strategy: Callable[[SessionRow], str] | None = None,
+    known: KnownTurns | None = None,
+) -> SessionSnapshot:
+    """Read a session with all that its contexts need.
+
+    `strategy` names the strategy whose plan and state are read; messages in `known` are not read again.
+    """
+    found = connection.execute(GET_SESSION, {"id": session_id}).fetchone()
+    if found is None:
+        raise SessionNotFound(session_id)
+    *columns, pruned_us, settled = found
+    session = row_of(columns)
+    name = session.strategy if strategy is None else strategy(session)
+    number = session.number
+    kept_names = {"strategy": name, "agent": AGENT_STATE, "board": artefacts.BOARD, "layer": derived.LAYER}
+    pins, documents, kept, mark, shared, own = connection.select_all(
+        [
+            (log.LIST_PINS, {"session": number}),
+            (artefacts.LIST_DOCUMENTS, {"session": number}),
+            (LIST_KEPT, {"session": number, **kept_names}),
+            (artefacts.MARK, {"session": number, "strategy": name}),
+            (prompts.NEWEST, {"tenant": ""}),
+            (prompts.NEWEST, {"tenant": session.tenant}),
+        ]
+    )
+    values = {(table, key): intact_data(connection, table, number, key, row) for table, key, *row in kept}
+    texts = prompts.texts(connection, shared)
+    return SessionSnapshot(
+        session=session,
+        pruned_us=pruned_us,
+        settled_turn=settled if session.parent is None else derived.settled(connection, session_id),
+        pins=[log.pin_of(row) for row in pins],
+        documents={document: text for document, text, _ in documents},
+        prompts=texts,
+        tenant_prompts={**texts, **prompts.texts(connection, own)} if session.tenant else texts,
+        plan=values.get(("plans", name)),
+        state=values.get(("states", name)),
+        made=ArtefactsMark(*mark[0]),
+        agent=values.get(("states", AGENT_STATE)),
+        board=values.get(("boards", artefacts.BOARD)),
+        memory=values.get(("recalled", derived.LAYER)),
+        messages=_new_messages(connection, session, known if known and known.pruned_us == pruned_us else KnownTurns()),
+    )
+
+
+def _new_messages(connection: Connection, session: SessionRow, known: KnownTurns) -> list[MessageRow]:
+    """The messages of the newest turns that are not known."""
+    last = session.last_turn
+    if not last or (known.turn, known.position) == (last, session.last_position):
+        return []
+    first = known.turn if last - known.turn < MAX_NEW_TURNS else last
+    span = {"known_turn": known.turn, "known_position": known.position}
+    # A session that is no fork, or reads nothing of its parent, is a chain by itself.
+    chain = [session] if session.fork_turn < max(first, 1) else chain_of(connection, session.id)
+    found = select_spans(connection, READ_NEW, chain, max(first, 1), last, values=span)
+    return [log.checked(connection, session.id, row) for row in found]
