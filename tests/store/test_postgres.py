@@ -30,11 +30,11 @@ from foveate.store.postgres.words import MATCH_WORDS, PostgresWords
 from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
 from foveate.store.sqlite import match_texts
-from foveate.testing.stores import draft, new_session
-from foveate.testing.stores.derived import entry
 from foveate.turn import Message, Text
 from support.postgres import LIST_TABLES, LocalServer
 from support.postgres_proxy import Moment, proxied
+from support.stores import draft, new_session
+from support.stores.derived import entry
 
 END_CONNECTIONS = """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
     WHERE datname = current_database() AND pid <> pg_backend_pid()"""

@@ -1,4 +1,4 @@
-"""The contract of a store; `foveate.testing.stores` is its conformance suite.
+"""The contract of a store; `support.stores` is its conformance suite.
 
 A store keeps bodies it does not read, and records where each message belongs. `append` takes `Draft`s and returns
 `Place`s; sessions, forks and pins are rows beside them. What is written is durable before the call returns, or the
@@ -73,7 +73,7 @@ from foveate.store.rows import (
 
 
 class Store(Protocol):
-    """The contract; `foveate.testing.stores` is its conformance suite."""
+    """The contract; `support.stores` is its conformance suite."""
 
     location: str
 
@@ -538,7 +538,7 @@ class Artefacts(Protocol):
 
 
 class PassageIndex(Protocol):
-    """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""
+    """The index of a store; `support.stores.passages` is its conformance suite."""
 
     async def look(
         self,
