@@ -34,6 +34,7 @@ def select_sessions(connection: Connection, statement: str, values: Values) -> l
 
 
 def get_session(connection: Connection, session_id: str) -> SessionRow:
+    """The session of this id; `SessionNotFound` if there is none."""
     found = select_sessions(connection, GET_SESSION, {"id": session_id})
     if not found:
         raise SessionNotFound(session_id)
