@@ -314,12 +314,9 @@ def test_a_write_that_fails_late_fails_alone(postgres_url: str) -> None:
         async with opened(postgres_url) as store:
             for name in ("a", "b", "c"):
                 await store.create_session(new_session(name))
-            first, second, third = await asyncio.gather(
-                store.append("a", [draft()]),
-                store.append("b", [draft(key=long)]),
-                store.append("c", [draft()]),
-                return_exceptions=True,
-            )
+            writes = (store.append("a", [draft()]), store.append("b", [draft(key=long)]), store.append("c", [draft()]))
+            outcomes = await asyncio.gather(*writes, return_exceptions=True)
+            first, second, third = outcomes
             assert isinstance(second, InputError)
             assert [place.turn for place in first + third] == [1, 1]  # type: ignore[operator]
             assert [len(await store.turns(name, 1, 9)) for name in ("a", "b", "c")] == [1, 0, 1]
