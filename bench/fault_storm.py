@@ -18,6 +18,7 @@ import random
 import re
 import sqlite3
 import statistics
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -25,6 +26,8 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 from rich.console import Console
 from rich.table import Table
@@ -35,10 +38,10 @@ from foveate.compress.model import assign, groups, is_worth_asking
 from foveate.models import Ask
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
-from foveate.testing.faithful import faithful_answer
 from foveate.testing.scripted import Behaviour, Delays, Says, ScriptedModel, storm
 from foveate.tokens import O200K
 from foveate.turn import Turn
+from support.faithful import faithful_answer
 
 MODEL = "scripted:storm"
 BUDGET_TOKENS = 8_000

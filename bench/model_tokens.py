@@ -18,6 +18,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
 from rich.console import Console
 from rich.table import Table
 
@@ -26,9 +28,9 @@ from foveate import Foveate
 from foveate.models import Ask
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store
-from foveate.testing.faithful import faithful_answer
 from foveate.testing.scripted import Says, ScriptedModel
 from foveate.turn import Message, Text, Turn
+from support.faithful import faithful_answer
 
 MODEL = "scripted:faithful"
 MODES: dict[str, Mapping[str, object]] = {

@@ -29,10 +29,10 @@ import foveate
 import foveate.sync
 from foveate.store import open_store
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores import new_session
 from recall import load, make_rows, settings_for
 from retention import OWN_BUDGET, SHARED, record
 from search import LIMIT, SESSION_TURNS, entries, fill, questions, quiet, spread
+from support.stores import new_session
 
 BUDGET = 4_000
 METHOD = "recall"

@@ -38,9 +38,9 @@ from chaos import DURABLE
 from foveate.store import Store, open_store
 from foveate.store.rows import Claim
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores import draft, new_session
-from foveate.testing.stores.derived import rendition
 from support.postgres import LocalServer
+from support.stores import draft, new_session
+from support.stores.derived import rendition
 
 WORKERS = 2
 BATCH = 20

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import os
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,7 @@ from itertools import cycle, islice
 from pathlib import Path
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 import foveate
 from conversation import make_conversation
@@ -28,8 +30,8 @@ from foveate.settings import load_settings
 from foveate.store import Store, open_store
 from foveate.store.rows import NewPassages
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores import new_session
 from store_turns import agent_turns, endless
+from support.stores import new_session
 
 SIZES = (1_000, 10_000, 100_000)
 DISTINCT_TURNS = 10_000

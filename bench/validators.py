@@ -15,12 +15,14 @@ import tempfile
 from collections import Counter
 from pathlib import Path
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
 import foveate
 from foveate.errors import FoveateError
 from foveate.settings import load_settings
-from foveate.testing.messages import FORMATS, random_turns
-from foveate.testing.recount import recount
-from foveate.testing.validators import faults
+from support.messages import FORMATS, random_turns
+from support.recount import recount
+from support.validators import faults
 
 STRATEGIES = ("gradient", "standard", "checkpoint", "topics", "hybrid", "oneshot")
 BUDGETS = (500, 1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 64_000)

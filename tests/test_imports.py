@@ -76,6 +76,11 @@ def test_no_package_imports_a_private_module_of_another() -> None:
     assert broken == []
 
 
+def test_only_what_authors_of_plug_ins_test_with_is_part_of_the_package() -> None:
+    modules = {path.stem for path in (Path(foveate.__file__).parent / "testing").rglob("*.py")}
+    assert modules == {"__init__", "adapters", "behaviours", "histories", "scripted", "scripts", "strategies"}
+
+
 def test_the_core_install_is_small() -> None:
     installed = _closure("foveate")
     assert len(installed) <= MAX_PACKAGES, sorted(installed)

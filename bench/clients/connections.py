@@ -23,6 +23,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+sys.path.extend(str(Path(__file__).resolve().parents[2] / folder) for folder in ("bench", "tests"))
+
 import foveate.sync as foveate
 from clients.agents import AGENTS, KEY, Conversation, Place
 from clients.run import CACHE, gateway, upstream

@@ -28,9 +28,11 @@ from pathlib import Path
 from typing import Any
 from urllib.request import urlopen
 
+sys.path.extend(str(Path(__file__).resolve().parents[2] / folder) for folder in ("bench", "tests"))
+
 import foveate.sync as foveate
 from clients.agents import AGENTS, Agent, Conversation, Place, install
-from foveate.testing.recount import recount
+from support.recount import recount
 
 HERE = Path(__file__).parent
 CACHE = Path(os.environ.get("FOVEATE_CLIENTS", "~/.cache/foveate-clients")).expanduser()

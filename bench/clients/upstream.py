@@ -5,7 +5,7 @@
 The newest message of the user says what to answer: `[[call NAME {"argument": …}]]` a tool call, `[[big 400]]` a text of
 400 kB, `What is the port?` what an earlier message of the same request says that it is, anything else a short text.
 The tokens that it reports are a quarter of the request's bytes. A request that
-`foveate.testing.validators` finds faults with is logged with them, and rejected as the provider would (unless lenient).
+`support.validators` finds faults with is logged with them, and rejected as the provider would (unless lenient).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
+
 import uvicorn
 import zstandard
 from starlette.applications import Starlette
@@ -28,7 +30,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
 
-from foveate.testing.validators import faults
+from support.validators import faults
 
 CALL = re.compile(r"\[\[call (\S+) (\{.*?\})\]\]", re.DOTALL)
 BIG = re.compile(r"\[\[big (\d+)\]\]")

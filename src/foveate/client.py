@@ -48,7 +48,7 @@ from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, copy_store, open_store
 from foveate.store.copy import CopyReport
-from foveate.store.protocol import Clients
+from foveate.store.operations import Clients
 from foveate.store.rows import CostRow, IndexState, QueueState
 from foveate.strategy import extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability

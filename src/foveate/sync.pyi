@@ -48,7 +48,7 @@ from foveate.settings import load_settings as load_settings
 from foveate.store import Draft, Finding, Place, PruneReport, SessionRow, Store
 from foveate.store.agent_rows import AgentKind, AgentLimits, AgentRow, AgentTotals
 from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeState
-from foveate.store.protocol import AgentRows, Clients
+from foveate.store.operations import AgentRows, Clients
 from foveate.store.rows import CostRow, IndexState, QueueState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import Counter

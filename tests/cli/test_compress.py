@@ -10,9 +10,9 @@ import pytest
 
 from foveate import sync
 from foveate.compress.model import assign, groups
-from foveate.testing.faithful import faithful_answer
 from foveate.tokens import O200K
 from support.command_line import Shell
+from support.faithful import faithful_answer
 from support.refining import said, with_model
 
 

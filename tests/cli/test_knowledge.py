@@ -10,8 +10,8 @@ import pytest
 
 import foveate
 from foveate.store.knowledge_rows import KnowledgeSource
-from foveate.testing.stores.knowledge import item
 from support.command_line import AWKWARD, SHOWN, Shell
+from support.stores.knowledge import item
 
 LESSON, OTHER = "k-1a2b3c4d5e", "k-1f00000000"
 

@@ -13,8 +13,8 @@ import pytest
 from foveate.store import open_store
 from foveate.store.rows import CallRow
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores.calls import call
 from support.command_line import Shell, shell_with
+from support.stores.calls import call
 
 
 def test_stats_of_all_sessions_or_of_one(tmp_path: Path) -> None:

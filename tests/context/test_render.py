@@ -17,11 +17,11 @@ from foveate.context.tags import TagBlock, TagEntry
 from foveate.errors import UnknownFormat
 from foveate.formats import parse_messages
 from foveate.formats.acceptance import Acceptance
-from foveate.testing.validators import faults
 from foveate.tokens import O200K
 from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
 from support import contexts
 from support.contexts import FORMATS, RECORDS, history_block, native_block, sample_parts
+from support.validators import faults
 
 
 def messages(parts: ContextParts, name: str, *, cache: bool = True) -> Any:

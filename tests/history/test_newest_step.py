@@ -13,10 +13,10 @@ from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidMessage
 from foveate.history.newest_step import MAX_COUNTED_CHARS, _Measure, waiting_step
-from foveate.testing.recount import recount
-from foveate.testing.validators import faults
 from foveate.tokens import exact_counter
 from support.engine import assistant, opened, settings, talk, tool_step, user
+from support.recount import recount
+from support.validators import faults
 
 STRATEGIES = (
     *("gradient", "standard", "checkpoint", "topics", "hybrid"),

@@ -16,10 +16,10 @@ from foveate.plan import BRIEF_LINE, Block
 from foveate.store import open_store
 from foveate.store.database import Database
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores import draft, new_session
-from foveate.testing.stores.derived import rendition
 from foveate.tokens import exact_counter
 from support.engine import assistant, user, with_store
+from support.stores import draft, new_session
+from support.stores.derived import rendition
 
 
 def test_a_large_turn_is_read_and_written_off_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

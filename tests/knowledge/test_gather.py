@@ -8,10 +8,10 @@ from foveate.client import Foveate
 from foveate.knowledge.gather import chunks, gather, scopes_of, vectors_of, watermark
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import PERSON
-from foveate.testing.stores.knowledge import item
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
 from support.knowledge import SHOP, in_store, record
+from support.stores.knowledge import item
 
 KEY = "sk-abcdefghijklmnop"
 

@@ -21,9 +21,9 @@ from foveate.knowledge.settings import KnowledgeSettings
 from foveate.models import Answer, Finish
 from foveate.models.prompts import BUILT_IN, built_in, overridden
 from foveate.store.knowledge_rows import KnowledgeSource
-from foveate.testing.stores.knowledge import item
 from foveate.turn import Message, Text
 from support.learning import BACKUP, NONCE, REPORT, RULE, SCOPE, backup_turns, chunk, learned, lesson, said
+from support.stores.knowledge import item
 
 SETTINGS = KnowledgeSettings()
 ORIGIN = Origin(SCOPE, "scripted", {KnowledgeSource("s", 2): [("t-1", 0.4), ("t-2", 0.9)]})

@@ -30,11 +30,11 @@ from foveate.testing.scripted import (
     Stalls,
     Truncates,
 )
-from foveate.testing.stores.knowledge import item
 from foveate.turn import Json
 from support.engine import settings
 from support.learning import REPORT, RULE, backup_turns, gathered, learned, lesson, said
 from support.refining import MODEL, scripted_store
+from support.stores.knowledge import item
 
 ELSEWHERE = "The orchard of Ilse needs 14 beehives before the harvest; she ordered them from Imkerei Vogt."
 GOOD = said(lessons=[lesson(REPORT, [2]), lesson(RULE, [2])])

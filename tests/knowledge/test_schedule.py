@@ -13,9 +13,9 @@ from foveate.knowledge.report import LearnReport
 from foveate.knowledge.schedule import CronTimes, Scheduler, read_schedule, scheduled
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.store import SessionRow
-from foveate.testing.stores.knowledge import run as new_run
 from support.engine import opened, settings
 from support.knowledge import in_store, record
+from support.stores.knowledge import run as new_run
 
 
 def at(text: str) -> datetime:

@@ -213,7 +213,7 @@ def test_cached_tokens_are_on_the_books_at_their_own_price(tmp_path: Path) -> No
 
 def test_the_accounts_know_the_session_and_turn(tmp_path: Path) -> None:
     async def run() -> None:
-        from foveate.testing.stores import new_session
+        from support.stores import new_session
 
         async with stage(tmp_path, Says("Yes.")) as on:
             await on.store.create_session(new_session("s"))

@@ -337,7 +337,7 @@ def counted_index(session: Session) -> tuple[Index, CountedPassages]:
     """A session's index that is not loaded yet."""
     passages = CountedPassages(session._shared.store.passages)
     index = index_of(session)
-    index._store = SimpleNamespace(passages=passages)
+    index._store = SimpleNamespace(passages=passages)  # type: ignore[assignment]
     return index, passages
 
 

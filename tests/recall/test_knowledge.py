@@ -13,8 +13,8 @@ import pytest
 from foveate import Foveate
 from foveate.recall.knowledge import ItemScores, best_items, stems
 from foveate.store.knowledge_rows import KnowledgeRow, NewKnowledge
-from foveate.testing.stores.knowledge import item
 from support.engine import with_store
+from support.stores.knowledge import item
 
 COMMITS = "Write commit messages in the imperative, without issue numbers."
 PORT = "The staging server listens on port 8443 and restarts at night."

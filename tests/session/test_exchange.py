@@ -11,8 +11,8 @@ from openai.types.chat import ChatCompletion
 
 from foveate import Foveate, sync
 from foveate.errors import InvalidMessage, TurnBegun
-from foveate.testing.validators import faults
 from support.engine import assistant, user, with_store
+from support.validators import faults
 
 OWN = {"name": "read_tide", "description": "", "input_schema": {"type": "object", "properties": {}}}
 COMPLETION = ChatCompletion.model_validate(

@@ -14,8 +14,8 @@ from foveate.client import Foveate
 from foveate.errors import InputError, KnowledgeNotFound, NotFound, Refused
 from foveate.session.knowledge import KnowledgeDraft
 from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeSource, Supersession
-from foveate.testing.stores.knowledge import item
-from foveate.testing.stores.knowledge import run as new_run
+from support.stores.knowledge import item
+from support.stores.knowledge import run as new_run
 
 
 def run(folder: Path, job: Callable[[Foveate], Awaitable[None]]) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 
 from foveate import Foveate, Session
 from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
-from foveate.testing.stores.knowledge import item
 from support.engine import settings, with_store
+from support.stores.knowledge import item
 
 EXACT = settings(recall={"deadline_seconds": None})
 PROMPT = "On which port does the staging server listen?"

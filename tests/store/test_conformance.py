@@ -1,4 +1,4 @@
-"""Every store keeps the contract; the suite is the one that ships."""
+"""The store does the same on SQLite and PostgreSQL."""
 
 import asyncio
 import inspect
@@ -9,16 +9,16 @@ import pytest
 
 from foveate.store import Store, open_store
 from foveate.store.settings import StoreSettings
-from foveate.testing import stores
-from foveate.testing.stores import agents as agent_stores
-from foveate.testing.stores import artefacts as artefact_stores
-from foveate.testing.stores import cabinet as cabinet_stores
-from foveate.testing.stores import calls as call_stores
-from foveate.testing.stores import clients as client_stores
-from foveate.testing.stores import derived as derived_stores
-from foveate.testing.stores import knowledge as knowledge_stores
-from foveate.testing.stores import passages as passage_stores
-from foveate.testing.stores import queue as due_stores
+from support import stores
+from support.stores import agents as agent_stores
+from support.stores import artefacts as artefact_stores
+from support.stores import cabinet as cabinet_stores
+from support.stores import calls as call_stores
+from support.stores import clients as client_stores
+from support.stores import derived as derived_stores
+from support.stores import knowledge as knowledge_stores
+from support.stores import passages as passage_stores
+from support.stores import queue as due_stores
 
 SUITES = (
     stores,

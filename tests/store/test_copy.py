@@ -25,9 +25,9 @@ from foveate.store.postgres import PostgresServer
 from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
 from foveate.store.sql import Locks
-from foveate.testing.stores import draft, new_session
 from support.engine import assistant, settings, talk, user
 from support.postgres_proxy import proxied
+from support.stores import draft, new_session
 
 OFF = settings(compress={"enabled": False, "processes": 0})
 EVERY_TABLE = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite~_%' ESCAPE '~'"

@@ -14,9 +14,9 @@ from foveate.settings import load_settings
 from foveate.store import Store, open_store
 from foveate.store.rows import ERA_FANOUT, ArtefactRow, EraRow
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores import draft, new_session
-from foveate.testing.stores.cabinet import NOW, content
-from foveate.testing.stores.derived import rendition
+from support.stores import draft, new_session
+from support.stores.cabinet import NOW, content
+from support.stores.derived import rendition
 
 Job = Callable[[Store], Awaitable[None]]
 

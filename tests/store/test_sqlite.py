@@ -27,8 +27,8 @@ from foveate.errors import (
 from foveate.store import MessageRow, Store, open_store, sql
 from foveate.store.codec import restore_message
 from foveate.store.settings import StoreSettings
-from foveate.testing.stores import draft, new_session
 from foveate.text import message_text
+from support.stores import draft, new_session
 
 BASELINES = Path(__file__).parent / "baselines"
 

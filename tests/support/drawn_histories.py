@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 
 from foveate.plan import Block, Overheads, TurnSizes
-from foveate.testing.histories import ListedHistory
+from support.histories import ListedHistory
 
 SIZES = st.one_of(st.integers(0, 60), st.integers(0, 4_000), st.integers(0, 200_000))
 

@@ -12,9 +12,9 @@ from foveate import Foveate, Message, Session
 from foveate.models import Ask
 from foveate.settings import Settings
 from foveate.store import open_store
-from foveate.testing.faithful import faithful_answer
 from foveate.testing.scripted import Behaviour, Says, Script, ScriptedModel
 from support.engine import assistant, settings, user
+from support.faithful import faithful_answer
 from support.patience import until
 
 MODEL = "scripted:test"

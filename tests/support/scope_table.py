@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from foveate import Foveate, Session
 from foveate.store.knowledge_rows import NewKnowledge
-from foveate.testing.stores.knowledge import item
+from support.stores.knowledge import item
 
 QUESTION = "Which code opens the harbour gate?"
 ROW = "The harbour gate opens with the code {0}."

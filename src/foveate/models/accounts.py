@@ -13,7 +13,7 @@ from foveate.errors import ClaimLost, FoveateError, LimitReached, ModelHeldBack
 from foveate.models import Answer, Ask, Expansive, Model
 from foveate.models.limits import Clock
 from foveate.models.settings import ModelsSettings
-from foveate.store.protocol import Calls
+from foveate.store.operations import Calls
 from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow
 from foveate.text import message_text
 from foveate.tokens import counter_for

@@ -36,7 +36,7 @@ from foveate.models.limits import (
     Taken,
 )
 from foveate.models.settings import ModelsSettings
-from foveate.store.protocol import Calls
+from foveate.store.operations import Calls
 from foveate.store.rows import NANO, OK
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from foveate.errors import FoveateError, ModelFailed, ModelHeldBack, ModelUnavai
 from foveate.events import Event, EventBus, EventKind
 from foveate.models import Purpose
 from foveate.models.settings import ModelsSettings
-from foveate.store.protocol import Calls
+from foveate.store.operations import Calls
 from foveate.store.rows import OK, RUNNING, UNFIT, CallRow
 from foveate.turn import Json, turn_id
 

@@ -21,7 +21,7 @@ from importlib.resources import files
 from typing import Final
 
 from foveate.errors import InvalidPrompt
-from foveate.store.protocol import Store
+from foveate.store.operations import Store
 
 _STRATEGY = "foveate.strategy"
 _COMPRESS = "foveate.compress.model"

@@ -265,7 +265,7 @@ class Session:
         exact: bool = False,
         tail: str = "",
     ) -> list[Place]:
-        """Record drafts, all or none, and publish events; see `foveate.store.protocol.Store.append`."""
+        """Record drafts, all or none, and publish events; see `foveate.store.log.append`."""
         places = await self._store.append(
             self._key, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
         )

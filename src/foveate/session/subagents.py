@@ -39,7 +39,7 @@ from foveate.store.agent_rows import (
     AgentTotals,
     NewAgent,
 )
-from foveate.store.protocol import AgentRows
+from foveate.store.operations import AgentRows
 from foveate.store.rows import NANO
 from foveate.tokens import counter_for
 from foveate.turn import Json, from_us, turn_number

@@ -23,7 +23,7 @@ from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.client_rows import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.copy import CopyReport
-from foveate.store.protocol import Clients
+from foveate.store.operations import Clients
 from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, PinRow, QueueState
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import EncodingName, session_counter

@@ -1,17 +1,20 @@
-"""Where turns are stored, raw and permanently: one protocol, one file per database.
+"""Where turns are stored, raw and permanently, in one SQLite file or PostgreSQL.
 
-`log`, `derived`, `queue`, `artefacts`, `passages` and `calls` are functions of a connection; `database` runs them in
-transactions; `sqlite` and `postgres` are everything particular to a database.
+`log`, `derived`, `queue`, `artefacts`, `passages`, `calls` and others are functions of a connection; `operations` makes
+them the methods of a `Store`; `database` runs them in transactions; `sqlite` and `postgres` are everything particular
+to a database.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from foveate.errors import InputError, StoreError
-from foveate.store.protocol import Store
+from foveate.store.database import FORKED, Database
+from foveate.store.operations import Store
 from foveate.store.rows import (
     Draft,
     Finding,
@@ -51,15 +54,13 @@ __all__ = [
 
 
 POSTGRES_SCHEMES = ("postgresql", "postgres")
-FORKED = "was opened by process {process}, whose threads a forked process does not have; open it again in this one"
 
 
 async def open_store(location: str, settings: StoreSettings) -> Store:
     """The store at a file path (created if there is none) or a database URL."""
-    from foveate.store.database import DatabaseStore  # noqa: PLC0415 - a store's driver loads when it is used
-
     dialect = dialect_of(location, settings)
-    return await DatabaseStore.open(dialect, dialect.prepare, settings)
+    await asyncio.to_thread(dialect.prepare)
+    return Store(dialect, Database(dialect, settings))
 
 
 def dialect_of(location: str, settings: StoreSettings) -> SqliteFile | PostgresServer:
@@ -70,7 +71,7 @@ def dialect_of(location: str, settings: StoreSettings) -> SqliteFile | PostgresS
         raise InputError(f"{scheme}:// is not a kind of store; give {kinds}")
     if separator:
         return _server(location, settings)
-    from foveate.store.sqlite import SqliteFile  # noqa: PLC0415
+    from foveate.store.sqlite import SqliteFile  # noqa: PLC0415 - a store's driver loads when it is used
 
     return SqliteFile(location, settings)
 

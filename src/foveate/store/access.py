@@ -21,18 +21,22 @@ def add(connection: Connection, key: AccessKeyRow) -> None:
 
 
 def list_all(connection: Connection) -> list[AccessKeyRow]:
+    """All keys, the oldest first; revoked ones too."""
     return [AccessKeyRow(*row) for row in connection.execute(LIST)]
 
 
 def find(connection: Connection, digest: bytes) -> AccessKeyRow | None:
+    """The key with this hash, unless it is revoked."""
     row = connection.execute(FIND, {"digest": digest}).fetchone()
     return None if row is None else AccessKeyRow(*row)
 
 
 def revoke(connection: Connection, key_id: str) -> bool:
+    """Revoke a key; whether there was one that was not revoked yet."""
     return connection.execute(REVOKE, {"id": key_id, "now_us": now_us()}).rowcount > 0
 
 
 def exist(connection: Connection) -> bool:
+    """Whether any key was ever created: a server without keys serves loopback only."""
     (found,) = connection.execute(ANY).fetchone()
     return bool(found)

@@ -138,7 +138,7 @@ def spawn(
 
 
 def get(connection: Connection, agent_id: str) -> AgentRow:
-    """`AgentNotFound` if there is none."""
+    """The agent of this id; `AgentNotFound` if there is none."""
     found = _select(connection, f"{SELECT} WHERE a.id = :id", {"id": agent_id})
     if not found:
         raise AgentNotFound(agent_id)
@@ -160,7 +160,7 @@ def list_agents(
     parent_session: str | None = None,
     limit: int = 1_000,
 ) -> list[AgentRow]:
-    """The newest first."""
+    """The agents that fit all conditions, the newest first."""
     values = {"tenant": tenant, "state": state, "tree": tree, "parent_session": parent_session, "limit": limit}
     return _select(connection, LIST, values)
 
@@ -221,7 +221,7 @@ def release(connection: Connection, owner: str) -> None:
 
 
 def check_claim(connection: Connection, agent_id: str, owner: str, claims: int) -> None:
-    """`ClaimLost` unless this claim is the newest of a running agent."""
+    """Raise `ClaimLost` unless this claim is the newest of a running agent."""
     if connection.execute(HOLDS, {"id": agent_id, "owner": owner, "claims": claims}).fetchone() is None:
         raise ClaimLost(agent_id)
 
@@ -275,8 +275,10 @@ def cancel(connection: Connection, agent_id: str) -> list[AgentRow]:
 
 
 def delete_session(connection: Connection, session_id: str) -> None:
-    """Remove a session. An agent that works in it is cancelled first, so that those that wait for it are queued. What
-    it spent still counts against the limits of its tree."""
+    """Remove a session and all its own turns; `ForkInUse` while forks read them.
+
+    An agent that works in it is cancelled first, so that those that wait for it are queued. What it spent still
+    counts against the limits of its tree."""
     agent = of_session(connection, session_id)
     if agent is not None:
         cancel(connection, agent.id)

@@ -50,6 +50,7 @@ def mark(connection: Connection, session_id: str, strategy: str) -> ArtefactsMar
 
 
 def made(connection: Connection, session_id: str, strategy: str) -> list[ArtefactRow]:
+    """A strategy's artefacts of the session itself, by name; a fork has its own."""
     owner = _owner(connection, session_id, strategy)
     found = []
     for *values, digest in connection.execute(LIST_MADE, owner).fetchall():
@@ -63,12 +64,14 @@ def made(connection: Connection, session_id: str, strategy: str) -> list[Artefac
 
 
 def keep_made(connection: Connection, session_id: str, strategy: str, made: Sequence[ArtefactRow]) -> None:
+    """Store a strategy's artefacts; those of the same name are replaced."""
     owner = _owner(connection, session_id, strategy)
     made_us = _next_us(connection, owner)
     connection.executemany(KEEP_MADE, [{**_values(row), **owner, "made_us": made_us} for row in made])
 
 
 def replace_made(connection: Connection, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
+    """Replace an artefact if it is still unchanged; whether it was replaced."""
     assert old.name == new.name, "an artefact is replaced by its name"
     owner = _owner(connection, session_id, strategy)
     values = {**_values(new), **owner, "made_us": _next_us(connection, owner), "old_data": old.data}
@@ -76,14 +79,17 @@ def replace_made(connection: Connection, session_id: str, strategy: str, old: Ar
 
 
 def state(connection: Connection, session_id: str, strategy: str) -> bytes | None:
+    """A strategy's state, a record of what people did; None if there is none, or a damaged one."""
     return load_data(connection, "states", number_of(connection, session_id), strategy)
 
 
 def keep_state(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
+    """Replace a state; a damaged one is set aside, where `check` finds it."""
     keep_record(connection, "states", number_of(connection, session_id), strategy, data)
 
 
 def replace_state(connection: Connection, session_id: str, strategy: str, old: bytes | None, new: bytes) -> bool:
+    """Replace a state if it is still unchanged; whether it was replaced."""
     if state(connection, session_id, strategy) != old:
         return False
     keep_state(connection, session_id, strategy, new)
@@ -91,23 +97,28 @@ def replace_state(connection: Connection, session_id: str, strategy: str, old: b
 
 
 def board(connection: Connection, session_id: str) -> bytes | None:
+    """The session's board; None if there is none, or a damaged one."""
     return load_data(connection, "boards", number_of(connection, session_id), BOARD)
 
 
 def keep_board(connection: Connection, session_id: str, data: bytes) -> None:
+    """Replace the board; a damaged one is set aside, where `check` finds it."""
     keep_record(connection, "boards", number_of(connection, session_id), BOARD, data)
 
 
 def goals(connection: Connection, session_id: str) -> list[GoalRow]:
+    """The goals of a session, in the order they were added."""
     return [GoalRow(*row) for row in connection.execute(LIST_GOALS, {"session": number_of(connection, session_id)})]
 
 
 def add_goal(connection: Connection, session_id: str, data: bytes) -> GoalRow:
+    """Add a goal. Its number is one more than the newest one's; numbers are not reused."""
     values = {"session": number_of(connection, session_id), "data": data, "now_us": now_us()}
     return GoalRow(*connection.execute(ADD_GOAL, values).fetchone())
 
 
 def update_goal(connection: Connection, session_id: str, number: int, data: bytes) -> GoalRow | None:
+    """Update a goal; None if there is none of that number."""
     session = number_of(connection, session_id)
     values = {"session": session, "number": number, "data": data, "now_us": now_us()}
     row = connection.execute(UPDATE_GOAL, values).fetchone()
@@ -115,11 +126,13 @@ def update_goal(connection: Connection, session_id: str, number: int, data: byte
 
 
 def documents(connection: Connection, session_id: str) -> list[DocumentRow]:
+    """The documents of a session, by name."""
     found = connection.execute(LIST_DOCUMENTS, {"session": number_of(connection, session_id)})
     return [DocumentRow(*row) for row in found]
 
 
 def keep_document(connection: Connection, session_id: str, name: str, text: str) -> DocumentRow:
+    """Replace a document; an empty one counts as none."""
     now = now_us()
     values = {"session": number_of(connection, session_id), "name": name, "text": text, "now_us": now}
     connection.execute(KEEP_DOCUMENT, values)

@@ -135,6 +135,7 @@ def _free_key(connection: Connection, tenant: str, digest: bytes) -> str:
 
 
 def find(connection: Connection, tenant: str | None, key: str) -> CabinetRow | None:
+    """A key, expired ones too."""
     row = connection.execute(FIND, {"tenant": tenant, "key": key}).fetchone()
     return None if row is None else CabinetRow(*row)
 
@@ -142,11 +143,13 @@ def find(connection: Connection, tenant: str | None, key: str) -> CabinetRow | N
 def list_keys(
     connection: Connection, tenant: str | None, session_id: str | None = None, *, now_us: int
 ) -> list[CabinetRow]:
+    """The keys that are not expired, of one session or all, the newest first."""
     values = {"tenant": tenant, "session_id": session_id, "now_us": now_us}
     return [CabinetRow(*row) for row in connection.execute(LIST, values)]
 
 
 def read(connection: Connection, tenant: str, digest: bytes) -> bytes | None:
+    """A content; `Damaged` if it is not what was stored."""
     row = connection.execute(READ, {"tenant": tenant, "digest": digest}).fetchone()
     return None if row is None else _checked(connection, digest, *row)
 

@@ -91,7 +91,7 @@ def _standing(connection: Connection, session_id: str) -> Standing:
 
 
 def find_tails(connection: Connection, tenant: str, tail: str) -> list[tuple[str, int]]:
-    """Sessions and turns with this answer, the last used first."""
+    """Sessions and turns with this answer, the last used first; a few at most."""
     return [(session, turn) for session, turn in connection.execute(FIND_TAILS, {"hash": tail, "tenant": tenant})]
 
 
@@ -101,6 +101,7 @@ def family(connection: Connection, tenant: str, session_id: str) -> list[str]:
 
 
 def add_response(connection: Connection, session_id: str, response: ResponseRow) -> None:
+    """Store a response; one of the same id is kept as it is."""
     session = number_of(connection, session_id)
     values = {
         "id": response.id,
@@ -122,4 +123,5 @@ def get_response(connection: Connection, tenant: str, response_id: str) -> Respo
 
 
 def delete_response(connection: Connection, tenant: str, response_id: str) -> bool:
+    """Remove a response; whether there was one. The turn stays."""
     return connection.execute(DELETE_RESPONSE, {"tenant": tenant, "id": response_id}).rowcount > 0

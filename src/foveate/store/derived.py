@@ -98,12 +98,14 @@ _log = logging.getLogger(__name__)
 
 
 def unsettled(connection: Connection) -> list[str]:
+    """The sessions that have turns without renditions, open turns included."""
     return [row[0] for row in connection.execute(LIST_UNSETTLED)]
 
 
 def claim(
     connection: Connection, session_id: str, *, owner: str, limit: int, lease_seconds: float, include_open: bool
 ) -> list[Claim]:
+    """Lease up to `limit` turns that lack renditions; the open turn only if asked for, or much grown."""
     session = get_session(connection, session_id)
     leased = queue.leased_turns(connection, session.number)
     lacking = list(_lacking(connection, session, include_open=include_open))
@@ -115,6 +117,10 @@ def claim(
 def add_renditions(
     connection: Connection, session_id: str, renditions: Sequence[NewRendition], *, owner: str | None = None
 ) -> list[int]:
+    """Store renditions and release their leases; existing ones are not replaced. The turns that were stored.
+
+    With an `owner`, those of turns that it has not leased any more are rejected.
+    """
     session = get_session(connection, session_id)
     number = session.number
     held = [made for made in renditions if owner is None or queue.take_lease(connection, number, made.turn, owner)]
@@ -126,10 +132,12 @@ def add_renditions(
 
 
 def release(connection: Connection, session_id: str, owner: str) -> None:
+    """Release what this owner leased and did not finish."""
     connection.execute(queue.DROP_LEASES, {"session": number_of(connection, session_id), "owner": owner})
 
 
 def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionSizes]:
+    """Tokens of the turns at each level, oldest first, ancestors' included."""
     chain = chain_of(connection, session_id)
     made = _newest(connection, LIST_SIZES, chain, first, last)
     missing = (None,) * 6
@@ -145,6 +153,7 @@ def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> 
 
 
 def counts(connection: Connection, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
+    """Number of renditions in each chunk of turns; sizes change only if it changes."""
     found: Counter[int] = Counter()
     statement = COUNT_RENDITIONS.format(chunk_turns=chunk_turns)
     for chunk, count in _made(connection, statement, chain_of(connection, session_id), first, last):
@@ -153,11 +162,13 @@ def counts(connection: Connection, session_id: str, first: int, last: int, *, ch
 
 
 def renditions(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionRow]:
+    """The newest renditions of the turns that have any."""
     made = _newest(connection, LIST_RENDITIONS, chain_of(connection, session_id), first, last, is_intact=_is_whole)
     return [RenditionRow(turn, *values[3:]) for turn, values in made.items()]
 
 
 def tinies(connection: Connection, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
+    """The turns with their tiny texts and the tokens of these."""
     made = _newest(connection, LIST_TINIES, chain_of(connection, session_id), first, last, is_intact=_is_tiny_whole)
     return [(turn, text, tokens) for turn, (*_, text, tokens) in made.items()]
 
@@ -170,6 +181,7 @@ def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow]) ->
 
 
 def eras(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[EraRow]:
+    """Eras of a level by place, including those of ancestors before the fork."""
     found = []
     for place, tokens, units, session, digest in _eras(connection, LIST_ERAS, session_id, level, (first, last)):
         if is_intact(digest, units, level, place, tokens):
@@ -182,10 +194,12 @@ def eras(connection: Connection, session_id: str, level: int, first: int, last: 
 
 
 def era_tokens(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[tuple[int, int]]:
+    """The places of eras and their tokens, without units."""
     return _eras(connection, LIST_ERA_TOKENS, session_id, level, (first, last))
 
 
 def next_era(connection: Connection, session_id: str, level: int) -> int:
+    """The place of the first missing era of a level."""
     place = 0
     for span in spans(chain_of(connection, session_id)):
         values = {"session": span.session, "level": level, "first": place, "last": _last_place(span, level)}
@@ -199,6 +213,7 @@ def next_era(connection: Connection, session_id: str, level: int) -> int:
 
 
 def settled(connection: Connection, session_id: str) -> int:
+    """The last turn up to which every turn has its renditions."""
     # An ancestor counts only up to the fork; a turn it has not settled there holds the fork back too.
     limit = NO_LIMIT
     for row in reversed(chain_of(connection, session_id)):
@@ -208,6 +223,7 @@ def settled(connection: Connection, session_id: str) -> int:
 
 
 def plan(connection: Connection, session_id: str, strategy: str) -> bytes | None:
+    """The plan that a strategy keeps between calls; None if there is none, or a damaged one."""
     return load_data(connection, "plans", number_of(connection, session_id), strategy)
 
 
@@ -216,6 +232,7 @@ def keep_plan(connection: Connection, session_id: str, strategy: str, data: byte
 
 
 def offer(connection: Connection, session_id: str, strategy: str) -> bytes | None:
+    """The artefacts on display that a model may word; None if there are none, or damaged ones."""
     return load_data(connection, "offers", number_of(connection, session_id), strategy)
 
 
@@ -224,6 +241,7 @@ def keep_offer(connection: Connection, session_id: str, strategy: str, data: byt
 
 
 def recalled(connection: Connection, session_id: str) -> bytes | None:
+    """The last memory layer; None if there is none, or a damaged one."""
     return load_data(connection, "recalled", number_of(connection, session_id), LAYER)
 
 
@@ -232,6 +250,7 @@ def keep_recalled(connection: Connection, session_id: str, data: bytes) -> None:
 
 
 def pruned(connection: Connection, session_id: str) -> int | None:
+    """When turns were pruned last; different after each prune."""
     row = connection.execute(GET_PRUNED, {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
@@ -239,7 +258,8 @@ def pruned(connection: Connection, session_id: str) -> int | None:
 
 
 def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
-    """Store a model's rendition beside the newest one of the turn: later ones are of more messages."""
+    """Store a model's rendition and release the lease; False if the turn has newer renditions, or another worker has
+    claimed it since. It is stored beside the newest one: later ones are of more messages."""
     if not queue.take_due(connection, due):
         return False
     row = connection.execute(GET_RENDITION, {"rendition": due.rendition}).fetchone()

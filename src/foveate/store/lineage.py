@@ -39,6 +39,7 @@ def row_of(columns: Sequence[Any]) -> SessionRow:
 
 
 def get_session(connection: Connection, session_id: str) -> SessionRow:
+    """The session of this id; `SessionNotFound` if there is none."""
     found = select_sessions(connection, GET_SESSION, {"id": session_id})
     if not found:
         raise SessionNotFound(session_id)

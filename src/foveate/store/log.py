@@ -164,10 +164,15 @@ _log = logging.getLogger(__name__)
 
 
 def create_session(connection: Connection, session: NewSession) -> SessionRow:
+    """Create an empty session; `SessionExists` if the id is taken."""
     return _create(connection, session, None, 0, 0)
 
 
 def fork_session(connection: Connection, session: NewSession, parent_id: str, turn: int) -> SessionRow:
+    """Create a session that starts with its parent's turns up to `turn`, its pins, goals and documents.
+
+    Turn 0 shares no turn: a child session.
+    """
     chain = chain_of(connection, parent_id)
     parent = chain[0]
     if not 0 <= turn <= parent.last_turn:
@@ -203,11 +208,14 @@ def list_sessions(
     scope: str | None = None,
     limit: int | None = None,
 ) -> list[SessionRow]:
+    """All sessions, or those with these labels, of this tenant or opened with this scope; the last used first, at
+    most `limit`."""
     wanted = {"platform": platform, "channel": channel, "tenant": tenant, "scope": scope}
     return select_sessions(connection, LIST_SESSIONS, {**wanted, "limit": NO_LIMIT if limit is None else limit})
 
 
 def update_session(connection: Connection, session_id: str, changes: Mapping[str, object]) -> SessionRow:
+    """Set columns named in UPDATABLE."""
     unknown = set(changes) - UPDATABLE
     if unknown:
         raise InputError(f"a session's {', '.join(sorted(unknown))} can't be changed")
@@ -240,6 +248,13 @@ def append(
     exact: bool = False,
     tail: str = "",
 ) -> list[Place]:
+    """Store all drafts, in order and durably, or none. A draft whose key the session has is not stored again.
+
+    With `newest_turn`: `TurnBegun` if a later turn has begun. With `after`: `SessionContinued` if the last message
+    of the session that has a key has another one; an empty `after` means that none has. With `exact`: `KeyReused`
+    if messages were stored under these keys that are not the same as the drafts. `tail` is the hash of a prompt and
+    its answer, by which `clients.find_tails` finds their turn.
+    """
     row = connection.heads.get(session_id) or connection.execute(GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
@@ -325,6 +340,7 @@ def _add_message(connection: Connection, session: int, draft: Draft, place: Plac
 
 
 def read(connection: Connection, session_id: str, first: int, last: int) -> list[MessageRow]:
+    """All messages of the turns `first` to `last`, its ancestors' included; a note in place of a damaged one."""
     found = select_spans(connection, READ_MESSAGES, chain_of(connection, session_id), first, last)
     return [checked(connection, session_id, row) for row in found]
 
@@ -347,21 +363,25 @@ def checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> Me
 
 
 def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:
+    """The turns `first` to `last`, without bodies."""
     found = select_spans(connection, READ_TURNS, chain_of(connection, session_id), first, last)
     # SQLite has no type of its own for the flag at the end.
     return [replace(row, pruned=bool(row.pruned)) for row in (TurnRow(*values) for values in found)]
 
 
 def outlines(connection: Connection, session_id: str, first: int, last: int) -> list[MessageOutline]:
+    """The messages of the turns `first` to `last`, without bodies."""
     found = select_spans(connection, READ_OUTLINES, chain_of(connection, session_id), first, last)
     return [MessageOutline(*row) for row in found]
 
 
 def keys(connection: Connection, session_id: str, first: int, last: int) -> list[str | None]:
+    """The key of each message of the turns `first` to `last`, None for those without; display messages are skipped."""
     return [key for (key,) in select_spans(connection, READ_KEYS, chain_of(connection, session_id), first, last)]
 
 
 def sizes(connection: Connection, session_id: str) -> StoredSizes:
+    """Totals of the session, its ancestors' turns included."""
     found = select_spans(connection, READ_SIZES, chain_of(connection, session_id), 1, NO_LIMIT)
     messages, tokens, calls, raw, stored = (sum(row[column] for row in found) for column in range(5))
     moments = [moment for row in found for moment in row[5:] if moment is not None]
@@ -369,10 +389,12 @@ def sizes(connection: Connection, session_id: str) -> StoredSizes:
 
 
 def raw_tokens(connection: Connection, session_id: str, first: int, last: int) -> int:
+    """Raw size of the turns `first` to `last`, in base tokens."""
     return sum(row[0] for row in select_spans(connection, SUM_TOKENS, chain_of(connection, session_id), first, last))
 
 
 def add_pin(connection: Connection, session_id: str, text: str, *, locked: bool) -> PinRow:
+    """Add a pin; if one with the same text exists, return it, locked if `locked`."""
     now, session = now_us(), number_of(connection, session_id)
     values = {"session": session, "text": text, "locked": int(locked), "now_us": now}
     found = connection.execute(FIND_PIN, values).fetchone()
@@ -406,6 +428,11 @@ def remove_pin(connection: Connection, session_id: str, number: int, *, even_if_
 
 
 def prune(connection: Connection, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
+    """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
+
+    What was made of them goes too: renditions, eras, plans, states (not those of programs), boards, artefacts, and
+    the responses of these turns. `derived.pruned` changes.
+    """
     row = get_session(connection, session_id)
     now = now_us()
     values = {

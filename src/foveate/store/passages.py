@@ -89,6 +89,13 @@ def look(
     until: int = NEWEST_ID,
     is_most: bool = False,
 ) -> IndexSnapshot:
+    """Rows with an id above `after` and up to `until`, and for each phrase up to `limit` passages beyond its key
+    that contain it.
+
+    Without a session, those of all sessions: a turn that forks share once, as its own session's.
+    With `is_most`, most passages of the store are this session's, and others are not filtered first.
+    `Damaged` if the index can't be read.
+    """
     chain = [] if session_id is None else chain_of(connection, session_id)
     sessions = () if is_most else [row.number for row in chain]
     (newest,) = connection.execute(NEWEST).fetchone()
@@ -108,6 +115,8 @@ def look(
 
 
 def rows(connection: Connection, session_id: str, ids: Sequence[int], turns: Sequence[int]) -> list[PassagesRow]:
+    """The rows of a session with these ids or of these turns, in the order of their ids; missing ones are
+    skipped."""
     chain = chain_of(connection, session_id)
     found: dict[int, PassagesRow] = {}
     for owner in chain:
@@ -120,6 +129,7 @@ def rows(connection: Connection, session_id: str, ids: Sequence[int], turns: Seq
 
 
 def postings(connection: Connection, session_id: str | None, phrase: str, *, field: str) -> list[int]:
+    """The keys of all passages that contain a phrase in a field (`words` or `tool`), in a session or in all."""
     sessions = [] if session_id is None else [row.number for row in chain_of(connection, session_id)]
     with connection.words.guard():
         return connection.words.match(phrase, sessions=sessions, field=field)
@@ -128,14 +138,18 @@ def postings(connection: Connection, session_id: str | None, phrase: str, *, fie
 def nearest(
     connection: Connection, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int
 ) -> list[tuple[int, float]] | None:
+    """Keys and similarities of the passages of all sessions, or of these, whose vectors are nearest, the nearest
+    first; None if the database has no index of vectors."""
     return connection.vectors.nearest(vector, sessions=sessions, limit=limit)
 
 
 def among(connection: Connection, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
+    """For each phrase the places of the texts that contain it, by the rules of `look`."""
     return connection.words.match_texts(phrases, texts)
 
 
 def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageText]]:
+    """The passages of these rows; missing rows are skipped."""
     found: dict[int, list[PassageText]] = {}
     for start in range(0, len(ids), READ_TEXTS):
         part = ids[start : start + READ_TEXTS]
@@ -148,26 +162,32 @@ def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageT
 
 
 def add(connection: Connection, session_id: str, made: Sequence[NewPassages]) -> None:
+    """Store passages, in place of those of another maker."""
     add_all(connection, number_of(connection, session_id), made)
 
 
 def lacking(connection: Connection, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:
+    """Turns that have renditions but no passages of this maker, the newest first, each with its number of
+    messages."""
     session = number_of(connection, session_id)
     return connection.execute(LACKING, {"session": session, "maker": maker, "limit": limit}).fetchall()
 
 
 def note_made(connection: Connection, session_id: str, maker: str) -> None:
+    """Record up to which turn passages may be missing, so that nobody looks further."""
     first = lacking(connection, session_id, maker, 1)
     session = number_of(connection, session_id)
     connection.execute(LOWER, {"session": session, "turn": first[0][0] if first else 0})
 
 
 def want(connection: Connection, session_id: str) -> None:
+    """Have all turns of a session checked again for missing passages."""
     session = get_session(connection, session_id)
     want_turns(connection, session.number, session.last_turn)
 
 
 def unindexed(connection: Connection) -> list[str]:
+    """The sessions that may lack passages."""
     return [row[0] for row in connection.execute(UNINDEXED)]
 
 
@@ -180,6 +200,7 @@ def state(connection: Connection, maker: str) -> IndexState:
 
 
 def check(connection: Connection) -> str | None:
+    """The problem of the index, if any."""
     try:
         with connection.words.guard():
             connection.words.check()
@@ -189,6 +210,7 @@ def check(connection: Connection) -> str | None:
 
 
 def clear(connection: Connection) -> None:
+    """Remove the whole index, whatever its state, so that it is made again."""
     connection.words.recreate()
     connection.vectors.clear()
     for statement in CLEAR:

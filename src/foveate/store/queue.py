@@ -104,6 +104,10 @@ LIST_PARKED = f"""SELECT s.id, r.turn, r.calls, r.parked FROM renditions r JOIN 
 
 
 def take_sessions(connection: Connection, *, limit: int, lease_seconds: float) -> list[SessionWork]:
+    """Sessions that got something new, and those that were put back and are due; the longest waiting first.
+
+    Nobody else gets them within the time of the lease, unless something is recorded in them.
+    """
     moment = connection.clock_us()
     token = moment + int(lease_seconds * 1_000_000)
     values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "limit": limit}
@@ -113,11 +117,14 @@ def take_sessions(connection: Connection, *, limit: int, lease_seconds: float) -
 
 
 def put_back(connection: Connection, work: SessionWork, seconds: float | None) -> None:
+    """Look at a session again after this time; None: when something was recorded. Without effect if something
+    was since it was taken."""
     due_us = None if seconds is None else connection.clock_us() + int(seconds * 1_000_000)
     connection.execute(PUT_BACK, {"id": work.session_id, "token": work.token, "due_us": due_us})
 
 
 def state(connection: Connection, *, limit: int) -> QueueState:
+    """Counts of the queue, and up to `limit` of the parked turns."""
     moment = {"now_us": connection.clock_us()}
     sessions, due_sessions = connection.execute(COUNT_SESSIONS, moment).fetchone()
     queued, due, first_us = connection.execute(COUNT_DUE, moment).fetchone()
@@ -170,10 +177,12 @@ def take_lease(connection: Connection, session: int, turn: int, owner: str) -> b
 
 
 def lease_roll_ups(connection: Connection, session_id: str, owner: str, lease_seconds: float) -> bool:
+    """Lease the requests for a session's eras and artefacts; False while anybody has the lease."""
     return bool(lease(connection, number_of(connection, session_id), [ROLL_UPS], owner, lease_seconds))
 
 
 def sessions(connection: Connection) -> list[tuple[str, int]]:
+    """The sessions with queued turns and the first due time of each, the earliest first."""
     return [(name, due_us) for name, due_us in connection.execute(LIST_DUE_SESSIONS)]
 
 
@@ -187,6 +196,10 @@ def claim(
     max_calls: int,
     now_us: int,
 ) -> list[DueTurn]:
+    """Lease up to `limit` turns that are due, and reserve half of the remaining calls for each.
+
+    A turn without remaining calls is marked incomplete and leaves the queue.
+    """
     chain = chain_of(connection, session_id)
     number, moment = chain[0].number, connection.clock_us()
     values = {"session": number, "due_us": now_us, "now_us": moment, "latest_us": moment + MAX_LEASE_US}
@@ -213,11 +226,14 @@ def claim(
 
 
 def reserve(connection: Connection, due: DueTurn, calls: int) -> bool:
+    """Record, before they are made, the total calls that the turn may have; False if its lease was lost."""
     values = {"rendition": due.rendition, "calls": calls, "owner": due.owner}
     return connection.execute(RESERVE, values).rowcount > 0
 
 
 def postpone(connection: Connection, due: DueTurn, noted: PostponedTurn) -> bool:
+    """Leave the renditions as they are and release the lease; False, and nothing is changed, if another worker has
+    claimed the turn since."""
     is_held = take_due(connection, due)
     if is_held:
         note(connection, due, noted)
@@ -239,23 +255,28 @@ def note(connection: Connection, due: DueTurn, noted: PostponedTurn) -> None:
 
 
 def hold(connection: Connection, session_id: str, until_us: int) -> None:
+    """Postpone everything of a session until then."""
     connection.execute(HOLD, {"session": number_of(connection, session_id), "until_us": until_us})
 
 
 def hurry(connection: Connection, now_us: int) -> None:
+    """Make everything postponed due now, in every session."""
     connection.execute(HURRY, {"now_us": now_us})
 
 
 def renew(connection: Connection, owner: str, lease_seconds: float) -> None:
+    """Extend all leases of this owner."""
     until_us = connection.clock_us() + int(lease_seconds * 1_000_000)
     connection.execute(RENEW_LEASES, {"owner": owner, "until_us": until_us})
 
 
 def release(connection: Connection, owner: str) -> None:
+    """Release all leases of this owner; reserved calls stay counted."""
     connection.execute(RELEASE_LEASES, {"owner": owner})
 
 
 def want_again(connection: Connection, session_id: str, wanted: RedoRequest, now_us: int) -> int:
+    """Queue again what can be improved, with its calls reset; the number of turns."""
     session = {"session": number_of(connection, session_id)}
     is_local_only = wanted.model_version is None
     old = {"version": wanted.local_version, "local": LOCAL_MAKER, "is_local_only": is_local_only}
@@ -270,6 +291,7 @@ def want_again(connection: Connection, session_id: str, wanted: RedoRequest, now
 
 
 def requested(connection: Connection, session_id: str, kind: RequestKind, name: str) -> int:
+    """A count of requests to models; 0 if none was noted."""
     values = {"session": number_of(connection, session_id), "kind": kind, "name": name}
     row = connection.execute(GET_REQUESTED, values).fetchone()
     return int(row[0]) if row else 0

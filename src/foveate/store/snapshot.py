@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from foveate.errors import SessionNotFound
 from foveate.store import artefacts, derived, log, prompts
 from foveate.store.lineage import SELECT_SESSIONS, chain_of, row_of, select_spans
-from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, SessionRow
+from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, RenditionRow, SessionRow
 from foveate.store.sql import Connection, intact_data
 
 MAX_NEW_TURNS = 32
@@ -61,6 +61,15 @@ class SessionSnapshot:
     """The memory layer of the last prompt."""
     messages: Sequence[MessageRow] = ()
     """Messages since the known ones; of many turns only the newest turn's."""
+
+
+@dataclass(frozen=True, slots=True)
+class WholeTurn:
+    """A turn at all its levels."""
+
+    raw_tokens: int
+    messages: Sequence[MessageRow]
+    rendition: RenditionRow | None
 
 
 def take(
@@ -123,3 +132,18 @@ def _new_messages(connection: Connection, session: SessionRow, known: KnownTurns
     chain = [session] if session.fork_turn < max(first, 1) else chain_of(connection, session.id)
     found = select_spans(connection, READ_NEW, chain, max(first, 1), last, values=span)
     return [log.checked(connection, session.id, row) for row in found]
+
+
+def whole_turns(
+    connection: Connection, session_id: str, turns: Sequence[int], limit_tokens: int
+) -> dict[int, WholeTurn]:
+    """Single turns with their messages and renditions; the messages of larger ones are left out."""
+    chain = chain_of(connection, session_id)
+    found: dict[int, WholeTurn] = {}
+    for turn in turns:
+        made = derived.renditions(connection, session_id, turn, turn)
+        tokens = sum(row[0] for row in select_spans(connection, log.SUM_TOKENS, chain, turn, turn))
+        rows = select_spans(connection, log.READ_MESSAGES, chain, turn, turn) if tokens <= limit_tokens else []
+        messages = [log.checked(connection, session_id, row) for row in rows]
+        found[turn] = WholeTurn(tokens, messages, made[0] if made else None)
+    return found

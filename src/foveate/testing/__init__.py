@@ -1,1 +1,1 @@
-"""What plug-in authors and our own tests share: conformance suites, a scripted model, and a made-up conversation."""
+"""For authors of plug-ins: conformance suites of strategies and adapters, made-up histories, and a scripted model."""

@@ -14,8 +14,8 @@ from foveate import Foveate
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
 from foveate.store import SessionRow
-from foveate.testing.stores.calls import call as new_call
 from support.servers import ServerClient, bearer, call, client_of
+from support.stores.calls import call as new_call
 
 HOSTILE = [
     "<script>alert(1)</script>",

@@ -8,7 +8,8 @@ import pytest
 
 from foveate.plan import Plan, ShownLevel
 from foveate.strategy.gradient import Gradient
-from foveate.testing.histories import USUAL_OVERHEADS, ListedHistory, sized
+from foveate.testing.histories import USUAL_OVERHEADS
+from support.histories import ListedHistory, sized
 
 
 def _levels(plan: Plan) -> dict[int, tuple[ShownLevel, float]]:

@@ -14,10 +14,11 @@ from foveate.strategy import load, names
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.gradient.steps import plan_steps
-from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
+from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
 from support.examples import times
+from support.histories import EvenHistory, ListedHistory, sized
 
 GRADIENT = Gradient(bands="documented")
 FIDELITY = {"R": 4, "S": 3, "C": 2, "T": 1, "E": 0}

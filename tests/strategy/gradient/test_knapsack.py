@@ -13,10 +13,11 @@ from foveate.history.worth import pack_words
 from foveate.plan import BRIEF_LINE, Overheads, Plan, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
-from foveate.testing.histories import USUAL_OVERHEADS, EvenHistory, ListedHistory, sized
+from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
 from support.examples import times
+from support.histories import EvenHistory, ListedHistory, sized
 
 GRADIENT = Gradient()
 EXAMPLES = times(16)

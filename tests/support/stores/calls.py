@@ -1,7 +1,4 @@
-"""The conformance suite of a store's accounts: what models were asked, and what it cost.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of a store's accounts: what models were asked, and what it cost."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from typing import Any
 from foveate.errors import SessionNotFound
 from foveate.store import Store
 from foveate.store.rows import DAY_US, RUNNING, CallRow, CostRow
-from foveate.testing.stores import Case, OpenStore, new_session
+from support.stores import Case, OpenStore, new_session
 
 FIRST_DAY_US = 20_000 * DAY_US
 """2024-10-04, in UTC."""

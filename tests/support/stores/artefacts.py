@@ -1,11 +1,11 @@
-"""The conformance suite of stores, continued: what strategies had made, goals and documents. See `stores`."""
+"""Conformance cases of artefacts: what strategies had made, goals and documents."""
 
 from __future__ import annotations
 
 from foveate.errors import SessionNotFound
 from foveate.store import Store
 from foveate.store.rows import ArtefactRow, ArtefactsMark
-from foveate.testing.stores import Case, OpenStore, draft, new_session
+from support.stores import Case, OpenStore, draft, new_session
 
 
 def _made(name: str, data: bytes = b"data", *, kind: str = "topic", last: int = 3) -> ArtefactRow:

@@ -1,7 +1,4 @@
-"""The conformance suite of knowledge: items, topics of turns, and runs that learn.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of knowledge: items, topics of turns, and runs that learn."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from foveate.store.knowledge_rows import (
     Supersession,
     TurnTopicRow,
 )
-from foveate.testing.stores import Case, OpenStore, draft, new_session, raises
+from support.stores import Case, OpenStore, draft, new_session, raises
 
 SEEN = 1_800_000_000_000_000
 PROJECT = "project:shop"

@@ -1,7 +1,4 @@
-"""The conformance suite of a store's derived half: renditions, leases, eras and plans, with forks.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of a store's derived half: renditions, leases, eras and plans, with forks."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import replace
 from foveate.store import Store, bodies
 from foveate.store.pictures import PictureRow
 from foveate.store.rows import ERA_FANOUT, EraRow, NewPassages, NewRendition, PassageText
-from foveate.testing.stores import Case, OpenStore, draft, new_session
+from support.stores import Case, OpenStore, draft, new_session
 
 LONG_SECONDS = 60.0
 

@@ -1,14 +1,11 @@
-"""The conformance suite of a store's index: what is found, by whom, and what is gone when it is gone.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of a store's index: what is found, by whom, and what is gone when it is gone."""
 
 from __future__ import annotations
 
 from foveate.store import Store
 from foveate.store.rows import KEY_SHIFT, IndexSnapshot, PassageText
-from foveate.testing.stores import Case, OpenStore, draft, new_session
-from foveate.testing.stores.derived import entry, rendition
+from support.stores import Case, OpenStore, draft, new_session
+from support.stores.derived import entry, rendition
 
 MANY = 99
 

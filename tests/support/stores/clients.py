@@ -1,7 +1,4 @@
-"""The conformance suite of what a store keeps for the server: tenants, keys and the places of clients' histories.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of what a store keeps for the server: tenants, keys and the places of clients' histories."""
 
 from __future__ import annotations
 
@@ -9,7 +6,7 @@ from dataclasses import replace
 
 from foveate.store import Store
 from foveate.store.client_rows import PROGRAM_STATE, AccessKeyRow, KnownPlace, ResponseRow
-from foveate.testing.stores import Case, OpenStore, draft, new_session
+from support.stores import Case, OpenStore, draft, new_session
 
 MANY_KEYS = 1_000
 

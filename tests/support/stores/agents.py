@@ -1,4 +1,4 @@
-"""The conformance suite of agents: states, claims, waits and limits. Run it as `foveate.testing.stores` says."""
+"""Conformance cases of agents: states, claims, waits and limits."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from foveate.errors import AgentEnded, AgentNotFound, ClaimLost, LimitReached
 from foveate.store import Store
 from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit, ClaimRequest, NewAgent
 from foveate.store.sql import now_us
-from foveate.testing.stores import Case, OpenStore, draft, new_session
-from foveate.testing.stores.calls import call
+from support.stores import Case, OpenStore, draft, new_session
+from support.stores.calls import call
 
 LIMITS = AgentLimits(max_depth=2, max_agents=3, max_tokens=1_000, max_nano_usd=1_000)
 WANTED = ClaimRequest(owner="w", limit=10, lease_seconds=60.0, max_attempts=2)

@@ -1,7 +1,4 @@
-"""The conformance suite of the queue for models: what is due is claimed once, and no turn costs more than its limit.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of the queue for models: what is due is claimed once, and no turn costs more than its limit."""
 
 from __future__ import annotations
 
@@ -10,8 +7,8 @@ from dataclasses import replace
 
 from foveate.store import Store, bodies
 from foveate.store.rows import DueTurn, NewRendition, PostponedTurn, RedoRequest, RefinedTurn
-from foveate.testing.stores import Case, OpenStore, draft, new_session
-from foveate.testing.stores.derived import LONG_SECONDS, rendition
+from support.stores import Case, OpenStore, draft, new_session
+from support.stores.derived import LONG_SECONDS, rendition
 
 MAX_CALLS = 6
 NOW_US = 1_000

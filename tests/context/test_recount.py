@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.context.render import FORMATS
-from foveate.testing.recount import recount
 from support.engine import opened
 from support.examples import times
+from support.recount import recount
 
 MODELS = (None, "gpt-4o", "claude-sonnet-4-5", "gemini-2.5-pro")
 PNG = base64.b64encode(

@@ -1,7 +1,4 @@
-"""The conformance suite of the file cabinet and of stored prompts.
-
-Run it as `foveate.testing.stores` says; its cases take the same arguments.
-"""
+"""Conformance cases of the file cabinet and of stored prompts."""
 
 from __future__ import annotations
 
@@ -11,7 +8,7 @@ from dataclasses import replace
 from foveate.store import Store
 from foveate.store.cabinet import pack
 from foveate.store.cabinet_rows import NewContent
-from foveate.testing.stores import Case, OpenStore, draft, new_session
+from support.stores import Case, OpenStore, draft, new_session
 
 NOW = 1_800_000_000_000_000
 LIFE = 1_000

@@ -10,10 +10,10 @@ from foveate.compress.model import Group, assign, judge
 from foveate.models import Ask
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Level
-from foveate.testing.faithful import faithful_answer, read_source
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text
+from support.faithful import faithful_answer, read_source
 from support.injections import INJECTIONS, NONCE, Injection, answer
 
 TURN = Injection("no attack", "", "", "").messages()

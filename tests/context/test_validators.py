@@ -12,9 +12,9 @@ import pytest
 from foveate import Foveate
 from foveate.context.context import Context
 from foveate.errors import BudgetExceeded, InputError, InvalidMessage
-from foveate.testing.messages import FORMATS, random_turns
-from foveate.testing.validators import faults
 from support.engine import with_store
+from support.messages import FORMATS, random_turns
+from support.validators import faults
 
 STRATEGIES = ("gradient", "standard", "checkpoint", "topics", "hybrid", "oneshot")
 USER = {"role": "user", "content": "Go."}

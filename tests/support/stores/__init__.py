@@ -1,9 +1,4 @@
-"""The conformance suite of stores: every store passes these, ours and yours; `derived_stores` and `call_stores` too.
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_my_store_conforms(case, tmp_path):
-    asyncio.run(run_case(case, lambda: MyStore.open(str(tmp_path / "store"))))
-"""
+"""Cases that a store passes on every database; `tests/store/test_conformance.py` runs those of all modules here."""
 
 from __future__ import annotations
 
