@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from foveate import text as texts_of
 from foveate.text import (
     MARKS,
-    as_typed,
     compact_json,
     escape_marks,
     json_slices,
@@ -170,23 +169,6 @@ def test_a_message_reads_as_a_person_would_write_it(message: Message, shown: str
 def test_json_stays_readable_and_text_stays_text() -> None:
     assert compact_json({"straße": [1, None]}) == '{"straße": [1, null]}'
     assert compact_json("not json {") == "not json {"
-
-
-@pytest.mark.parametrize(
-    ("text", "typed"),
-    [
-        ("<command-message>ship</command-message>\n<command-name>/ship</command-name>", "/ship"),
-        ("<command-name>/ship</command-name><command-args>it <b> now</command-args>", "/ship it <b> now"),
-        ("<bash-input>ls -a</bash-input>\n", "! ls -a"),
-        ("<command-name>/ship</command-name> and more", "<command-name>/ship</command-name> and more"),
-        ("<command-name>/ship", "<command-name>/ship"),
-        ("<command-message>ship</command-message>", "<command-message>ship</command-message>"),
-        ("What is <command-name>/ship</command-name>?", "What is <command-name>/ship</command-name>?"),
-        ("", ""),
-    ],
-)
-def test_a_command_is_read_as_it_was_typed_and_all_else_as_it_is(text: str, typed: str) -> None:
-    assert as_typed(text) == typed
 
 
 @given(st.lists(forgeries, max_size=8).map("".join), st.integers(16, 40))

@@ -10,7 +10,6 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -33,15 +32,6 @@ LISTS = (list, Sequence)
 """The class that most values have comes first: the check of an abstract class is ten times slower."""
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """JSON without spaces, at once; see `json_slices`."""
-
-# What Claude Code makes of a slash command, and of a shell command, that is typed into it.
-_COMMAND_TAG = re.compile(r"\A\s*<(command-name|command-message|command-args|bash-input)>")
-
-# What Claude Code and Codex put around a prompt, in the same message.
-_ADDED = re.compile(
-    r"<(system-reminder|environment_context|user_instructions|task-notification|user-prompt-submit-hook)>.*?</\1>\s*",
-    re.DOTALL,
-)
 
 
 def escape_marks(text: str) -> str:
@@ -86,46 +76,6 @@ def amount(number: float) -> str:
 def several(number: int, noun: str, plural: str | None = None) -> str:
     """A number of things: 1 session, 1,200 sessions, 2 matches."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
-
-
-def as_typed(text: str) -> str:
-    """A command as a person typed it, `/ship it now` or `! ls`, where a program has put it into markup of its own."""
-    parts: dict[str, str] = {}
-    rest = text
-    while opening := _COMMAND_TAG.match(rest):
-        parts[opening[1]], closing, rest = rest[opening.end() :].partition(f"</{opening[1]}>")
-        if not closing:
-            return text
-    if rest.strip():
-        return text
-    if "bash-input" in parts:
-        return f"! {parts['bash-input'].strip()}"
-    return f"{parts['command-name']} {parts.get('command-args', '')}".strip() if "command-name" in parts else text
-
-
-def typed_only(text: str) -> str:
-    """A prompt without the blocks that coding agents add to it; the whole text if a person typed none of it."""
-    typed = _ADDED.sub("", text)
-    return typed if typed.strip() else text
-
-
-def without_added(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages without the blocks that coding agents add to prompts, where a person typed something else."""
-    return tuple(_without_added(message) if message.opens_turn else message for message in messages)
-
-
-def _part_without_added(part: Part) -> Part | None:
-    if not isinstance(part, Text):
-        return part
-    typed = _ADDED.sub("", part.text)
-    return replace(part, text=typed) if typed.strip() else None
-
-
-def _without_added(message: Message) -> Message:
-    if not any(isinstance(part, Text) and _ADDED.search(part.text) for part in message.parts):
-        return message
-    parts = tuple(part for part in map(_part_without_added, message.parts) if part is not None)
-    return replace(message, parts=parts, original=None) if parts else message
 
 
 _TERMINAL_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from foveate.additions import as_typed, typed_only
 from foveate.cli.ui.options import json_option, opened, store_option
 from foveate.cli.ui.terminal import (
     Column,
@@ -24,7 +25,7 @@ from foveate.cli.ui.terminal import (
     to_copy,
 )
 from foveate.errors import TurnNotFound
-from foveate.text import amount, as_typed, compact_json, several, typed_only
+from foveate.text import amount, compact_json, several
 from foveate.turn import Attachment, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:

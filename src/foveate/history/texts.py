@@ -9,6 +9,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
+from foveate.additions import without_added
 from foveate.cache import BoundedCache
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
@@ -26,7 +27,7 @@ from foveate.store.codec import restore_message
 from foveate.store.rows import ERA_FANOUT, EraRow
 from foveate.store.snapshot import KnownTurns, SessionSnapshot
 from foveate.strategy.build import SHORT, SourceTurn
-from foveate.text import turn_text, without_added
+from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Message
 from foveate.worker.renditions import compress_safely, unpack_units

@@ -16,8 +16,8 @@ from typing import Any, Final
 
 import msgspec
 
+from foveate.additions import Addition, addition, without_reminders
 from foveate.cache import BoundedCache
-from foveate.intake.additions import Addition, addition, without_reminders
 from foveate.session.record import as_messages
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 

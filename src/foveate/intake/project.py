@@ -8,30 +8,27 @@ files of a project into their system prompts; where a prompt names several folde
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
+
+from foveate.additions import folder_in_message, folders_in_system
 
 MAX_FOLDER_CHARS: Final = 190
 """A scope with a longer name is rejected."""
 FIRST_MESSAGES: Final = 6
 """Messages among which a client's description of its environment is."""
-_IN_SYSTEM: Final = re.compile(
-    r"^[ \t]*(?:- )?(?:Primary |Current )?working directory: (\S[^\n]*)$", re.IGNORECASE | re.MULTILINE
-)
-_IN_MESSAGE: Final = re.compile(r"\A\s*<environment_context>\s*<cwd>([^<\n]+)</cwd>")
 
 
 def folder_of(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
     """The folder that a request names; empty if it names none."""
-    named = set(_IN_SYSTEM.findall(system))
+    named = set(folders_in_system(system))
     for message in messages[:FIRST_MESSAGES]:
         role = message.get("role")
         for text in _texts(message):
-            if role == "user" and (found := _IN_MESSAGE.match(text)):
-                named.add(found[1])
+            if role == "user" and (found := folder_in_message(text)):
+                named.add(found)
             elif role in ("system", "developer"):
-                named.update(_IN_SYSTEM.findall(text))
+                named.update(folders_in_system(text))
     folders = {_label(folder) for folder in named}
     return folders.pop() if len(folders) == 1 else ""
 

@@ -16,11 +16,11 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
+from foveate.additions import without_reminders
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import FoveateError, SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.intake.additions import without_reminders
 from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
 from foveate.intake.project import project_scope
 from foveate.intake.sessions import TITLE_CHARS, ClientId, Incoming, Resolver, SessionDecision, branch_of

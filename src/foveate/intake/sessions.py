@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from string import hexdigits
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
+from foveate.additions import asks_for_summary, asks_for_title, is_for_summary
 from foveate.cache import BoundedCache
-from foveate.intake.additions import asks_for_summary, is_for_summary
 from foveate.intake.chain import RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
 from foveate.turn import Message
@@ -34,10 +34,6 @@ Action = Literal["continue", "fork", "new", "pass"]
 TurnCount = Callable[[str], Awaitable[int | None]]
 """The number of turns of a session; None if it does not exist."""
 
-_TITLE = re.compile(
-    r"\b(generat|writ|creat|provid|summari[sz]|analy[sz])\w*\b.{0,120}\b(title|topic|name for (this|the) (chat|conv))",
-    re.IGNORECASE | re.DOTALL,
-)
 _SUMMARY = re.compile(r"\b(summary|summari[sz]ed|compact(ed|ion)|continued from a previous)\b", re.IGNORECASE)
 
 
@@ -121,7 +117,7 @@ def is_auxiliary(request: Incoming, history: RequestHistory) -> bool:
     said = " ".join(message.text for message in history.parse(0))
     if is_for_summary(request.system):
         return True
-    return bool(_TITLE.search(request.system) or _TITLE.search(said[:2_000]))
+    return asks_for_title(request.system) or asks_for_title(said[:2_000])
 
 
 class FoundHistory(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from foveate.additions import without_reminders
 from foveate.context.assemble import Order, prompt_messages
 from foveate.context.context import Context
 from foveate.context.pairs import loose_ends
 from foveate.errors import InvalidMessage
 from foveate.formats.sizes import SentSizes, has_media
-from foveate.intake.additions import without_reminders
 from foveate.session.values import Pin
 from foveate.store import SessionRow
 from foveate.text import turn_text

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from foveate.additions import as_typed
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
     INTERRUPTED,
@@ -29,7 +30,7 @@ from foveate.cli.chat.status import status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
 from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp, start_worker
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
-from foveate.text import as_typed, compact_json, several
+from foveate.text import compact_json, several
 
 if TYPE_CHECKING:
     from foveate.client import Foveate

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from foveate.errors import InvalidMessage
 from foveate.formats import CALL_IDS
@@ -33,6 +33,7 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 
 NAME: Final = "pydantic-ai"
 REDACTED: Final = "redacted_thinking"
+"""The id of Anthropic's thinking that only Anthropic can read."""
 _STANDARD: Final = str.maketrans("-_", "+/")
 _URL_SAFE: Final = str.maketrans("+/", "-_")
 _URLS: Final = {"image-url": "image", "audio-url": "audio", "video-url": "video", "document-url": "file"}
@@ -48,8 +49,8 @@ def parse(data: Json, path: str) -> Message:
     message = record(data, path)
     parts = list(elements(message.get("parts"), f"{path}.parts"))
     if message.get("kind") == "response":
-        said = tuple(part for given, where in parts for part in _parse_response_part(given, where))
-        usage = Usage(*(count_at(message, "usage", key) for key in _USAGE))
+        said = tuple(part for given, where in parts for part in parse_said(given, where))
+        usage = parse_usage(message)
         at, model = time_at(message, "timestamp"), text_at(message, "model_name")
         return Message("assistant", said, at=at, model=model, usage=usage if any(_counts(usage)) else None)
     if message.get("kind") != "request":
@@ -62,7 +63,16 @@ def parse(data: Json, path: str) -> Message:
     return Message("tool" if is_results else "user", asked, at=at)
 
 
-_USAGE: Final = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "output_reasoning_tokens")
+def parse_usage(response: Record) -> Usage:
+    """What a response took. Providers' counts of reasoning are in different places."""
+    places = (("output_reasoning_tokens",), ("details", "reasoning_tokens"), ("details", "thoughts_tokens"))
+    return Usage(
+        input_tokens=count_at(response, "usage", "input_tokens"),
+        output_tokens=count_at(response, "usage", "output_tokens"),
+        cache_read_tokens=count_at(response, "usage", "cache_read_tokens"),
+        cache_write_tokens=count_at(response, "usage", "cache_write_tokens"),
+        reasoning_tokens=next((found for keys in places if (found := count_at(response, "usage", *keys))), 0),
+    )
 
 
 def _counts(usage: Usage) -> tuple[int, ...]:
@@ -112,7 +122,8 @@ def _parse_file(item: Record, path: str) -> Iterator[Text | Attachment | Opaque]
         yield Opaque(NAME, item)
 
 
-def _parse_response_part(part: Record, path: str) -> Iterator[Part]:
+def parse_said(part: Record, path: str) -> Iterator[Part]:
+    """A part of a response, with the proofs of its provider that canonical parts have a place for."""
     match part.get("part_kind"):
         case "text":
             yield Text(text_in(part, "content", path))
@@ -121,10 +132,11 @@ def _parse_response_part(part: Record, path: str) -> Iterator[Part]:
             if part.get("id") == REDACTED:
                 yield Reasoning("", encrypted=proof)
             else:
-                yield Reasoning(words, signature=proof, id=optional_text(part, "id", path))
+                yield Reasoning(words, signature=proof or thought_signature(part), id=optional_text(part, "id", path))
         case "tool-call":
             arguments = parse_arguments(part.get("args"), f"{path}.args")
-            yield ToolCall(text_in(part, "tool_name", path), arguments, id=optional_text(part, "tool_call_id", path))
+            name, call_id = text_in(part, "tool_name", path), optional_text(part, "tool_call_id", path)
+            yield ToolCall(name, arguments, id=call_id, signature=thought_signature(part))
         case "file":
             content = part.get("content")
             yield from _parse_file(content, path) if isinstance(content, Mapping) and _is_content(content) else ()
@@ -132,67 +144,84 @@ def _parse_response_part(part: Record, path: str) -> Iterator[Part]:
             yield Opaque(NAME, part)
 
 
+def thought_signature(part: Record) -> str | None:
+    """What Gemini signs a part of a response with."""
+    return text_at(part, "provider_details", "thought_signature")
+
+
 def render(messages: Sequence[Message]) -> list[Json]:
+    writer = Writer()
     rendered: list[Json] = []
     for entry in exchanges(messages, CALL_IDS):
         if isinstance(entry, Results):
-            rendered.append({"kind": "request", "parts": [_render_result(answer) for answer in entry.answers]})
+            rendered.append({"kind": "request", "parts": [writer.result(answer) for answer in entry.answers]})
         elif entry.role == "assistant":
-            parts = [part for piece in entry.pieces for part in _render_said(piece)]
+            parts = [part for piece in entry.pieces for part in writer.said(piece)]
             rendered += [{"kind": "response", "parts": parts}] if parts else []
         else:
-            rendered.append({"kind": "request", "parts": [_render_prompt(entry)]})
+            rendered.append({"kind": "request", "parts": [_render_prompt(writer, entry)]})
     return rendered
 
 
-def _render_said(piece: FamilyPart) -> Iterator[Record]:
-    match piece.part:
-        case Text(text):
-            yield {"part_kind": "text", "content": text}
-        case ToolCall(name, arguments, call_id):
-            args = dict(arguments_object(arguments))
-            yield {"part_kind": "tool-call", "tool_name": name, "args": args, "tool_call_id": call_id or ""}
-        case Opaque(format=own, data=data) if own == NAME and isinstance(data, Mapping):
-            yield data
-        case Attachment() | Opaque() as other:
-            yield {"part_kind": "text", "content": note_of(other)}
-
-
-def _render_prompt(said: Utterance) -> Record:
+def _render_prompt(writer: Writer, said: Utterance) -> Record:
     if said.role in ("system", "developer"):
         words = "\n\n".join(piece.part.text for piece in said.pieces if isinstance(piece.part, Text))
         return {"part_kind": "system-prompt", "content": words}
-    content = [_render_content(piece.part) for piece in said.pieces]
-    is_text = len(content) == 1 and isinstance(content[0], str)
-    return {"part_kind": "user-prompt", "content": content[0] if is_text else content}
+    return {"part_kind": "user-prompt", "content": joined([writer.content(piece.part) for piece in said.pieces], None)}
 
 
-def _render_result(answer: PairedResult) -> Record:
-    result = answer.result
-    content = [_render_content(part) for part in result.content]
+def joined(content: list[Any], separator: str | None) -> Any:
+    """Texts as one; without a separator a single text only. Content with anything else stays a list."""
     texts = [item for item in content if isinstance(item, str)]
-    return {
-        "part_kind": "tool-return",
-        "tool_name": result.name or "tool",
-        "content": "\n".join(texts) if len(texts) == len(content) else content,
-        "tool_call_id": result.call_id or "",
-        "outcome": "failed" if result.is_error else "success",
-    }
+    if len(texts) < len(content) or (separator is None and len(texts) != 1):
+        return content
+    return texts[0] if separator is None else separator.join(texts)
 
 
-def _render_content(part: Part) -> Json:
-    match part:
-        case Text(text):
-            return text
-        case Attachment(data=str(data)):
-            media_type = part.media_type or ("image/png" if part.media == "image" else "application/octet-stream")
-            return {"kind": "binary", "data": data.translate(_URL_SAFE), "media_type": media_type}
-        case Attachment(uri=str(uri)) if uri.startswith(("https://", "http://")):
-            kind = next(kind for kind, media in _URLS.items() if media == part.media)
-            typed: Record = {"media_type": part.media_type} if part.media_type else {}
-            return {"kind": kind, "url": uri, **typed}
-        case Opaque(format=own, data=data) if own == NAME:
-            return data
-        case Attachment() | Opaque():
-            return note_of(part)
-    raise AssertionError(f"exchanges leave no {type(part).__name__} in what a user said")
+class Writer:
+    """Writes canonical parts as records of Pydantic AI's. A subclass writes them for one provider."""
+
+    def tool_name(self, name: str) -> str:
+        return name
+
+    def said(self, piece: FamilyPart) -> Iterator[Record]:
+        """A part of a response."""
+        match piece.part:
+            case Text(text):
+                yield {"part_kind": "text", "content": text}
+            case ToolCall(name, arguments, call_id):
+                args, called = dict(arguments_object(arguments)), self.tool_name(name)
+                yield {"part_kind": "tool-call", "tool_name": called, "args": args, "tool_call_id": call_id or ""}
+            case Opaque(format=own, data=data) if own == NAME and isinstance(data, Mapping):
+                yield data
+            case Attachment() | Opaque() as other:
+                yield {"part_kind": "text", "content": note_of(other)}
+
+    def result(self, answer: PairedResult) -> Record:
+        """A part of a request that answers a call."""
+        result = answer.result
+        return {
+            "part_kind": "tool-return",
+            "tool_name": self.tool_name(result.name or "tool"),
+            "content": joined([self.content(part) for part in result.content], "\n"),
+            "tool_call_id": result.call_id or "",
+            "outcome": "failed" if result.is_error else "success",
+        }
+
+    def content(self, part: Part) -> Any:
+        """A text or a file of a prompt or a result."""
+        match part:
+            case Text(text):
+                return text
+            case Attachment(data=str(data)):
+                media_type = part.media_type or ("image/png" if part.media == "image" else "application/octet-stream")
+                return {"kind": "binary", "data": data.translate(_URL_SAFE), "media_type": media_type}
+            case Attachment(uri=str(uri)) if uri.startswith(("https://", "http://")):
+                kind = next(kind for kind, media in _URLS.items() if media == part.media)
+                typed: Record = {"media_type": part.media_type} if part.media_type else {}
+                return {"kind": kind, "url": uri, **typed}
+            case Opaque(format=own, data=data) if own == NAME:
+                return data
+            case Attachment() | Opaque():
+                return note_of(part)
+        raise AssertionError(f"exchanges leave no {type(part).__name__} in what a user said")

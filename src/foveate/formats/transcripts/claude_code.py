@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import BinaryIO, Final
 
+from foveate.additions import as_typed, is_claude_code_message
 from foveate.cache import BoundedCache
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
@@ -27,7 +28,6 @@ from foveate.formats.files import (
 )
 from foveate.formats.parse import anthropic_usage, every_text, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
-from foveate.text import as_typed
 from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Text, ToolResult, Usage
 
 NAME: Final = "claude-code"
@@ -37,19 +37,6 @@ MAX_SIDECHAIN_IDS = 10_000
 """Ids of the latest records of subagents without a name, by which the next record finds its own."""
 
 _SYNTHETIC_MODEL = "<synthetic>"
-_INJECTED = (
-    "<bash-stderr>",
-    "<bash-stdout>",
-    "<cross-session-message",
-    "<local-command-caveat>",
-    "<local-command-stderr>",
-    "<local-command-stdout>",
-    "<system-reminder>",
-    "<task-notification>",
-    "<teammate-message",
-    "<user-prompt-submit-hook>",
-    "[Request interrupted by user",
-)
 _SHOWN_TEXT = {
     "agent-name": "agentName",
     "ai-title": "aiTitle",
@@ -210,7 +197,7 @@ def _is_injected(message: Message, origin: Json) -> bool:
     if isinstance(origin, str) and origin != "human":
         return True
     texts = every_text(message)
-    return bool(texts) and all(text.startswith(_INJECTED) for text in texts)
+    return bool(texts) and all(map(is_claude_code_message, texts))
 
 
 def _parse_queued(record: Mapping[str, Json], path: str) -> Message:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import PurePath
 from typing import BinaryIO, Final
 
+from foveate.additions import is_codex_message
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
 from foveate.formats.exchanges import with_call_ids
@@ -46,17 +47,6 @@ _SPOKEN_ITEMS = (
     "tool_search_output",
     "web_search_call",
     "image_generation_call",
-)
-_INJECTED = (
-    ("# agents.md instructions", "</instructions>"),
-    ("<agent_message_board_notification>", "</agent_message_board_notification>"),
-    ("<environment_context>", "</environment_context>"),
-    ("<recommended_plugins>", "</recommended_plugins>"),
-    ("<skill>", "</skill>"),
-    ("<subagent_notification>", "</subagent_notification>"),
-    ("<turn_aborted>", "</turn_aborted>"),
-    ("<user_instructions>", "</user_instructions>"),
-    ("<user_shell_command>", "</user_shell_command>"),
 )
 _SHOWN_EVENTS: dict[str, tuple[Role, str]] = {
     "agent_message": ("assistant", "message"),
@@ -216,10 +206,8 @@ def _is_injected(item: Mapping[str, Json], message: Message) -> bool:
     kinds = value_at(item, "internal_chat_message_metadata_passthrough", "content_item_kinds")
     if isinstance(kinds, list) and kinds:
         return not any(isinstance(kind, str) and kind.split(".")[0] in ("user", "unknown", "") for kind in kinds)
-    texts = [text.lower() for text in every_text(message)]
-    return bool(texts) and all(
-        any(text.startswith(opening) and text.endswith(closing) for opening, closing in _INJECTED) for text in texts
-    )
+    texts = every_text(message)
+    return bool(texts) and all(map(is_codex_message, texts))
 
 
 def _measured(part: Part, noted: Json) -> Part:

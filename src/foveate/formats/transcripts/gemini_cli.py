@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import BytesIO
 from typing import BinaryIO
 
+from foveate.additions import is_gemini_message
 from foveate.formats import TranscriptItem, TranscriptProblem, load
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
@@ -21,7 +22,6 @@ from foveate.formats.parse import Record, count_at, text_at, time_at, time_text,
 from foveate.turn import Json, Kind, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 NAME = "gemini-cli"
-_CONTEXT = "<session_context>"
 _FOLDER = re.compile(r"Workspace Directories:\*\*\s*\n\s*- (.+)")
 _RESPONSE = "_response"
 
@@ -115,7 +115,7 @@ class _GeminiCli(ConversationFormat):
         listed = conversation.get("messages")
         messages = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
         texts = [_text(one.get("content")) for one in messages if one.get("type") == "user"]
-        prompt = next((text for text in texts if text and not text.startswith(_CONTEXT)), None)
+        prompt = next((text for text in texts if text and not is_gemini_message(text)), None)
         folder = next((found[1].strip() for text in texts if (found := _FOLDER.search(text))), None)
         model = next((text_at(one, "model") for one in messages if text_at(one, "model")), None)
         return Labels(text_at(conversation, "sessionId"), text_at(conversation, "summary") or prompt, model, folder)
@@ -149,7 +149,7 @@ class _GeminiCli(ConversationFormat):
         parts = _parts(content, "user", path)
         if any(isinstance(part, ToolResult) for part in parts):
             return Message("tool", parts, kind="display" if piece.get("repeats") else "message", at=at)
-        spoken: Kind = "injection" if _text(content).startswith(_CONTEXT) else "message"
+        spoken: Kind = "injection" if is_gemini_message(_text(content)) else "message"
         return Message("user", parts, kind=spoken, at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from foveate.intake.additions import is_compaction
+from foveate.additions import is_compaction
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
 
 MAX_ID_CHARS: Final = 200
