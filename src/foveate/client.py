@@ -21,7 +21,8 @@ from typing import Any
 from foveate.errors import InputError, InvalidMessage, Refused, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.formats import SessionHeader
-from foveate.history.driver import load_state
+from foveate.history.kept_plans import stored_state
+from foveate.history.late_writes import LateWrites
 from foveate.importer import ImportReport, Progress, free_name, import_transcript
 from foveate.models import Purpose
 from foveate.models.caller import Caller, Load
@@ -135,6 +136,7 @@ class Foveate:
         self._caller = Caller(settings.models, store.calls, self._events, load=load or partial(load_model, more=named))
         self._worker = Worker(store, self._events, settings, self._caller)
         self._searcher = Searcher(store, settings.recall, self._caller)
+        writes = LateWrites()
         self._shared = SharedParts(
             store,
             self._events,
@@ -142,7 +144,8 @@ class Foveate:
             self._worker,
             self._caller,
             self._searcher,
-            renewals=KeyRenewals(store, settings),
+            renewals=KeyRenewals(store, settings, writes),
+            writes=writes,
             uses=KnowledgeUses(store),
             view=self._view,
         )
@@ -356,7 +359,7 @@ class Foveate:
         """The reliability score of a session; None if its strategy has none."""
         row = await self._row(session_id)
         shown = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
-        return shown.strategy.reliability(row.model, await load_state(self._store, row.id, shown.name))
+        return shown.strategy.reliability(row.model, await stored_state(self._store, row.id, shown.name))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
         """Costs of model calls by session, day, model and purpose; of one session, or of all."""

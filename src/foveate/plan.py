@@ -440,8 +440,10 @@ class Ledger:
     """What the board takes,"""
     board_limit_tokens: int = 0
     """and may take."""
+    memory_tokens: int = 0
+    """What recalled turns take,"""
     recall_limit_tokens: int = 0
-    """What recall may take; 0: the strategy has none."""
+    """and may take; 0: the strategy has none."""
     history_tokens: int = 0
     """What the history may take at most."""
     needed_tokens: int = 0
@@ -478,8 +480,9 @@ class Ledger:
 
     @property
     def free_tokens(self) -> int:
-        """What the fixed part, the prompt and the board leave."""
-        return self.budget_tokens - self.fixed_tokens - self.prompt_tokens - self.board_tokens
+        """What the other parts leave to the history."""
+        charged = self.fixed_tokens + self.prompt_tokens + self.board_tokens + self.memory_tokens
+        return self.budget_tokens - charged
 
 
 def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:

@@ -25,7 +25,7 @@ from foveate.compress.reader import read_turn
 from foveate.context.costs import counting
 from foveate.errors import InputError, ModelError
 from foveate.events import Event, EventKind
-from foveate.history.driver import StatefulDriver
+from foveate.history.driver import HistoryDriver
 from foveate.history.sizes import Infos
 from foveate.history.texts import TextReader
 from foveate.models import Ask
@@ -125,8 +125,8 @@ class Shrinker:
     def __init__(self, shared: SharedParts, session_id: str) -> None:
         self._shared = shared
         self._session_id = session_id
-        self._viewer = TextReader(shared.store, session_id)
-        self._storyteller = StatefulDriver(shared.store, session_id, self._viewer)
+        self._reader = TextReader(shared.store, session_id)
+        self._driver = HistoryDriver(shared.store, session_id, self._reader)
 
     @classmethod
     def of(cls, session: Session) -> Shrinker:
@@ -215,7 +215,7 @@ class Shrinker:
         session = await store.get_session(self._session_id)
         is_open = session.is_open
         infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
-        state = await self._storyteller.state(NAME)
+        state = await self._driver.state(NAME)
         book = HybridState.from_json(state) if state else HybridState()
         first = max(book.rolled + 1, session.last_turn - MAX_TURNS + 1, 1)
         if first < infos.first:
@@ -233,7 +233,7 @@ class Shrinker:
                 lacking.append(wanted)
         counter = session.exact
         needed = sorted({turn for wanted in lacking for turn in range(wanted.first, wanted.last + 1)})
-        sources = await self._viewer.sources(session, needed, messages=True, units=False) if needed else []
+        sources = await self._reader.sources(session, needed, messages=True, units=False) if needed else []
         materials = [
             Material(
                 wanted,
@@ -261,7 +261,7 @@ class Shrinker:
                 if short is None and made and speaker_of(message) in ("user", "assistant", "tool"):
                     sizes[place] = message.tokens
         numbers = sorted({turn for turn, _ in sizes})
-        sources = await self._viewer.sources(session, numbers, messages=True, units=False) if numbers else []
+        sources = await self._reader.sources(session, numbers, messages=True, units=False) if numbers else []
         turns = {source.number: source.messages for source in sources if source.messages}
         sizes = {place: tokens for place, tokens in sizes.items() if place[0] in turns}
         counter = session.exact
@@ -299,11 +299,11 @@ class Shrinker:
             changed.append(replace(made, sizes=sizes, data={**made.data, SHORT: kept, AGENT_KEY: list[Json](own)}))
         store = self._shared.store
         await store.artefacts.keep_made(self._session_id, NAME, [pack_made(made) for made in changed])
-        state = await self._storyteller.state(NAME)
+        state = await self._driver.state(NAME)
         book = HybridState.from_json(state) if state else HybridState()
         chosen = {place for place in accepted if place > book.through and place[0] > book.rolled}
         spared = book.spared - set(accepted)
-        await self._storyteller.keep_state(NAME, replace(book, chosen=book.chosen | chosen, spared=spared).as_json())
+        await self._driver.keep_state(NAME, replace(book, chosen=book.chosen | chosen, spared=spared).as_json())
 
     def _tell(self, kind: EventKind, data: Mapping[str, Json]) -> None:
         self._shared.events.publish(Event(kind, self._session_id, datetime.now(UTC), None, dict(data)))

@@ -6,44 +6,15 @@ it back at a rebuild when they need it; any other history leaves them their shar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from foveate.plan import Ledger
+
 HISTORY_MINIMUM_TOKENS = 256
 """Recall leaves the history at least this much: with less it has no bands."""
-
-
-@dataclass(frozen=True, slots=True)
-class Split:
-    """Tokens for each part that can shrink; with the fixed part and the prompt never more than the budget."""
-
-    history: int
-    board: int
-    recall: int
-
-
-@dataclass(frozen=True, slots=True)
-class HistoryRoom:
-    """What a history may take, and what a rebuild of it leaves to the board and recall."""
-
-    tokens: int
-    """All that is left beside the fixed part and the prompt."""
-    needed_tokens: int = 0
-    """What board and recall need of it now."""
-    spare_tokens: int = 0
-    """What they may need later, at most."""
-
-    @property
-    def limit_tokens(self) -> int:
-        """What the history may take now."""
-        return max(0, self.tokens - self.needed_tokens)
-
-    @property
-    def base_tokens(self) -> int:
-        """What it has whatever board and recall need; a rebuild aims at no more."""
-        return max(0, self.tokens - max(self.needed_tokens, self.spare_tokens))
 
 
 class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -64,26 +35,24 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         if not 0 <= self.board + self.recall < 1:
             raise ValueError(f"board and recall leave room for the history; they add up to {self.board + self.recall}")
 
-    def split(
-        self,
-        budget_tokens: int,
-        fixed_tokens: int,
-        prompt_tokens: int,
-        *,
-        takes_rest: bool,
-        board_tokens_used: int = 0,
-        recall_tokens_used: int = 0,
-    ) -> Split:
-        """Each part's allotment; a history that `takes_rest` also has what board and recall leave unused."""
-        free = max(0, budget_tokens - fixed_tokens - prompt_tokens)
+    def open(self, ledger: Ledger, *, takes_rest: bool, recalls: bool = True, history_share: float = 1.0) -> Ledger:
+        """Share out what the fixed part, the prompt and the board leave.
+
+        A history that `takes_rest` also has what board and recall don't use; with a strategy that `recalls` nothing,
+        every history has recall's share.
+        """
+        free = max(0, ledger.budget_tokens - ledger.fixed_tokens - ledger.prompt_tokens)
         board = int(free * self.board)
         recall = min(int(free * self.recall), self.recall_limit_tokens)
-        if not takes_rest:
-            return Split(free - board - recall, board, recall)
-        history = free - min(board, board_tokens_used) - min(recall, recall_tokens_used)
-        return Split(history, board, recall)
+        history = free - min(board, ledger.board_tokens) if takes_rest else free - board - recall * recalls
+        return replace(
+            ledger,
+            board_limit_tokens=board,
+            recall_limit_tokens=recall * recalls,
+            history_tokens=int(history * history_share),
+        )
 
-    def one_off_recall(self, split: Split) -> int:
+    def preview_recall(self, history_tokens: int) -> int:
         """What is set aside for recall in a preview, before the history is planned."""
-        most = min(int(split.history * self.recall_one_off), self.recall_one_off_limit_tokens)
-        return max(0, min(most, split.history - HISTORY_MINIMUM_TOKENS))
+        most = min(int(history_tokens * self.recall_one_off), self.recall_one_off_limit_tokens)
+        return max(0, min(most, history_tokens - HISTORY_MINIMUM_TOKENS))

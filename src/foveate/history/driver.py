@@ -30,15 +30,14 @@ from foveate.history.newest_step import (
     step_row,
     waiting_step,
 )
-from foveate.history.sizes import Infos, Step
 from foveate.history.request import ContextRequest
+from foveate.history.sizes import Infos, Step
 from foveate.history.snapshot import Reach, ReadParts, SizedSnapshot
 from foveate.history.texts import TextReader
-from foveate.plan import AgentStatus, Artefact, ArtefactSpec, KeptPlan, Ledger, NotRead, Plan, PlanEvent, State
+from foveate.plan import Artefact, ArtefactSpec, KeptPlan, Ledger, NotRead, Plan, PlanEvent, State
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.rows import ArtefactsMark
 from foveate.store.snapshot import SessionSnapshot
-from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactKind, Material
 from foveate.strategy.gradient import Gradient
 from foveate.turn import Json
@@ -471,6 +470,11 @@ def _for_gradient(request: ContextRequest) -> ContextRequest:
     """The request for the gradient with its defaults, which has neither plan nor state."""
     snapshot = replace(request.snapshot, plan=None, state=None)
     return replace(request, name="gradient", strategy=Gradient(), snapshot=snapshot)
+
+
+async def read_summaries(store: Store, session_id: str) -> dict[str, str]:
+    """The summaries that were given for files, by path."""
+    return summaries_in({row.name: row.text for row in await store.artefacts.documents(session_id)})
 
 
 def summaries_in(documents: Mapping[str, str]) -> dict[str, str]:

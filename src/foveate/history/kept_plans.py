@@ -107,6 +107,12 @@ class KeptPlans:
             cell.stored = packed
 
 
+async def stored_state(store: Store, session_id: str, strategy: str) -> State:
+    """The stored state of a session's strategy."""
+    packed = await store.artefacts.state(session_id, strategy)
+    return {} if packed is None else _expanded(packed)
+
+
 def unpack_plan(data: bytes) -> Kept:
     """A plan as it was stored, by this version or an earlier one."""
     found: Any = bodies.expand(data)

@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.cache import BoundedCache
@@ -173,17 +174,30 @@ class Recaller:
     """Recalls for one session."""
 
     def __init__(
-        self, store: Store, searcher: Searcher, settings: RecallSettings, *, caller: Caller | None = None
+        self,
+        store: Store,
+        searcher: Searcher,
+        settings: RecallSettings,
+        writes: LateWrites,
+        *,
+        caller: Caller | None = None,
     ) -> None:
         self._judge = Judge(caller, settings)
         self._store = store
         self._searcher = searcher
         self._settings = settings
-        self._writes = LateWrites()
+        self._writes = writes
         self._pieces: BoundedCache[tuple[str, int], MemoryPiece] = BoundedCache(MAX_REMEMBERED)
 
     async def recall_once(
-        self, session: SessionRow, counter: Counter, wish: RecallRequest, *, mark: str, asked: str = ""
+        self,
+        session: SessionRow,
+        counter: Counter,
+        wish: RecallRequest,
+        *,
+        kept: bytes | None,
+        mark: str,
+        asked: str = "",
     ) -> MemoryLayer:
         """The layer for a prompt, the same each time as long as the mark is and there is room for it.
 
@@ -191,22 +205,21 @@ class Recaller:
         """
         if wish.need is Need.NONE:
             return MemoryLayer()
-        packed = await self._store.derived.recalled(session.id)
-        kept: Any = bodies.expand(packed) if packed else {}
-        if kept.get("mark") == mark and kept["tokens"] <= wish.room_tokens:
-            layer = stored_layer(kept)
+        known: Any = bodies.expand(kept) if kept else {}
+        if known.get("mark") == mark and known["tokens"] <= wish.room_tokens:
+            layer = stored_layer(known)
             if await self._searcher.knowledge.are_current(session, layer.knowledge):
                 return layer
         layer = await self.recall(session, counter, wish)
         packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
-        await self._writes.write(lambda: self._store.derived.keep_recalled(session.id, packed))
+        save = partial(self._store.derived.keep_recalled, session.id, packed)
+        await self._writes.write(f"memory of {session.id}", save)
         return layer
 
-    async def stored(self, session: SessionRow, *, asked: str) -> MemoryLayer:
+    def stored(self, kept: bytes | None, *, asked: str) -> MemoryLayer:
         """The stored layer of a prompt, whatever the history shows now; empty if there is none yet."""
-        packed = await self._store.derived.recalled(session.id)
-        kept: Any = bodies.expand(packed) if packed else {}
-        return stored_layer(kept) if kept.get("asked") == asked else MemoryLayer()
+        known: Any = bodies.expand(kept) if kept else {}
+        return stored_layer(known) if known.get("asked") == asked else MemoryLayer()
 
     async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
+from foveate.additions import without_reminders
 from foveate.context.assemble import Order, leading_results, prompt_messages
 from foveate.context.pairs import loose_ends
 from foveate.errors import InvalidMessage
@@ -56,7 +57,7 @@ class ContextRequest:
         return self.snapshot.session
 
     @property
-    def messages(self) -> Sequence[Message]:
+    def messages(self) -> tuple[Message, ...]:
         """The prompt's messages."""
         return prompt_messages(self.prompt)
 

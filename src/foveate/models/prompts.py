@@ -93,8 +93,12 @@ def overridden(texts: Mapping[str, str] | None) -> Iterator[None]:
 
 
 async def load_overrides(store: Store) -> dict[str, str]:
-    """The owner's texts of built-in prompts, composed. One that can't be composed is skipped, with a warning."""
-    own = {row.key: row.text for row in await store.prompts.newest("") if row.text is not None}
+    """The owner's texts of built-in prompts, composed."""
+    return composed_overrides({row.key: row.text for row in await store.prompts.newest("") if row.text is not None})
+
+
+def composed_overrides(own: Mapping[str, str]) -> dict[str, str]:
+    """Texts of built-in prompts, composed. One that can't be composed is skipped, with a warning."""
     found: dict[str, str] = {}
     for key in own:
         if key in BUILT_IN:

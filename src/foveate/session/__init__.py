@@ -30,7 +30,7 @@ from foveate.session import export as exports
 from foveate.session import record
 from foveate.session.cabinet import Cabinet, CabinetEntry, filed_note
 from foveate.session.checkpoints import Checkpoints
-from foveate.session.context import Contexts, given_settings
+from foveate.session.context import Asked, Contexts, given_settings
 from foveate.session.documents import Documents
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
@@ -40,7 +40,6 @@ from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
 from foveate.session.read import Reader
 from foveate.session.record import Recordable, announce, as_messages, check_text, pin_number
-from foveate.session.request import Request, answer_prefix
 from foveate.session.shared import PrefixSource, SharedParts
 from foveate.session.tenant import public_id
 from foveate.session.tools import Retrieval
@@ -171,12 +170,12 @@ class Session:
     @property
     def checkpoints(self) -> Checkpoints:
         """The session's checkpoints as values: `checkpoints.list()`, `status()`."""
-        return Checkpoints(self.refresh, self.context, self._store, self._contexts.storyteller, self._key)
+        return Checkpoints(self.refresh, self.context, self._store, self._contexts.driver, self._key)
 
     @property
     def topics(self) -> SessionTopics:
         """Topics of the conversation: `topics.add_message(…)`, `get_context`, `seal_current_topic`, `get_history`."""
-        return SessionTopics(self, self._store, self._contexts.storyteller, self._key)
+        return SessionTopics(self, self._store, self._contexts.driver, self._key)
 
     @property
     def compression_level(self) -> int:
@@ -253,7 +252,7 @@ class Session:
         self, messages: Sequence[Message], keys: Sequence[str | None], *, at: datetime | None = None
     ) -> list[Draft]:
         """Messages as they are stored, counted and packed, each with its key; see `append`."""
-        asked = partial(self._shared.asked.pop, self.id)
+        asked = partial(self._shared.asked.pop, self._key)
         return await draft_messages(record.bind_answer(messages, asked), at, keys, self.sizes, self.compression_level)
 
     async def append(
@@ -408,20 +407,20 @@ class Session:
         is_answered: bool = True,
     ) -> Context:
         """`context` with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
-        await self._reload()
+        snapshot = await self._contexts.snapshot(strategy)
+        self.take(snapshot.session)
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
-        request = Request(
-            prompt="" if prompt and await self.is_waiting(said) else prompt,
-            budget_tokens=self._row.budget_tokens if budget_tokens is None else budget_tokens,
+        asked = Asked(
+            prompt="" if prompt and await self._reader().is_waiting(said) else prompt,
+            budget_tokens=budget_tokens,
             system=system,
-            pins=await self.pins(),
             tools_tokens=offer.tokens(self._counter) if offer else 0,
             history_tools_tokens=offer.late_tokens(self._counter) if offer else 0,
             order=order or self._shared.settings.context.order,
             strategy=strategy,
             recall=recall,
         )
-        context = await self._contexts.make(self._row, self._counter, request)
+        context = await self._contexts.make(replace(snapshot, session=self._row), self._counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
         drops = self._shared.settings.context.drop_unbound_thinking
         context = replace(context, offer=sent, drops_unbound_thinking=drops)
@@ -431,7 +430,7 @@ class Session:
 
     def came_from(self, source: Context | PrefixSource) -> None:
         """The answer that is recorded next came from this context, or from a request with this prefix."""
-        self._shared.asked[self.id] = partial(answer_prefix, source) if isinstance(source, Context) else source
+        self._shared.asked[self._key] = source.answer_prefix if isinstance(source, Context) else source
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.
@@ -616,4 +615,4 @@ class Session:
         return Retrieval(self._store, self._row, self._contexts, self._counter, searcher=searcher)
 
     def _reader(self) -> Reader:
-        return Reader(self._store, self._row, self._counter, self._contexts.viewer)
+        return Reader(self._store, self._row, self._counter, self._contexts.reader)

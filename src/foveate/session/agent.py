@@ -12,23 +12,22 @@ import asyncio
 import importlib
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from msgspec import Struct
 
-from foveate.history.late_writes import LateWrites
 from foveate.models.names import models_for
-from foveate.plan import AgentStatus
+from foveate.plan import AgentStatus, PlanEvent
+from foveate.store.snapshot import AGENT_STATE
 from foveate.strategy import Strategy
+from foveate.turn import Json
 
 if TYPE_CHECKING:
     from foveate.session.shared import SharedParts
 
 LEASE_SECONDS = 120
-STATE = "agent:lease"
-"""The name of the state in the store."""
 AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
 """What `Strategy.agent` names: shared parts, stored id of the session, models, and tokens of the window."""
 
@@ -55,26 +54,33 @@ class TriggerAgent:
         self._store = shared.store
         self._session_id = session_id
         self._models = models_for("shrink", shared.settings.models)
-        self._writes = LateWrites()
+        self._writes = shared.writes
 
-    async def status(self, strategy: Strategy) -> AgentStatus:
+    def status(self, strategy: Strategy, stored: bytes | None) -> AgentStatus:
         """Whether the agent may start now, is running, or leaves the next compression to the strategy."""
         if not self._models or not strategy.agent or not self._shared.settings.compress.enabled:
             return "none"
-        return _read(await self._stored()).status
+        return _read(stored).status
 
-    async def start(self, strategy: Strategy, window_tokens: int) -> None:
+    async def follow(self, strategy: Strategy, notes: Mapping[str, Json], events: Sequence[PlanEvent]) -> None:
+        """Start the agent if the plan says that it is due; note that the strategy has compressed by itself."""
+        if any(happened.kind == "compression-triggered" for happened in events):
+            await self._compressed()
+        if notes.get("agent") == "due":
+            await self._start(strategy, cast("int", notes["window_tokens"]))
+
+    async def _start(self, strategy: Strategy, window_tokens: int) -> None:
         """Run it in the background, unless it runs already, in this process or in another."""
         owner = secrets.token_hex(8)
-        if await self.status(strategy) == "ready":
-            await self._writes.write(lambda: self._change(lambda state: state.status == "ready", self._lease(owner)))
+        if self.status(strategy, await self._stored()) == "ready":
+            await self._write(lambda: self._change(lambda state: state.status == "ready", self._lease(owner)))
         if _read(await self._stored()).owner == owner:
             self._shared.worker.beside(self._run(strategy.agent, window_tokens, owner))
 
-    async def compressed(self) -> None:
+    async def _compressed(self) -> None:
         """The strategy has compressed by itself: the next trigger is the agent's again."""
         if self._models and _read(await self._stored()).is_off:
-            await self._writes.write(lambda: self._change(lambda state: state.is_off, _AgentState()))
+            await self._write(lambda: self._change(lambda state: state.is_off, _AgentState()))
 
     async def _run(self, place: str, window_tokens: int, owner: str) -> None:
         module, _, name = place.partition(":")
@@ -94,19 +100,22 @@ class TriggerAgent:
         """Extend the lease for as long as the agent runs."""
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            await self._writes.write(lambda: self._change(lambda state: state.owner == owner, self._lease(owner)))
+            await self._write(lambda: self._change(lambda state: state.owner == owner, self._lease(owner)))
 
     def _lease(self, owner: str) -> _AgentState:
         return _AgentState(owner, _now_us() + LEASE_SECONDS * 1_000_000)
 
+    async def _write(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        await self._writes.write(f"agent of {self._session_id}", job)
+
     async def _stored(self) -> bytes | None:
-        return await self._store.artefacts.state(self._session_id, STATE)
+        return await self._store.artefacts.state(self._session_id, AGENT_STATE)
 
     async def _change(self, applies: Callable[[_AgentState], bool], new: _AgentState) -> None:
         """Replace the state where `applies` holds, unless another process replaces it at the same moment."""
         stored = await self._stored()
         if applies(_read(stored)):
-            await self._store.artefacts.replace_state(self._session_id, STATE, stored, msgspec.json.encode(new))
+            await self._store.artefacts.replace_state(self._session_id, AGENT_STATE, stored, msgspec.json.encode(new))
 
 
 def _read(stored: bytes | None) -> _AgentState:

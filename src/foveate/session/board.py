@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 from foveate.context import board as boards
 from foveate.context.board import Board, Note
@@ -14,6 +15,9 @@ from foveate.history.texts import TextReader
 from foveate.plan import ShownLevel
 from foveate.settings import Settings
 from foveate.store import SessionRow, Store, bodies
+from foveate.store.codec import restore_message
+from foveate.store.snapshot import SessionSnapshot, WholeTurn
+from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Json, Text
 
@@ -25,38 +29,44 @@ class SessionBoard:
         self,
         store: Store,
         session_id: str,
-        viewer: TextReader,
+        reader: TextReader,
+        *,
         settings: Settings,
         publish: Callable[[EventKind, int, dict[str, Json]], None],
+        writes: LateWrites,
     ) -> None:
         self._store = store
         self._session_id = session_id
-        self._viewer = viewer
+        self._reader = reader
         self._settings = settings
         self._publish = publish
-        self._writes = LateWrites()
+        self._writes = writes
         self._lock = asyncio.Lock()
 
-    async def load(self, session: SessionRow, *, keep: bool = True) -> Board:
-        """The board as the newest turn sees it. Expired items are removed, with an event if that is kept."""
-        packed = await self._store.artefacts.board(self._session_id)
+    async def load(self, session: SessionRow) -> Board:
+        """The board as the newest turn sees it. Expired items are removed, with an event."""
+        return await self._current(session, await self._store.artefacts.board(self._session_id), keep=True)
+
+    async def _current(self, session: SessionRow, packed: bytes | None, *, keep: bool) -> Board:
         if packed is None:
             return Board()
         left = boards.expire(boards.from_json(bodies.expand(packed)), session.last_turn)
-        if left.retrieved and keep and await self._writes.write(lambda: self.keep(left.board)):
+        save = partial(self.keep, left.board)
+        if left.retrieved and keep and await self._writes.write(f"board of {self._session_id}", save):
             for entry in left.retrieved:
                 self._publish("board-expired", entry.first, {"name": entry.name})
         return left.board
 
-    async def shown(self, session: SessionRow, *, ends_turn: bool, keep: bool) -> Board:
+    async def shown(self, snapshot: SessionSnapshot, *, ends_turn: bool, keep: bool) -> Board:
         """The board to show: in a turn in progress, unless the prompt ends it, as it was when the turn began."""
-        board = await self.load(session, keep=keep)
+        session = snapshot.session
+        board = await self._current(session, snapshot.board, keep=keep)
         if not session.is_open or ends_turn:
             return boards.current(board)
         board = boards.without_new_notes(board, session.last_turn)
         if not any(entry.since_turn == session.last_turn for entry in board.retrieved):
             return boards.current(board)
-        messages = await self._viewer.raw(session.last_turn)
+        messages = await self._reader.raw(session, session.last_turn)
         results = [
             "".join(part.text for part in result.content if isinstance(part, Text))
             for message in messages
@@ -99,14 +109,23 @@ class SessionBoard:
     async def with_turns(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
         """The board with these turns added, each whole, at the best level that fits."""
         held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
-        choices = []
-        for turn in turns:
-            (size,) = await self._store.derived.sizes_of(self._session_id, turn, turn)
-            sizes: dict[ShownLevel, int | None] = {"R": size.raw, "S": size.smoothed, "C": size.compressed}
-            fitting = [level for level, tokens in sizes.items() if tokens is not None and tokens <= room_tokens]
-            texts = {level: await self._viewer.texts(level, turn, turn) for level in fitting if turn not in held}
-            choices.append(
-                [TagBlock(turn, turn, level, (TagEntry(turn, own[turn]),)) for level, own in texts.items() if own]
-            )
+        wanted = [turn for turn in turns if turn not in held]
+        found = await self._store.whole_turns(self._session_id, wanted, room_tokens) if wanted else {}
+        choices = [
+            [TagBlock(turn, turn, level, (TagEntry(turn, text),)) for level, text in _texts(whole, room_tokens)]
+            for turn, whole in found.items()
+        ]
         count = session.exact.base
         return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
+
+
+def _texts(whole: WholeTurn, room_tokens: int) -> Iterator[tuple[ShownLevel, str]]:
+    """The texts of a turn at each level that fits."""
+    messages = tuple(restore_message(row) for row in whole.messages if row.body is not None)
+    if messages:
+        yield "R", turn_text(messages)
+    made = whole.rendition
+    if made and made.smoothed_tokens <= room_tokens:
+        yield "S", str(bodies.expand(made.smoothed))
+    if made and made.compressed_tokens <= room_tokens:
+        yield "C", str(bodies.expand(made.compressed))

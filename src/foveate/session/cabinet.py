@@ -217,12 +217,12 @@ class KeyRenewals:
     All sessions of an open store share it, so that a key is not written with every context.
     """
 
-    def __init__(self, store: Store, settings: Settings) -> None:
+    def __init__(self, store: Store, settings: Settings, writes: LateWrites) -> None:
         self._store = store
         self._life_us = retention_us(settings)
         self._pause_us = min(RENEWAL_US, self._life_us // 2)
         self._renewed: dict[tuple[str, str], int] = {}
-        self._writes = LateWrites()
+        self._writes = writes
 
     async def renew(self, tenant: str, shown: str) -> None:
         """Renew the keys in a context's text, each once a day. A busy store never fails the context."""
@@ -235,7 +235,7 @@ class KeyRenewals:
         async def write() -> None:
             await self._store.cabinet.renew(tenant, due, expires_us=now + self._life_us)
 
-        if await self._writes.write(write):
+        if await self._writes.write("renewal of keys", write):
             if len(self._renewed) > MAX_RENEWED:
                 self._renewed.clear()
             self._renewed.update({(tenant, key): now for key in due})

@@ -8,7 +8,7 @@ from typing import Any
 
 from foveate.context.context import Context
 from foveate.errors import InputError
-from foveate.history.driver import StatefulDriver
+from foveate.history.driver import HistoryDriver
 from foveate.plan import Artefact
 from foveate.session.values import SessionInfo
 from foveate.store import Store
@@ -79,7 +79,7 @@ class Checkpoints:
         refresh: Callable[[], Awaitable[SessionInfo]],
         context: Callable[[], Awaitable[Context]],
         store: Store,
-        driver: StatefulDriver,
+        driver: HistoryDriver,
         key: str,
     ) -> None:
         """`key` is the session's id in the store."""

@@ -67,7 +67,7 @@ def whole_tokens(
     None if that is more than the budget, or if contexts of the session show something else.
     """
     row, counter, strategy = session._row, session.counter, session._strategy().strategy
-    if not standing.is_plain or row.mode or strategy.keeps_story or strategy.rebuild_schedule is None:
+    if not standing.is_plain or row.mode or not strategy.keeps_plan:
         return None
     recorded = standing.tokens + sum(draft.tokens for draft in drafts)
     framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS

@@ -11,21 +11,22 @@ import json
 import logging
 import math
 import os
+import time
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
-from typing import Literal, cast, get_args
+from typing import cast, get_args
 
 from foveate.context import board as boards
-from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, HistoryRoom, Split
+from foveate.context.allotments import HISTORY_MINIMUM_TOKENS
 from foveate.context.assemble import (
     MESSAGE_TOKENS,
     REPLY_TOKENS,
     BlockText,
     ContextParts,
+    Order,
     assemble,
-    leading_results,
     prompt_messages,
 )
 from foveate.context.board import Board
@@ -33,33 +34,33 @@ from foveate.context.context import Context, PlanReport
 from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
 from foveate.context.tags import SUMS, Section, tag_document
-from foveate.errors import (
-    BudgetExceeded,
-    HistoryExceedsBudget,
-    InvalidPrompt,
-    InvariantBroken,
-    PromptNotFound,
-)
+from foveate.errors import BudgetExceeded, HistoryExceedsBudget, InvalidPrompt, InvariantBroken, PromptNotFound
 from foveate.events import Event, EventKind
-from foveate.history.driver import StatefulDriver
-from foveate.history.late_writes import LateWrites
-from foveate.history.low_water import CachePrices
+from foveate.history.driver import HistoryDriver, HistoryView
 from foveate.history.memory_layer import MemoryLayer
-from foveate.history.newest_step import PendingRequest, PendingSteps, native_framing_tokens
-from foveate.history.plan_cache import HistoryView, PlanCache
+from foveate.history.newest_step import native_framing_tokens
 from foveate.history.recalled import Recaller, RecallRequest
+from foveate.history.request import (
+    ContextRequest,
+    Fallback,
+    check_prompt,
+    fit_prompt,
+    prompt_tokens,
+    said_by_user,
+)
 from foveate.history.texts import TextReader
-from foveate.plan import Frame
+from foveate.models.prompts import composed_overrides, overridden
+from foveate.plan import CachePrices, Ledger
 from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
 from foveate.session.documents import check_size, stand_in
 from foveate.session.picture import keep_row
-from foveate.session.prompts import load_overrides, mode_text, overridden
-from foveate.session.request import Request, check_prompt, fit_prompt, prompt_tokens, said_by_user
+from foveate.session.prompts import mode_text
 from foveate.session.shared import SharedParts
-from foveate.settings import Settings, make_strategy, session_strategy
+from foveate.session.values import describe_pin
+from foveate.settings import SessionStrategy, Settings, make_strategy, session_strategy
 from foveate.store import SessionRow
-from foveate.strategy import Strategy
+from foveate.store.snapshot import SessionSnapshot
 from foveate.strategy.standard import Standard
 from foveate.tokens import Counter
 from foveate.turn import Json, Message, turn_id
@@ -84,113 +85,91 @@ DEFECTS = (
 STRICT_VARIABLE = "FOVEATE_STRICT"
 """Where this variable is set, defects are raised: in tests a fallback is a failure."""
 MAX_PROBLEM_CHARS = 300
-Fallback = Literal["whole-turns", "text", "none"]
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenStrategy:
-    """The strategy of a context, and its name."""
-
-    name: str
-    strategy: Strategy
-
-    @property
-    def gives_back(self) -> bool:
-        """Whether its history may use what board and recall leave, and gives it back at a rebuild."""
-        return self.strategy.holds_back and not self.strategy.keeps_story and self.strategy.rebuild_schedule is not None
-
-    def room(self, split: Split, *, takes_rest: bool) -> Split:
-        """What each part has: the history its share, and the room of a recall that is not wanted."""
-        recalls = self.strategy.recalls
-        spared = 0 if recalls or takes_rest else split.recall
-        history = int((split.history + spared) * self.strategy.history_share)
-        return Split(history, split.board, split.recall if recalls else 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a history is made for."""
-
-    chosen: ChosenStrategy
-    frame: Frame
-    room: Split
-    query: str
-    """What recall looks for; empty: nothing."""
-    board: Board
-    board_tokens: int
-    pending: PendingRequest | None
-    ends_turn: bool
-    """The prompt begins a turn, so that the newest one is over."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _FixedPart:
-    """What a context has besides history, memory, board and prompt."""
+class Asked:
+    """What a caller asks of a context."""
 
-    explanation: str
-    documents: dict[Section, str]
-    changing: dict[Section, str]
-    """Documents behind the history."""
-    tokens: int
-    """All of it, with pins, the system prompt, tools and framing."""
-    own_tokens: int
-    """The explanation and the framing."""
+    prompt: str | Sequence[Message] = ""
+    budget_tokens: int | None = None
+    """None: the session's own."""
+    system: str = ""
+    tools_tokens: int = 0
+    """Base tokens of the tools that are sent along."""
+    history_tools_tokens: int = 0
+    """Of these, what is sent only with a history in tags."""
+    order: Order = "cache-first"
+    strategy: str | None = None
+    """Another one than the session's own, for a preview."""
+    recall: bool = True
+    """Show again what the prompt brings up."""
 
 
 class Contexts:
     """Makes the contexts of one session."""
 
     def __init__(self, shared: SharedParts, session_id: str) -> None:
-        store, settings = shared.store, shared.settings
-        self._recaller = Recaller(store, shared.searcher, settings.recall, caller=shared.caller)
+        store, settings, writes = shared.store, shared.settings, shared.writes
+        self.reader = TextReader(store, session_id)
+        self.driver = HistoryDriver(store, session_id, self.reader, worker=shared.worker, writes=writes)
+        self.board = SessionBoard(
+            store, session_id, self.reader, settings=settings, publish=self._publish, writes=writes
+        )
+        self._recaller = Recaller(store, shared.searcher, settings.recall, writes, caller=shared.caller)
         self._agent = TriggerAgent(shared, session_id)
-        self.viewer = TextReader(store, session_id)
-        self._keepers: dict[str, PlanCache] = {}
-        self.storyteller = StatefulDriver(store, session_id, self.viewer, worker=shared.worker)
         self._store = store
         self._session_id = session_id
         self._events = shared.events
         self._settings = settings
         self._renewals = shared.renewals
         self._uses = shared.uses
-        self._late = LateWrites()
-        self.board = SessionBoard(store, session_id, self.viewer, settings, self._publish)
-        self._pending = PendingSteps(self.viewer, self.storyteller)
+        self._writes = writes
 
-    async def make(self, session: SessionRow, counter: Counter, request: Request) -> Context:
+    async def snapshot(self, strategy: str | None = None) -> SessionSnapshot:
+        """The session with all that a context needs, by its own strategy or another one."""
+        snapshot = await self._store.snapshot(
+            self._session_id, strategy=lambda row: self._chosen(row, strategy).name, known=self.reader.known
+        )
+        await self.reader.take(snapshot)
+        return snapshot
+
+    async def make(self, snapshot: SessionSnapshot, counter: Counter, asked: Asked) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
-        check_prompt(request.prompt)
-        with self.viewer.snapshot(session), overridden(await load_overrides(self._store)):
-            request = await self._in_mode(session, request)
+        check_prompt(asked.prompt)
+        asked = self._in_mode(snapshot, asked)
+        with overridden(composed_overrides(snapshot.prompts)):
             try:
-                return await self._make(session, counter, request)
+                return await self._make(snapshot, counter, asked)
             except DEFECTS as defect:
                 if os.environ.get(STRICT_VARIABLE):
                     raise
-                return await self._make_simpler(session, counter, request, defect)
+                return await self._make_simpler(snapshot, counter, asked, defect)
 
-    async def _in_mode(self, session: SessionRow, request: Request) -> Request:
-        """The request with the prompt of the session's mode behind its system prompt."""
+    def _in_mode(self, snapshot: SessionSnapshot, asked: Asked) -> Asked:
+        """With the prompt of the session's mode behind the system prompt."""
+        session = snapshot.session
         try:
-            mode = await mode_text(self._store, session)
+            mode = mode_text(session, snapshot.tenant_prompts)
         except (PromptNotFound, InvalidPrompt) as error:  # of a mode that was removed since
             _log.warning("the mode %r of %s is not used: %s", session.mode, session.id, error)
-            return request
+            return asked
         if not mode:
-            return request
+            return asked
         # The system prompt itself stays as it is: the gateway sends the client's own, and only what follows it.
-        return replace(request, system=f"{request.system}\n\n{mode}" if request.system else mode)
+        return replace(asked, system=f"{asked.system}\n\n{mode}" if asked.system else mode)
 
     async def _make_simpler(
-        self, session: SessionRow, counter: Counter, request: Request, defect: Exception
+        self, snapshot: SessionSnapshot, counter: Counter, asked: Asked, defect: Exception
     ) -> Context:
-        """The newest whole turns, as messages or else as text, or no history at all; the first of these that works."""
+        """The first of the fallbacks that works."""
+        session = snapshot.session
         _log.error("a context of %s could not be made; a simpler one is returned", session.id, exc_info=defect)
         for fallback in get_args(Fallback):
             try:
-                context = await self._make(session, counter, request, fallback)
+                context = await self._make(snapshot, counter, asked, fallback)
             except DEFECTS:
                 _log.exception("the fallback %s failed too", fallback)
                 continue
@@ -201,327 +180,317 @@ class Contexts:
         raise InvariantBroken("context", f"{type(defect).__name__}: {defect}") from defect
 
     async def _make(
-        self, session: SessionRow, counter: Counter, request: Request, fallback: Fallback | None = None
+        self, snapshot: SessionSnapshot, counter: Counter, asked: Asked, fallback: Fallback | None = None
     ) -> Context:
-        await self.viewer.renew(session)
-        chosen = self._chosen(session, request.strategy) if fallback is None else ChosenStrategy("standard", Standard())
-        is_own = request.budget_tokens == session.budget_tokens and chosen.name == session.strategy
-        one_off = fallback is not None or not is_own
-        budget = math.floor(request.budget_tokens / (counter.factor * session.calibration))
-        exact = session.exact
-        part = await self._fixed_part(session, chosen.strategy, request, exact)
-        fixed = part.tokens
-        request = replace(request, prompt=fit_prompt(request.prompt, session, budget - fixed))
-        prompt = prompt_tokens(request.prompt, session)
-        allotments = self._settings.allotments
-        ends_turn = bool(said_by_user(prompt_messages(request.prompt)))
-        board = await self.board.shown(session, ends_turn=ends_turn, keep=not one_off)
-        takes_rest = one_off or not chosen.strategy.holds_back or chosen.gives_back
-        room = allotments.split(budget, fixed, prompt, takes_rest=takes_rest)
-        shown = boards.render(board, now_turn=session.last_turn, budget_tokens=room.board, count=exact.base)
-        used = exact.base(shown)
-        room = allotments.split(budget, fixed, prompt, takes_rest=takes_rest, board_tokens_used=used)
-        room = chosen.room(room, takes_rest=takes_rest)
-        query = await self._query(session, request) if chosen.strategy.recalls and fallback is None else ""
-        limit = budget - fixed - prompt - used
-        frame = Frame(
-            budget,
-            fixed,
-            prompt,
-            one_off,
-            session.model,
-            asked_tokens=request.budget_tokens,
-            own_tokens=part.own_tokens,
-            agent="none" if one_off else await self._agent.status(chosen.strategy),
-            retrieved=board.turns,
+        session = snapshot.session
+        request = await self._request(snapshot, asked, fallback)
+        parts = self._parts(request, counter)
+        ledger = self._ledger(request, parts, counter)
+        request = replace(request, prompt=fit_prompt(request.prompt, session, ledger.free_tokens))
+        ledger = replace(ledger, prompt_tokens=prompt_tokens(request.prompt, session))
+        ledger = self._open(ledger, request)
+        board = await self.board.shown(snapshot, ends_turn=request.ends_turn, keep=not request.is_preview)
+        shown = boards.render(
+            board, now_turn=session.last_turn, budget_tokens=ledger.board_limit_tokens, count=session.exact.base
         )
-        has_results = bool(leading_results(prompt_messages(request.prompt)))
-        is_pending = fallback is None and (has_results or not ends_turn)
-        pending = PendingRequest(chosen.name, chosen.strategy, frame, limit, has_results) if is_pending else None
-        asked = _Asked(chosen, frame, room, query, board, used, pending, ends_turn)
+        ledger = self._open(replace(ledger, board_tokens=session.exact.base(shown)), request)
+        request = replace(request, retrieved=board.turns)
         try:
-            view, layer = await self._history(session, asked, fallback)
+            view, layer = await self._history(request, ledger, board)
         except HistoryExceedsBudget as error:
-            needed, had = (counter.scale(tokens, session.calibration) for tokens in (error.needed_tokens, room.history))
-            raise HistoryExceedsBudget(needed, had) from None
+            needed = counter.scale(error.needed_tokens, session.calibration)
+            raise HistoryExceedsBudget(needed, counter.scale(ledger.history_tokens, session.calibration)) from None
         if fallback == "text":
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
-        await self._check_waiting(session, counter, request, view.blocks, fixed_tokens=fixed)
-        # In a preview the history has the board's room.
-        if not one_off and (shown or layer.in_part):
-            left = room.history - _framed_tokens(view) - layer.tokens
-            most = min(room.board, used + max(0, left)) if takes_rest else room.board
-            noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
-            noted = await self.board.with_turns(session, noted, layer.in_part, most)
-            # Not for the notes alone: a board in every request would keep the newest turn from being cached.
-            if shown or noted.prefetched:
-                board = noted
-                shown = boards.render(board, now_turn=session.last_turn, budget_tokens=most, count=exact.base)
-        context = await self._assembled(session, counter, request, part, view, memory=layer.text, board=shown)
-        room_tokens = counter.scale(room.history, session.calibration)
+        await self._check_waiting(request, counter, view, ledger)
+        if not request.is_preview:  # in a preview the history has the board's room
+            board, shown = await self._prefetched(request, ledger, view, layer, board=board, shown=shown)
+        context = assemble(
+            replace(
+                parts,
+                prompt=request.prompt,
+                history=view.blocks,
+                at_work=_at_work(request, view.blocks),
+                open_call=await self._open_call(request),
+                memory=layer.text,
+                board=shown,
+                explains_late=bool(view.blocks) or not session.last_turn,
+            )
+        )
+        room_tokens = counter.scale(ledger.history_tokens, session.calibration)
         notes = {**view.planned.notes, **_recall_notes(layer)}
-        planned = replace(view.planned, room_tokens=room_tokens, strategy=chosen.name, notes=notes)
+        planned = replace(view.planned, room_tokens=room_tokens, strategy=request.name, notes=notes)
         context = replace(context, planned=planned, board=board)
-        if not one_off:
-            self._uses.show(session, layer.knowledge, query, ends_turn=ends_turn)
+        if not request.is_preview:
+            self._uses.show(session, layer.knowledge, request.query, ends_turn=request.ends_turn)
             await self._note_sent(session, context, has_changed=planned.is_new or bool(view.events))
         return context
+
+    async def _request(self, snapshot: SessionSnapshot, asked: Asked, fallback: Fallback | None) -> ContextRequest:
+        """What is asked for, with the strategy, what recall looks for and whether it is a preview."""
+        session = snapshot.session
+        chosen = SessionStrategy("standard", Standard()) if fallback else self._chosen(session, asked.strategy)
+        budget_tokens = session.budget_tokens if asked.budget_tokens is None else asked.budget_tokens
+        is_own = budget_tokens == session.budget_tokens and chosen.name == session.strategy
+        is_preview = fallback is not None or not is_own
+        if fallback:
+            snapshot = replace(snapshot, plan=None, state=None)
+        recalls = asked.recall and chosen.strategy.recalls and fallback is None
+        return ContextRequest(
+            snapshot=snapshot,
+            name=chosen.name,
+            strategy=chosen.strategy,
+            budget_tokens=budget_tokens,
+            prompt=asked.prompt,
+            system=asked.system,
+            tools_tokens=asked.tools_tokens,
+            history_tools_tokens=asked.history_tools_tokens,
+            order=asked.order,
+            is_preview=is_preview,
+            query=await self._query(session, asked.prompt) if recalls else "",
+            agent="none" if is_preview else self._agent.status(chosen.strategy, snapshot.agent),
+            fallback=fallback,
+        )
+
+    def _parts(self, request: ContextRequest, counter: Counter) -> ContextParts:
+        """The fixed part: what a context has besides history, memory, board and prompt."""
+        strategy, session = request.strategy, request.session
+        return ContextParts(
+            budget_tokens=request.budget_tokens,
+            counter=counter,
+            calibration=session.calibration,
+            model=session.model,
+            system=request.system,
+            explanation=strategy.explanation if self._settings.context.explain else "",
+            pins=[describe_pin(row) for row in request.snapshot.pins],
+            documents=_documents(request, strategy.documents),
+            changing=_documents(request, strategy.changing_documents),
+            tools_tokens=request.tools_tokens,
+            history_tools_tokens=request.history_tools_tokens,
+            order=request.order,
+        )
+
+    def _ledger(self, request: ContextRequest, parts: ContextParts, counter: Counter) -> Ledger:
+        """The budget, charged with the fixed part."""
+        exact, given = request.session.exact, self._settings.context
+        system = f"{request.system}\n" if request.system else ""
+        explained = exact.stable_base(f"{system}{parts.explanation}") + FRAMING_TOKENS
+        texts = (write_pins(parts.pins), *parts.documents.values(), *parts.changing.values())
+        return Ledger(
+            budget_tokens=math.floor(request.budget_tokens / (counter.factor * request.session.calibration)),
+            asked_tokens=request.budget_tokens,
+            fixed_tokens=explained + sum(map(exact.base, texts)) + request.tools_tokens,
+            own_tokens=explained - exact.stable_base(request.system),
+            is_preview=request.is_preview,
+            prices=CachePrices(
+                read=given.cache_read_price, write=given.cache_write_price, ttl_seconds=given.cache_ttl_seconds
+            ),
+            now=time.time(),
+        )
+
+    def _open(self, ledger: Ledger, request: ContextRequest) -> Ledger:
+        """The ledger with what each part may take."""
+        strategy = request.strategy
+        takes_rest = request.is_preview or not strategy.holds_back or strategy.gives_back
+        return self._settings.allotments.open(
+            ledger, takes_rest=takes_rest, recalls=strategy.recalls, history_share=strategy.history_share
+        )
+
+    async def _prefetched(
+        self,
+        request: ContextRequest,
+        ledger: Ledger,
+        view: HistoryView,
+        layer: MemoryLayer,
+        *,
+        board: Board,
+        shown: str,
+    ) -> tuple[Board, str]:
+        """The board with notes, and with turns that recall shows in part, as far as there is room; and its text."""
+        if not (shown or layer.in_part):
+            return board, shown
+        session, most = request.session, ledger.board_limit_tokens
+        if request.strategy.gives_back or not request.strategy.holds_back:
+            left = ledger.history_tokens - view.framed_tokens - layer.tokens
+            most = min(most, ledger.board_tokens + max(0, left))
+        noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
+        noted = await self.board.with_turns(session, noted, layer.in_part, most)
+        # Not for the notes alone: a board in every request would keep the newest turn from being cached.
+        if not (shown or noted.prefetched):
+            return board, shown
+        return noted, boards.render(noted, now_turn=session.last_turn, budget_tokens=most, count=session.exact.base)
 
     async def _note_sent(self, session: SessionRow, context: Context, *, has_changed: bool) -> None:
         """Keep the cabinet's keys that a context refers to, and its picture if the plan has changed."""
         await self._renewals.renew(session.tenant, context.text)
         if has_changed:
             row = keep_row(context, session.last_turn)
-            await self._late.write(lambda: self._store.pictures.add(session.id, row))
-
-    async def _fixed_part(
-        self, session: SessionRow, strategy: Strategy, request: Request, counter: Counter
-    ) -> _FixedPart:
-        documents = await self._documents(session, strategy, strategy.documents)
-        changing = await self._documents(session, strategy, strategy.changing_documents)
-        explanation = strategy.explanation if self._settings.context.explain else ""
-        system = f"{request.system}\n" if request.system else ""
-        explained = counter.stable_base(f"{system}{explanation}") + FRAMING_TOKENS
-        shown = sum(map(counter.base, [write_pins(request.pins), *documents.values(), *changing.values()]))
-        return _FixedPart(
-            explanation=explanation,
-            documents=documents,
-            changing=changing,
-            tokens=explained + shown + request.tools_tokens,
-            own_tokens=explained - counter.stable_base(request.system),
-        )
-
-    async def _assembled(
-        self,
-        session: SessionRow,
-        counter: Counter,
-        request: Request,
-        part: _FixedPart,
-        view: HistoryView,
-        *,
-        memory: str,
-        board: str,
-    ) -> Context:
-        return assemble(
-            ContextParts(
-                budget_tokens=request.budget_tokens,
-                counter=counter,
-                calibration=session.calibration,
-                model=session.model,
-                system=request.system,
-                explanation=part.explanation,
-                pins=request.pins,
-                documents=part.documents,
-                changing=part.changing,
-                history=view.blocks,
-                at_work=_at_work(session, view.blocks, request.prompt),
-                open_call=await self._open_call(session, request),
-                memory=memory,
-                board=board,
-                prompt=request.prompt,
-                tools_tokens=request.tools_tokens,
-                history_tools_tokens=request.history_tools_tokens,
-                explains_late=bool(view.blocks) or not session.last_turn,
-                order=request.order,
-            )
-        )
+            await self._writes.write(f"picture of {session.id}", lambda: self._store.pictures.add(session.id, row))
 
     async def _check_waiting(
-        self,
-        session: SessionRow,
-        counter: Counter,
-        request: Request,
-        blocks: Sequence[BlockText],
-        *,
-        fixed_tokens: int,
+        self, request: ContextRequest, counter: Counter, view: HistoryView, ledger: Ledger
     ) -> None:
         """`BudgetExceeded` if the turn that waits for an answer has no room at all."""
-        if _shows(blocks, session.last_turn) or not await self._waits(session, request):
+        session = request.session
+        if _shows(view.blocks, session.last_turn) or not await self._waits(request):
             return
-        size = await self._store.raw_tokens(self._session_id, session.last_turn, session.last_turn)
-        named = {"system prompt, tools and framing": fixed_tokens, "turn in progress": size}
+        size = (await self.reader.raw_turn(session, session.last_turn)).counted_tokens
+        named = {"system prompt, tools and framing": ledger.fixed_tokens, "turn in progress": size}
         scaled = {name: counter.scale(tokens, session.calibration) for name, tokens in named.items()}
         raise BudgetExceeded(request.budget_tokens, scaled)
 
-    async def _history(
-        self, session: SessionRow, asked: _Asked, fallback: Fallback | None
-    ) -> tuple[HistoryView, MemoryLayer]:
+    async def _history(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
         """The history, and what the prompt brings up."""
-        if fallback == "none":
-            return HistoryView([], PlanReport(last_turn=session.last_turn)), MemoryLayer()
-        is_shared = asked.chosen.gives_back and not asked.frame.is_one_off
-        return await (self._shared if is_shared else self._recalled)(session, asked)
+        if request.fallback == "none":
+            return HistoryView([], PlanReport(last_turn=request.session.last_turn)), MemoryLayer()
+        if request.is_preview:
+            return await self._preview(request, ledger, board)
+        return await (self._shared if request.strategy.gives_back else self._beside)(request, ledger, board)
 
-    async def _recalled(self, session: SessionRow, asked: _Asked) -> tuple[HistoryView, MemoryLayer]:
-        """The history, and behind it what the prompt brings up of what the history does not show verbatim.
-
-        In a preview, recall is given its room first, and the history has what is left.
-        """
-        chosen, frame, room, query, pending = asked.chosen, asked.frame, asked.room, asked.query, asked.pending
+    async def _preview(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
+        """Recall is given its room first, and the history has what is left."""
+        session, history = request.session, ledger.history_tokens
         aside = 0
-        if query and frame.is_one_off:
+        if request.query:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
-            if raw <= room.history and not (session.scope or session.channel):
-                query = ""
-            elif chosen.strategy.recalls_first and frame.prompt_tokens:
-                wanted = self._settings.allotments.one_off_recall(room)
+            if raw <= history and not (session.scope or session.channel):
+                request = replace(request, query="")
+            elif request.strategy.recalls_first and ledger.prompt_tokens:
+                wanted = self._settings.allotments.preview_recall(history)
                 # A history that fits beside what other sessions may bring is shown whole.
-                aside = wanted if raw > room.history - (wanted if session.scope else 0) else 0
-        view = await self._view(session, asked, HistoryRoom(room.history - aside), pending)
-        if not query:
+                aside = wanted if raw > history - (wanted if session.scope else 0) else 0
+        view = await self._view(request, replace(ledger, history_tokens=history - aside))
+        if not request.query:
             return view, MemoryLayer()
-        free = _recall_room(chosen, frame, room, sum(block.sent_tokens for block in view.blocks))
-        if pending:
-            free = max(0, min(free, pending.limit_tokens - self._sent_tokens(session, view)))
-        layer = await self._layer(session, asked, view, free)
+        free = max(0, history - sum(block.sent_tokens for block in view.blocks))
+        layer = await self._layer(request, ledger, board, view, self._beside_newest_step(request, ledger, view, free))
         if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
             # What recall leaves unused is the history's, unless it is too little for another plan.
-            left = replace(pending, limit_tokens=pending.limit_tokens - layer.tokens) if pending else None
-            view = await self._view(session, asked, HistoryRoom(room.history - layer.tokens), left)
+            left = replace(ledger, history_tokens=history - layer.tokens, memory_tokens=layer.tokens)
+            view = await self._view(request, left)
         return view, layer
 
-    async def _shared(self, session: SessionRow, asked: _Asked) -> tuple[HistoryView, MemoryLayer]:
-        """The history with all that board and recall leave. If they need more, it gives them their shares back."""
-        room, query, pending = asked.room, asked.query, asked.pending
-        tokens = room.history - min(SLACK_TOKENS, room.history // 10)
-        board_rest = max(0, room.board - asked.board_tokens)
-        spare = room.recall + board_rest
-
-        def beside(layer: MemoryLayer) -> HistoryRoom:
-            has_board = asked.board_tokens or layer.in_part
-            return HistoryRoom(tokens, layer.tokens + (board_rest if has_board else 0), spare)
-
-        known = await self._recaller.stored(session, asked=self._asked_mark(query)) if query else MemoryLayer()
-        view = await self._view(session, asked, beside(known), pending)
-        if not query:
+    async def _beside(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
+        """The history, and what the prompt brings up in recall's own room, or in what the history leaves."""
+        view = await self._view(request, ledger)
+        if not request.query:
             return view, MemoryLayer()
-        layer = await self._layer(session, asked, view, room.recall)
-        if layer.tokens and _framed_tokens(view) > beside(layer).limit_tokens:
-            view = await self._view(session, asked, HistoryRoom(tokens, spare, spare), pending)
-            left = tokens - _framed_tokens(view)
-            layer = await self._layer(session, asked, view, max(0, min(room.recall, left)))
+        free = ledger.recall_limit_tokens
+        if not request.strategy.holds_back:
+            free = min(free, max(0, ledger.history_tokens - sum(block.sent_tokens for block in view.blocks)))
+        free = self._beside_newest_step(request, ledger, view, free)
+        return view, await self._layer(request, ledger, board, view, free)
+
+    async def _shared(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
+        """The history with all that board and recall leave. If they need more, it gives them their shares back."""
+        tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
+        board_rest = max(0, ledger.board_limit_tokens - ledger.board_tokens)
+        spare = ledger.recall_limit_tokens + board_rest
+
+        def leaving(layer: MemoryLayer) -> Ledger:
+            needed = layer.tokens + (board_rest if ledger.board_tokens or layer.in_part else 0)
+            return replace(ledger, history_tokens=tokens, needed_tokens=needed, spare_tokens=spare)
+
+        if not request.query:
+            return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
+        known = self._recaller.stored(request.snapshot.memory, asked=self._asked_mark(request.query))
+        view = await self._view(request, leaving(known))
+        layer = await self._layer(request, ledger, board, view, ledger.recall_limit_tokens)
+        if layer.tokens and view.framed_tokens > leaving(layer).limit_tokens:
+            view = await self._view(request, replace(leaving(layer), needed_tokens=spare))
+            left = max(0, min(ledger.recall_limit_tokens, tokens - view.framed_tokens))
+            layer = await self._layer(request, ledger, board, view, left)
         return view, layer
 
-    async def _layer(self, session: SessionRow, asked: _Asked, view: HistoryView, room_tokens: int) -> MemoryLayer:
+    def _beside_newest_step(self, request: ContextRequest, ledger: Ledger, view: HistoryView, free: int) -> int:
+        """What recall may take beside a step that is sent as messages."""
+        if not request.is_pending:
+            return free
+        framing = native_framing_tokens(view.blocks[-1], request.session.exact) if view.blocks else 0
+        used = sum(block.sent_tokens for block in view.blocks) + framing
+        return max(0, min(free, ledger.free_tokens - used))
+
+    async def _layer(
+        self, request: ContextRequest, ledger: Ledger, board: Board, view: HistoryView, room_tokens: int
+    ) -> MemoryLayer:
         """What the prompt brings up beside this view; the same in each request of a turn."""
-        query, one_off = asked.query, asked.frame.is_one_off
-        visible = _visible(view.blocks)
-        wish = RecallRequest(
+        session, query, visible = request.session, request.query, _visible(view.blocks)
+        is_past = request.ends_turn or not session.is_open
+        wanted = RecallRequest(
             query=query,
             room_tokens=room_tokens,
-            visible=visible | boards.whole_turns(asked.board),
+            visible=visible | boards.whole_turns(board),
             is_gated=self._settings.recall.gate,
-            is_one_off=one_off,
+            is_one_off=ledger.is_preview,
             asking=session.last_turn if session.is_open else None,
-            is_first=session.last_turn <= (0 if asked.ends_turn or not session.is_open else 1),
+            is_first=session.last_turn <= (0 if is_past else 1),
         )
-        exact = session.exact
-        if one_off:
-            return await self._recaller.recall(session, exact, wish)
+        if ledger.is_preview:
+            return await self._recaller.recall(session, session.exact, wanted)
         past = session.last_turn - session.is_open
-        mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
-        return await self._recaller.recall_once(session, exact, wish, mark=mark, asked=self._asked_mark(query))
+        mark = _mark(query, [turn for turn in visible if turn <= past], self.reader.pruned_us)
+        return await self._recaller.recall_once(
+            session, session.exact, wanted, kept=request.snapshot.memory, mark=mark, asked=self._asked_mark(query)
+        )
 
-    async def _query(self, session: SessionRow, request: Request) -> str:
+    async def _query(self, session: SessionRow, prompt: str | Sequence[Message]) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""
         has_past = session.last_turn or session.scope or session.channel
-        if not (request.recall and self._settings.recall.enabled and has_past):
+        if not (self._settings.recall.enabled and has_past):
             return ""
-        said = said_by_user(prompt_messages(request.prompt))
+        said = said_by_user(prompt_messages(prompt))
         if said or not session.is_open:
             return said
-        return said_by_user(await self.viewer.raw(session.last_turn))
+        return said_by_user(await self.reader.raw(session, session.last_turn))
 
-    async def _waits(self, session: SessionRow, request: Request) -> bool:
+    async def _newest_said(self, request: ContextRequest) -> list[Message]:
+        """The messages of the newest turn, if a model is to answer it without a prompt."""
+        session = request.session
+        if not session.is_open or request.messages:
+            return []
+        return [one for one in await self.reader.raw(session, session.last_turn) if one.kind == "message"]
+
+    async def _waits(self, request: ContextRequest) -> bool:
         """Whether the newest turn is what a model is to answer: a request that does not show it asks nothing."""
-        if not session.is_open or prompt_messages(request.prompt):
-            return False
-        said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
+        said = await self._newest_said(request)
         return bool(said) and said[-1].role in ("user", "tool")
 
-    async def _open_call(self, session: SessionRow, request: Request) -> str:
+    async def _open_call(self, request: ContextRequest) -> str:
         """The tool that the newest turn called last, if its result is neither recorded nor in the prompt."""
-        if not session.is_open or prompt_messages(request.prompt):
-            return ""
-        said = [message for message in await self.viewer.raw(session.last_turn) if message.kind == "message"]
+        said = await self._newest_said(request)
         calls = loose_ends(said).calls if said and said[-1].role == "assistant" else ()
         return calls[0].name if calls and calls[-1] in said[-1].parts else ""
 
-    def _chosen(self, session: SessionRow, name: str | None) -> ChosenStrategy:
+    def _chosen(self, session: SessionRow, name: str | None) -> SessionStrategy:
         """The session's strategy with its settings, or another one with the defaults."""
         if name is None or name == session.strategy:
-            own = session_strategy(session.strategy, self._settings, given_settings(session, self._settings))
-            return ChosenStrategy(own.name, own.strategy)
-        return ChosenStrategy(name, make_strategy(name, self._settings))
+            return session_strategy(session.strategy, self._settings, given_settings(session, self._settings))
+        return SessionStrategy(name, make_strategy(name, self._settings))
 
-    async def _documents(self, session: SessionRow, strategy: Strategy, names: Sequence[Section]) -> dict[Section, str]:
-        """The session's documents of these names, in their tags, or their defaults."""
-        if not names:
-            return {}
-        kept = {row.name: row.text for row in await self._store.artefacts.documents(self._session_id)}
-        found = {name: text if (text := kept.get(name, "")).strip() else stand_in(name, session) for name in names}
-        for name, text in found.items():
-            check_size(name, text, strategy.document_limits, session)
-        return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
-
-    async def _view(
-        self, session: SessionRow, asked: _Asked, room: HistoryRoom, pending: PendingRequest | None
-    ) -> HistoryView:
-        view = await self._strategy_view(session, asked.chosen, asked.frame, room)
-        return await self._pending.put(session, pending, view) if pending else view
-
-    def _sent_tokens(self, session: SessionRow, view: HistoryView) -> int:
-        """What the history takes with its last block as messages."""
-        framing = native_framing_tokens(view.blocks[-1], session.exact) if view.blocks else 0
-        return sum(block.sent_tokens for block in view.blocks) + framing
+    async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
+        view = await self.driver.view(request, ledger)
+        for happened in view.events:
+            turn = happened.turn or request.session.last_turn
+            self._publish(cast("EventKind", happened.kind), turn, dict(happened.data))
+        if request.strategy.agent and not request.is_preview:
+            await self._agent.follow(request.strategy, view.planned.notes, view.events)
+        return view
 
     def _asked_mark(self, query: str) -> str:
         """The same for the same prompt."""
-        return _mark(query, (), self.viewer.pruned)
-
-    async def _strategy_view(
-        self, session: SessionRow, chosen: ChosenStrategy, frame: Frame, room: HistoryRoom
-    ) -> HistoryView:
-        strategy, room_tokens = chosen.strategy, room.limit_tokens
-        if strategy.keeps_story:
-            keep = not frame.is_one_off
-            view = await self.storyteller.view(session, chosen.name, strategy, frame, room_tokens, keep=keep)
-            for told in view.events:
-                self._publish(cast("EventKind", told.kind), told.turn or session.last_turn, dict(told.data))
-            notes = view.planned.notes
-            if any(told.kind == "compression-triggered" for told in view.events):
-                await self._agent.compressed()
-            if keep and notes.get("agent") == "due":
-                await self._agent.start(strategy, cast("int", notes["window_tokens"]))
-            return view
-        if frame.is_one_off or strategy.rebuild_schedule is None:
-            plan, blocks = await self.viewer.plan(
-                session, strategy, room_tokens, last_turn=session.last_turn, retrieved=frame.retrieved
-            )
-            return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes))
-        given = self._settings.context
-        prices = CachePrices(given.cache_read_price, given.cache_write_price)
-        keeper = self._keepers.get(chosen.name) or PlanCache(self._store, self._session_id, self.viewer, chosen.name)
-        self._keepers[chosen.name] = keeper
-        view = await keeper.view(
-            session,
-            strategy,
-            room,
-            prices=prices,
-            retrieved=frame.retrieved,
-            cache_ttl_seconds=given.cache_ttl_seconds,
-        )
-        cause = view.planned.cause if view.planned.is_new else None
-        if cause == "full":
-            self._publish("context-threshold-reached", session.last_turn, {"room_tokens": room_tokens})
-        if cause:
-            tokens = sum(block.tokens for block in view.blocks)
-            data: dict[str, Json] = {"cause": cause, "tokens": tokens, "churn": round(view.churn, 3)}
-            self._publish("gradient-recalculated", session.last_turn, data)
-        return view
+        return _mark(query, (), self.reader.pruned_us)
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def _documents(request: ContextRequest, names: Sequence[Section]) -> dict[Section, str]:
+    """The session's documents of these names, in their tags, or their defaults."""
+    kept, session = request.snapshot.documents, request.session
+    found = {name: text if (text := kept.get(name, "")).strip() else stand_in(name, session) for name in names}
+    for name, text in found.items():
+        check_size(name, text, request.strategy.document_limits, session)
+    return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
 
 
 def _recall_notes(layer: MemoryLayer) -> dict[str, Json]:
@@ -535,9 +504,10 @@ def given_settings(session: SessionRow, settings: Settings) -> dict[str, object]
     return settings.given_for(session.scope, session.strategy, json.loads(session.settings))
 
 
-def _at_work(session: SessionRow, blocks: Sequence[BlockText], prompt: str | Sequence[Message]) -> int:
+def _at_work(request: ContextRequest, blocks: Sequence[BlockText]) -> int:
     """How many of the blocks are of the turn in progress, unless a prompt ends it."""
-    if not session.is_open or said_by_user(prompt_messages(prompt)):
+    session = request.session
+    if not session.is_open or request.ends_turn:
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
 
@@ -550,8 +520,8 @@ def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
 
 def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
     """The same as long as a prompt's turn is in progress and the turns before it are shown as they were."""
-    told = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
-    return hashlib.blake2b(told.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    said = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
+    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _visible(blocks: Sequence[BlockText]) -> set[int]:
@@ -563,16 +533,3 @@ def _visible(blocks: Sequence[BlockText]) -> set[int]:
         if row.level in ("R", "S") and not row.is_cut and not row.first_step
         for turn in range(row.first, row.last + 1)
     }
-
-
-def _framed_tokens(view: HistoryView) -> int:
-    """What a history takes at most, with the framing of its messages."""
-    return sum(block.framed_tokens for block in view.blocks)
-
-
-def _recall_room(chosen: ChosenStrategy, frame: Frame, room: Split, used_tokens: int) -> int:
-    """What recall may take: its own share, or what the history leaves where nothing is held back for it."""
-    left = max(0, room.history - used_tokens)
-    if frame.is_one_off:
-        return left
-    return room.recall if chosen.strategy.holds_back else min(room.recall, left)

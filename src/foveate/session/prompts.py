@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -23,8 +23,6 @@ from foveate.models.prompts import (
     check_variables,
     compose,
     fill,
-    load_overrides,
-    overridden,
     variables_of,
 )
 from foveate.session.record import check_text
@@ -32,8 +30,6 @@ from foveate.store import SessionRow, Store
 from foveate.store.cabinet_rows import PromptRow
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.turn import from_us
-
-__all__ = ["PromptInfo", "Prompts", "load_overrides", "mode_text", "overridden"]
 
 MAX_PROMPT_CHARS = 200_000
 MAX_KEY_CHARS = 100
@@ -123,10 +119,7 @@ class Prompts:
 
     async def text(self, key: str, *, tier: int | None = None) -> str:
         """A prompt with everything it includes; variables are left as they are."""
-        texts = await self._texts()
-        if texts.get(key) is None and built_in(key) is None:
-            raise PromptNotFound(key, await self.keys())
-        return compose(key, lambda name: texts.get(name) or built_in(name), tier=tier)
+        return _composed(key, await self._texts(), tier=tier)
 
     async def render(self, key: str, /, **variables: str) -> str:
         """A prompt with its includes and variables. `InvalidPrompt` names missing and unknown variables."""
@@ -179,12 +172,18 @@ class Prompts:
         }
 
 
-async def mode_text(store: Store, session: SessionRow) -> str:
+def mode_text(session: SessionRow, texts: Mapping[str, str]) -> str:
     """The prompt of a session's mode, sized by the tier of its budget; empty without one."""
     if not session.mode:
         return ""
-    tier = Checkpoint().tier(session.budget_tokens)
-    return await Prompts(store, session.tenant).text(f"{MODES}{session.mode}", tier=tier)
+    return _composed(f"{MODES}{session.mode}", texts, tier=Checkpoint().tier(session.budget_tokens))
+
+
+def _composed(key: str, texts: Mapping[str, str], *, tier: int | None = None) -> str:
+    """A stored or built-in prompt with everything it includes."""
+    if texts.get(key) is None and built_in(key) is None:
+        raise PromptNotFound(key, tuple(sorted({*BUILT_IN, *texts})))
+    return compose(key, lambda name: texts.get(name) or built_in(name), tier=tier)
 
 
 def _info(key: str, row: PromptRow | None) -> PromptInfo:

@@ -35,11 +35,11 @@ _WORD = re.compile(r"[\w-]+")
 class Reader:
     """Reads one session's turns, as it is at the moment."""
 
-    def __init__(self, store: Store, row: SessionRow, counter: Counter, viewer: TextReader) -> None:
+    def __init__(self, store: Store, row: SessionRow, counter: Counter, reader: TextReader) -> None:
         self._store = store
         self._row = row
         self._counter = counter
-        self._viewer = viewer
+        self._reader = reader
 
     def between(self, first: str | int, last: str | int | None) -> tuple[int, int]:
         """The numbers of the first and the last turn asked for; without a last one, up to the newest."""
@@ -58,8 +58,9 @@ class Reader:
         if not sizes:
             return []
         # The sizes say which turns are pruned.
-        raw = shown == "R"
-        texts = await (self._viewer.raw_texts(low, high) if raw else self._viewer.texts(shown, low, high))
+        row = await self._store.get_session(self._row.id) if shown == "R" else self._row
+        reader = self._reader
+        texts = await (reader.raw_texts(row, low, high) if shown == "R" else reader.texts(row, shown, low, high))
         return [self._content(size, shown, texts, shape) for size in sizes]
 
     async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
@@ -77,7 +78,8 @@ class Reader:
         """Whether the newest turn ends with exactly this prompt and has no answer yet."""
         if not self._row.is_open:
             return False
-        kept = [message for message in await self._viewer.raw(self._row.last_turn) if message.kind == "message"]
+        newest_turn = await self._reader.raw(self._row, self._row.last_turn)
+        kept = [message for message in newest_turn if message.kind == "message"]
         newest = [message.without_original().parts for message in kept[-len(prompt) :]]
         return newest == [message.parts for message in prompt] and kept[-1].role == "user"
 

@@ -10,6 +10,7 @@ from weakref import WeakValueDictionary
 
 from foveate.cache import BoundedCache
 from foveate.events import EventBus
+from foveate.history.late_writes import LateWrites
 from foveate.models.caller import Caller
 from foveate.recall.search import Searcher
 from foveate.session.cabinet import KeyRenewals
@@ -39,6 +40,8 @@ class SharedParts:
     searcher: Searcher
     renewals: KeyRenewals
     uses: KnowledgeUses
+    writes: LateWrites
+    """What contexts save and do not wait for."""
     view: Callable[[str], Foveate]
     """The store as a tenant sees it; as its owner does for the empty name."""
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)

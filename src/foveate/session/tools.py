@@ -54,9 +54,9 @@ class Retrieval:
         counter: Counter,
         *,
         searcher: Searcher,
-        viewer: TextReader | None = None,
+        reader: TextReader | None = None,
     ) -> None:
-        self._viewer = viewer or contexts.viewer
+        self._reader = reader or contexts.reader
         self._store = store
         self._searcher = searcher
         self._session = session
@@ -119,8 +119,8 @@ class Retrieval:
         """A page of turns of another session of the scope; nothing is put on the board, which has the own turns."""
         session = await self._session_of(asked.session)
         own = self._session
-        viewer = self._contexts.viewer if session.id == own.id else TextReader(self._store, session.id)
-        other = Retrieval(self._store, session, self._contexts, self._counter, searcher=self._searcher, viewer=viewer)
+        reader = self._contexts.reader if session.id == own.id else TextReader(self._store, session.id)
+        other = Retrieval(self._store, session, self._contexts, self._counter, searcher=self._searcher, reader=reader)
         room = self._contexts.board.page_tokens(own, self._counter)
         found = await other.page(asked.first, asked.last, asked.level, page=asked.page, page_tokens=room)
         title = title_of(session)
@@ -158,7 +158,7 @@ class Retrieval:
     async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
         """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
         self._check_range(first, last)
-        texts = await self._viewer.texts(level, first, last)
+        texts = await self._reader.texts(self._session, level, first, last)
         if not texts:
             (size,) = await self._store.derived.sizes_of(self._session.id, first, first)
             if size.is_pruned:
@@ -195,7 +195,7 @@ class Retrieval:
         """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
         last = min(last, self._session.last_turn)
         room = page_tokens - FRAME_TOKENS
-        blocks = await self._viewer.eras(self._session, first, last, room)
+        blocks = await self._reader.eras(self._session, first, last, room)
         reached = blocks[-1].last if blocks else first - 1
         if reached < last:
             try:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
 from foveate.errors import FoveateError, InputError, Refused
-from foveate.history.driver import StatefulDriver
+from foveate.history.driver import HistoryDriver
 from foveate.plan import Artefact
 from foveate.plugins import renamed
 from foveate.session.values import RecordedTurn, SessionInfo
@@ -116,12 +116,12 @@ class TopicsHistory:
 class SessionTopics:
     """The topics of one session, which must use the `topics` strategy."""
 
-    def __init__(self, talk: Talk, store: Store, storyteller: StatefulDriver, key: str) -> None:
+    def __init__(self, talk: Talk, store: Store, driver: HistoryDriver, key: str) -> None:
         """`key` is the session's id in the store."""
         self._talk = talk
         self._key = key
         self._store = store
-        self._storyteller = storyteller
+        self._driver = driver
 
     async def add_message(
         self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
@@ -165,7 +165,7 @@ class SessionTopics:
         seal = Seal(info.turns, time.time_ns() // 1_000)
         for _ in range(MAX_TRIES):
             kept = await self._book()
-            await self._storyteller.keep_state(STRATEGY, replace(kept, seals=(*kept.seals, seal)).as_json())
+            await self._driver.keep_state(STRATEGY, replace(kept, seals=(*kept.seals, seal)).as_json())
             await self._settled()
             book, made = await self._book(), await self._made()
             for topic in (*book.topics, *(topic for bulk in book.bulks for topic in bulk.topics)):
@@ -191,7 +191,7 @@ class SessionTopics:
                     f"there is no seal to undo in session {self._talk.id!r}: the last topic was not sealed by hand, or "
                     "a message came after it"
                 )
-            await self._storyteller.keep_state(STRATEGY, book.unsealed().as_json())
+            await self._driver.keep_state(STRATEGY, book.unsealed().as_json())
             await self._settled()
             if (await self._book()).start == topic.first:
                 return
@@ -225,7 +225,7 @@ class SessionTopics:
         return await self._talk.refresh()
 
     async def _book(self) -> TopicsState:
-        return TopicsState.from_json(await self._storyteller.state(STRATEGY))
+        return TopicsState.from_json(await self._driver.state(STRATEGY))
 
     async def _made(self) -> Mapping[str, Artefact]:
         rows = await self._store.artefacts.made(self._key, STRATEGY)

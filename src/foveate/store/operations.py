@@ -26,8 +26,8 @@ from foveate.store import (
     pictures,
     prompts,
     queue,
-    snapshot,
 )
+from foveate.store import snapshot as snapshots
 from foveate.store.agent_rows import NewAgent
 from foveate.store.cabinet_rows import NewContent
 from foveate.store.check import check_database
@@ -334,8 +334,8 @@ class Store(_Part):
     create_session = _writes(log.create_session, _of())
     fork_session = _writes(log.fork_session, _of_fork)
     get_session = _reads(lineage.get_session)
-    snapshot = _reads(snapshot.take)
-    whole_turns = _reads(snapshot.whole_turns)
+    whole_turns = _reads(snapshots.whole_turns)
+    snapshot = _reads(snapshots.take)
     list_sessions = _reads(log.list_sessions)
     update_session = _writes(log.update_session, _in_session())
     delete_session = _writes(agents.delete_session, _in_session("agents", "cabinet", "knowledge"))

@@ -1,4 +1,4 @@
-"""Made-up stories, so that a strategy can be tested and measured without a store."""
+"""Made-up snapshots, so that a strategy can be tested and measured without a store."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ from itertools import islice
 
 from foveate.history.worth import WordTable, weigh
 from foveate.plan import (
+    AgentStatus,
+    AppendedTurns,
     Artefact,
     ArtefactSpec,
     Era,
-    Frame,
+    KeptPlan,
+    Ledger,
     MessageSize,
+    NotRead,
     Overheads,
     Plan,
-    ShownLevel,
     SizeTable,
+    State,
     TurnInfo,
     TurnSizes,
 )
 from foveate.strategy import Strategy
-from foveate.turn import Json
 
 USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)
 
@@ -38,20 +41,25 @@ SHORT_TOKENS = 12
 
 
 @dataclass(frozen=True, slots=True)
-class ListedStory:
-    """A story of the turns given, oldest first. Items are made from their sizes unless steps or others are given."""
+class ListedSnapshot:
+    """A snapshot of the turns given, oldest first. Items are made from their sizes unless steps or others are given."""
 
     turns: Sequence[TurnInfo]
-    frame: Frame = field(default_factory=lambda: Frame(16_000))
-    state: Mapping[str, Json] = field(default_factory=dict)
+    ledger: Ledger = field(default_factory=lambda: Ledger(budget_tokens=16_000))
+    """What `drive` plans with, except for the room of the history,"""
+    state: State = field(default_factory=dict)
+    """and the state that it passes on."""
     made: Mapping[str, Artefact] = field(default_factory=dict)
     items: Sequence[TurnSizes] = ()
     """Oldest first."""
     fanout: int = 32
-    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    overheads: Overheads = USUAL_OVERHEADS
     retrieved: Sequence[int] = ()
+    agent: AgentStatus = "none"
+    model: str | None = None
+    kept: KeptPlan | None = None
     first_read: int = 1
-    """The oldest turn that `infos` returns; `drive` lowers it when a plan requests older ones."""
+    """The oldest turn that is read; `drive` lowers it when a plan asks for older ones."""
 
     @property
     def last_turn(self) -> int:
@@ -68,8 +76,35 @@ class ListedStory:
         last = (index + 1) * size
         return Era(level, index, index * size + 1, last, 120) if index >= 0 and last <= self.last_turn else None
 
+    @property
+    def is_open(self) -> bool:
+        return bool(self.turns) and self.turns[-1].is_open
+
+    @property
+    def settled_turn(self) -> int:
+        return self.last_turn - self.is_open
+
     def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        return [info for info in self.turns if max(first, self.first_read) <= info.turn <= last]
+        if max(1, first) < self.first_read:
+            raise NotRead("turns", max(1, first))
+        return [info for info in self.turns if first <= info.turn <= last]
+
+    def raw_tokens(self, first: int, last: int) -> int:
+        return sum(info.tokens for info in self.turns if first <= info.turn <= last)
+
+    def answered_steps(self, room_tokens: int) -> Sequence[int]:  # noqa: ARG002 - turns in progress are small
+        return ()
+
+    def is_signed(self, turn: int) -> bool:  # noqa: ARG002
+        return False
+
+    def appended(self, turn: int, step: int) -> AppendedTurns:  # noqa: ARG002
+        newer = [info for info in self.turns if info.turn > turn]
+        calls = sum(message.role == "assistant" for info in newer for message in info.messages)
+        return AppendedTurns(sum(info.tokens + self.overheads.tag for info in newer), calls)
+
+    def until(self, turn: int, step: int) -> ListedSnapshot:  # noqa: ARG002
+        return replace(self, turns=[info for info in self.turns if info.turn <= turn])
 
 
 def item_of(info: TurnInfo) -> TurnSizes:
@@ -100,36 +135,38 @@ def exchange(turn: int, *tokens: int, started_us: int | None = None, is_open: bo
     return TurnInfo(turn, tuple(messages), start, start + 1_000_000 * len(messages), is_open)
 
 
-def drive(
-    strategy: Strategy, story: ListedStory, budget_tokens: int, overheads: Overheads = USUAL_OVERHEADS
-) -> tuple[Plan, ListedStory]:
-    """The plan that is shown in the end, as the driver would come to it, and the story after it."""
-    plan, story = _read_and_plan(strategy, story, budget_tokens, overheads)
+def drive(strategy: Strategy, snapshot: ListedSnapshot, room_tokens: int) -> tuple[Plan, ListedSnapshot]:
+    """The plan that is shown in the end, as the driver would come to it, and the snapshot with its state."""
+    plan, state, snapshot = _read_and_plan(strategy, snapshot, room_tokens)
     for _ in range(MAX_ROUNDS):
-        lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
+        lacking = [wanted for wanted in plan.wants if wanted.name not in snapshot.made]
         if not lacking:
             break
-        story = replace(story, made={**story.made, **{wanted.name: pretend(wanted, story) for wanted in lacking}})
-        plan, story = _read_and_plan(strategy, story, budget_tokens, overheads)
-    return plan, story if plan.state is None else replace(story, state=plan.state)
+        made = {wanted.name: pretend(wanted, snapshot) for wanted in lacking}
+        snapshot = replace(snapshot, made={**snapshot.made, **made})
+        plan, state, snapshot = _read_and_plan(strategy, snapshot, room_tokens)
+    return plan, replace(snapshot, state=state)
 
 
 def _read_and_plan(
-    strategy: Strategy, story: ListedStory, budget_tokens: int, overheads: Overheads
-) -> tuple[Plan, ListedStory]:
-    """A plan that has all the turns it needs, and the story with these turns."""
-    plan = strategy.plan(story, budget_tokens, overheads)
-    while (missing := plan.missing_from(story)) is not None:
-        story = replace(story, first_read=missing)
-        plan = strategy.plan(story, budget_tokens, overheads)
-    return plan, story
+    strategy: Strategy, snapshot: ListedSnapshot, room_tokens: int
+) -> tuple[Plan, State, ListedSnapshot]:
+    """A plan that has all the turns it needs, its state, and the snapshot with these turns."""
+    ledger = replace(snapshot.ledger, history_tokens=room_tokens)
+    while True:
+        try:
+            plan, state = strategy.plan(snapshot, snapshot.state, ledger)
+        except NotRead as lacking:
+            snapshot = replace(snapshot, first_read=lacking.turn)
+        else:
+            return plan, state, snapshot
 
 
-def pretend(wanted: ArtefactSpec, story: ListedStory) -> Artefact:
+def pretend(wanted: ArtefactSpec, snapshot: ListedSnapshot) -> Artefact:
     """Something made, of the size that was wanted, without content."""
     sizes: dict[int, int] = {}
     if wanted.first == wanted.last:
-        (info,) = [info for info in story.turns if info.turn == wanted.first]
+        (info,) = [info for info in snapshot.turns if info.turn == wanted.first]
         sizes = {message.position: min(message.tokens, SHORT_TOKENS) for message in info.messages}
     return Artefact(
         wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data)
