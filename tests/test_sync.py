@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import runpy
 import subprocess
 import sys
 import threading
@@ -27,8 +29,8 @@ from foveate.errors import (
 )
 from foveate.session import checkpoints, documents, goals, keys
 from foveate.session import topics as topical
+from support.paths import ROOT
 from support.patience import PATIENCE_SECONDS
-from support.stubs import STUB, generate
 
 HELLO = {"role": "user", "content": "Hello"}
 TWINS = [
@@ -112,7 +114,26 @@ def test_every_other_name_is_the_librarys_own() -> None:
 
 
 def test_the_stub_is_current() -> None:
-    assert STUB.read_text("utf-8") == generate(), "run `python tests/support/stubs.py`"
+    stub = ROOT / "src" / "foveate" / "sync.pyi"
+    assert stub.is_file(), "an install writes it, and so does `python hatch_build.py`"
+    assert stub.read_text("utf-8") == generated_stub(), "run `python hatch_build.py`"
+
+
+def test_the_stub_declares_every_class_with_every_public_member() -> None:
+    declared = {node.name: node.body for node in ast.parse(generated_stub()).body if isinstance(node, ast.ClassDef)}
+    blocking = {
+        name for name, value in vars(sync).items() if inspect.isclass(value) and value.__module__ == sync.__name__
+    }
+    assert set(declared) == {name for name in blocking if not name.startswith("_")}
+    for name, members in declared.items():
+        methods = {member.name for member in members if isinstance(member, ast.FunctionDef)}
+        assert {member for member in methods if not member.startswith("_")} == {
+            member for member in vars(getattr(sync, name)) if not member.startswith("_")
+        }
+
+
+def generated_stub() -> str:
+    return str(runpy.run_path(str(ROOT / "hatch_build.py"))["generate"](ROOT / "src"))
 
 
 @pytest.mark.thorough  # `make check` looks at every use in these tests

@@ -5,7 +5,8 @@
     with foveate.open("chat.db") as fov:
         turn = fov.session("support-42").record([{"role": "user", "content": "…"}])
 
-The classes are generated from the async ones; `sync.pyi` declares them for type checkers.
+The classes are generated from the async ones; `sync.pyi`, written by `hatch_build.py` when the package is built or
+installed, declares them for type checkers.
 """
 
 from __future__ import annotations

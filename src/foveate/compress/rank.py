@@ -30,7 +30,7 @@ from foveate.compress.cues import estimate_tokens, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline
-from foveate.compress.urgency import COMMANDS, ORDERED, is_plea, urgency
+from foveate.compress.urgency import COMMANDS, FINITE_VERBS, ORDERED, is_plea, urgency
 from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
@@ -82,14 +82,17 @@ _HELPERS = as_words(
 )
 """They stay with the negation behind them."""
 _BEFORE_MUSTS = _HELPERS | {"as", "so"}
-_FINITE = _HELPERS - as_words("be been") | as_words(
-    """goes went came comes come takes took gets got makes made gives gave says said shows showed needs wants wanted
-    found finds means meant works runs ran fails fell keeps kept lets left leaves stays writes wrote sent sends
-    reads put set knows knew thinks thought sees saw costs lasts holds held brings brought buys bought pays paid
-    sells sold begins began starts stops breaks broke loses lost wins won meets met moves uses tells told asks I'm
-    we need want like love use see have think know hope prefer agree found"""
+_VERBS = (
+    (_HELPERS - as_words("be been"))
+    | FINITE_VERBS
+    | as_words(
+        """goes comes come takes gets makes gives says shows needs wants wanted found finds means meant works runs fails
+    keeps kept lets left leaves stays writes wrote sent sends reads put set knows knew thinks thought sees saw lasts
+    holds held brings brought buys bought pays paid sells sold begins starts stops breaks loses lost wins won meets met
+    moves uses tells told asks I'm we want like love use see think know hope prefer agree"""
+    )
 )
-"""Verbs that make a sentence with what stands before them."""
+"""Verbs that make a sentence with what stands before them; some of them can also be the object of an order."""
 _LIMITS = as_words(
     """since until till before after under over below above within between during while when whenever than least most"""
 )
@@ -512,7 +515,7 @@ def _with_joined(looks: Sequence[_Word], places: Iterable[int]) -> set[int]:
 
 def _is_verb(core: str) -> bool:
     return (
-        core in _FINITE
+        core in _VERBS
         or core.endswith(("n't", "'s", "'re", "'ve", "'ll", "'d", "'m"))
         or (
             core.endswith("ed") and len(core) > 4  # noqa: PLR2004

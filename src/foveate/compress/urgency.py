@@ -42,6 +42,11 @@ COMMANDS = as_words(
     wait warn work write"""
 )
 """Verbs that begin an order whatever follows."""
+FINITE_VERBS = as_words(
+    """is are was were has had came went fell rose grew took got made gave said showed arrived failed broke began ran
+    cost costs will would can could did does"""
+)
+"""After a noun these show that it is the subject of a statement."""
 _BEFORE_ORDERS = as_words(
     """please also and then but so or just now next first second third finally kindly always if possible bitte dann"""
 )
@@ -95,11 +100,6 @@ _NO_VERBS = (
 """What can come before an object without being the verb of an order: function words, times, and verbs of feeling whose
 subject is often left out."""
 _PARTICIPLES = ("ly", "ing", "ed")
-_FINITE = as_words(
-    """is are was were has had came went fell rose grew took got made gave said showed arrived failed broke began ran
-    cost costs will would can could did does"""
-)
-"""After a noun these show that it is the subject of a statement."""
 _WITHOUT_VERB = as_words("only no ne")
 """They begin an order of any form: "Only small files", "No calls after nine", "Ne touchez pas"."""
 _PLEAS = as_words("please bitte por favor kindly si s'il te vous plaît")
@@ -132,7 +132,7 @@ def _is_imperative(words: Sequence[str], cores: Sequence[str]) -> bool:
     if core in COMMANDS:
         return not _is_subject(rest)
     if core in _WITHOUT_VERB:
-        return core != "no" or (not place and bool(rest) and _FINITE.isdisjoint(rest))
+        return core != "no" or (not place and bool(rest) and FINITE_VERBS.isdisjoint(rest))
     if following == "sie":
         return core.endswith("en") and core not in _NO_VERBS
     is_name = place > 0 and words[place][:1].isupper()
@@ -142,7 +142,7 @@ def _is_imperative(words: Sequence[str], cores: Sequence[str]) -> bool:
 def _is_subject(rest: Sequence[str]) -> bool:
     """Whether a finite verb follows the noun that a part begins with: "Order 4411 arrived", "Test results are in"."""
     behind = rest[1:] if rest and (rest[0][:1].isdigit() or len(rest[0]) == 1) else rest
-    return any(core in _FINITE for core in (rest[:2] if behind is rest else behind[:1]))
+    return any(core in FINITE_VERBS for core in (rest[:2] if behind is rest else behind[:1]))
 
 
 @lru_cache(maxsize=50_000)

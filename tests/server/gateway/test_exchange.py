@@ -353,6 +353,18 @@ def test_half_of_a_surrogate_pair_is_replaced_and_the_conversation_goes_on(tmp_p
     run(scenario)
 
 
+def test_the_count_of_tokens_has_the_form_that_clients_read_where_the_upstream_has_none(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with gateway(tmp_path, Upstream(lambda _: say("unused"))) as (fov, client):
+            body = body_of([{"role": "user", "content": "How many tokens has this?"}])
+            reply = await client.post("/v1/messages/count_tokens", json=body, headers=HEADERS)
+            assert (reply.status_code, set(reply.json())) == (200, {"input_tokens"})
+            assert 5 < reply.json()["input_tokens"] < 50
+            assert await fov.sessions() == []
+
+    run(scenario)
+
+
 def test_chat_completions_name_their_session_by_path(tmp_path: Path) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))

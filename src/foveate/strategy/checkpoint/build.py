@@ -31,10 +31,10 @@ from foveate.strategy.checkpoint.extract import (
     pack_finds,
     read_goals,
 )
+from foveate.strategy.checkpoint.state import COMPACT
 from foveate.turn import Json, turn_id
 
 LEVEL_NAMES = {1: "Compact", 2: "Moderate", 3: "Detailed"}
-COMPACT = 1
 DECISION_SHARE = 0.40
 """Of a compact checkpoint, for key decisions: so they fit at every level,"""
 MAX_DECISION_SHARE = 0.55

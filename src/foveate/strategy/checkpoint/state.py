@@ -9,7 +9,8 @@ from typing import Any
 from foveate.plan import ArtefactSpec
 from foveate.turn import Json
 
-DETAILED, MODERATE, COMPACT = 3, 2, 1
+DETAILED, COMPACT = 3, 1
+"""The longest and the shortest level of a checkpoint."""
 MESSAGES_KIND, UNITS_KIND = "checkpoint", "checkpoints"
 """A checkpoint is made from the messages of its turns; one of very many turns from their units and earlier finds."""
 ARCHITECTURE_KIND = "architecture"

@@ -164,10 +164,6 @@ def test_an_error_event_is_passed_on_once() -> None:
     assert to.abort("upstream closed the stream") == []
 
 
-def test_the_count_of_tokens_has_the_form_that_clients_read() -> None:
-    assert WIRE.count_answer(7) == {"input_tokens": 7}
-
-
 def test_an_error_has_the_type_of_its_status() -> None:
     assert WIRE.error(529, "busy") == {"type": "error", "error": {"type": "overloaded_error", "message": "busy"}}
     assert WIRE.error(400, "must be a list", param="tools")["error"]["message"] == "tools: must be a list"

@@ -98,10 +98,6 @@ class AnthropicWire:
     def ping(self) -> bytes:
         return b'event: ping\ndata: {"type": "ping"}\n\n'
 
-    def count_answer(self, tokens: int) -> Record:
-        """The answer of `POST /v1/messages/count_tokens`."""
-        return {"input_tokens": tokens}
-
 
 def _hints(body: Record) -> dict[str, str]:
     """`metadata.user_id` is a text; some clients put a JSON object with ids into it."""
