@@ -9,7 +9,6 @@ import pytest
 from foveate import Session
 from foveate.agents.calls import MAX_CALLS_PER_ROUND
 from foveate.agents.chat import (
-    MAX_TOOL_ROUNDS,
     AnswerPiece,
     AnswerSummary,
     Chat,
@@ -18,6 +17,7 @@ from foveate.agents.chat import (
     ToolRequest,
     ToolResponse,
 )
+from foveate.agents.options import MAX_TOOL_ROUNDS
 from foveate.errors import InputError, InvalidMessage, ModelError, ModelFailed, TurnBegun
 from foveate.models import Ask
 from foveate.testing.scripted import (

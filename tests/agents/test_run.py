@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from foveate.agents.chat import AnswerPiece, AnswerSummary, Notice
+from foveate.agents.options import ChatOptions
 from foveate.agents.run import INSTRUCTIONS, Caps, IterationEnd, IterationStart, RunStart, TaskUpdate, run
 from foveate.context.tags import parse_blocks
 from foveate.errors import InputError, ModelError, Refused
@@ -306,3 +307,21 @@ def test_the_events_of_an_answer_come_through(tmp_path: Path) -> None:
     ]
     (done,) = [event.answer for event in events if isinstance(event, IterationEnd)]
     assert isinstance(done, AnswerSummary)
+
+
+def test_a_run_takes_one_value_of_options_or_its_fields_and_needs_the_costs(tmp_path: Path) -> None:
+    async def job() -> None:
+        model = by_iteration({1: DONE})
+        async with scripted_store(tmp_path / "run.db", model) as fov:
+            session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
+            with pytest.raises(InputError, match="costs"):
+                _ = [event async for event in run(session, fov.caller, [MODEL], epic=EPIC)]
+            options = ChatOptions.of(fov, max_output_tokens=321)
+            events = [
+                event async for event in run(session, fov.caller, [MODEL], options, epic=EPIC, system="Be brief.")
+            ]
+            assert ended(events).reason == "done"
+        assert model.asks[0].max_output_tokens == 321
+        assert model.asks[0].messages[0].text.startswith("Be brief.")
+
+    asyncio.run(job())

@@ -63,6 +63,7 @@ CHAPTERS = (
         ("Message", "Text", "Reasoning", "Attachment", "ToolCall", "ToolResult", "Opaque", "Usage", "Turn"),
     ),
     Chapter("A chat with a model", "foveate.agents.chat", ("Chat",)),
+    Chapter("Options of a chat or a run", "foveate.agents.options", ("ChatOptions",)),
     Chapter("Writing a strategy", "foveate.strategy", ("Strategy", "Schedule")),
     Chapter("Artefacts of a strategy", "foveate.strategy.build", ("ArtefactKind", "Wording", "Material")),
     Chapter("What a strategy sees and returns", "foveate.plan", ("History", "Story", "Plan", "Block", "ArtefactSpec")),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from foveate.agents.chat import DEFAULT_MAX_OUTPUT_TOKENS, WINDOW_MARGIN_TOKENS, check_window
+from foveate.agents.chat import WINDOW_MARGIN_TOKENS, check_window
+from foveate.agents.options import DEFAULT_MAX_OUTPUT_TOKENS
 from foveate.errors import InputError, ModelUnavailable
 from foveate.models import local
 from foveate.models.names import load_model, models_for, named_hosts, understand

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from functools import partial
+from typing import Any, TypeAlias
 
 from foveate.agents.calls import (
     INTERRUPTED_CALL,
@@ -22,10 +23,11 @@ from foveate.agents.calls import (
     NOT_STARTED,
     TOO_MANY_CALLS,
     CallExecutor,
-    OwnTool,
     failed_result,
     unanswered_calls,
 )
+from foveate.agents.loop import ToolLoop
+from foveate.agents.options import ChatOptions
 from foveate.context.context import Context
 from foveate.context.prefix import matching_tokens
 from foveate.context.render import canonical_messages
@@ -35,17 +37,12 @@ from foveate.errors import InputError, InvalidMessage, ModelFailed, ModelUnavail
 from foveate.models import Answer, Ask, Finish
 from foveate.models.caller import Caller
 from foveate.session import Session
-from foveate.store.agent_rows import CallLimit
-from foveate.store.rows import NANO, CostRow
+from foveate.store.rows import NANO
 from foveate.text import compact_json, message_text, turn_text
-from foveate.tools import Toolbox
 from foveate.turn import Json, Message, Text, ToolCall, Usage, turn_id
 
 __all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
 
-MAX_TOOL_ROUNDS = 8
-"""Limit of tool rounds for one prompt without a toolbox; then the model is asked once more, without tools."""
-DEFAULT_MAX_OUTPUT_TOKENS = 4_096
 WINDOW_MARGIN_TOKENS = 64
 """What a provider may add to a request by itself."""
 MOST_TOOLS_SHARE = 0.2
@@ -57,12 +54,6 @@ TOO_LONG_SHARE = 0.75
 """A prompt that was too long for its model is made again with this share of its tokens."""
 INTERRUPTED = "(interrupted)"
 TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
-
-
-Costs: TypeAlias = Callable[[str], Awaitable[Sequence[CostRow]]]
-"""What the calls for a session took, as `Foveate.costs` returns it."""
-Admit: TypeAlias = Callable[[], Awaitable[None]]
-"""Checks that a chat may go on; an error ends it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,54 +109,32 @@ class Chat:
         session: Session,
         caller: Caller,
         models: Sequence[str],
-        *,
-        system: str = "",
-        max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
-        window_tokens: int | None = None,
-        has_tools: bool = True,
-        temperature: float | None = None,
-        costs: Costs | None = None,
-        own_tools: Sequence[OwnTool] = (),
-        toolbox: Toolbox | None = None,
-        max_tool_rounds: int = MAX_TOOL_ROUNDS,
-        keeps_partial: bool = True,
-        admit: Admit | None = None,
-        within: CallLimit | None = None,
+        options: ChatOptions | None = None,
+        **given: Any,
     ) -> None:
-        """`models` are tried in this order. `costs` returns what an answer has cost; without it that is 0.
-
-        `keeps_partial` says whether an answer that is interrupted is recorded as far as it came. `admit` is awaited
-        before each call of the model and each tool call; an error of it ends the answer. `within` limits the calls of
-        an agent.
-        """
+        """`models` are tried in this order. Keyword arguments are fields of `ChatOptions`."""
+        options = replace(options or ChatOptions(), **given)
         self.session = session
         self.models = tuple(models)
+        self.toolbox = options.toolbox
         self._caller = caller
-        self._system = system
-        self._max_output_tokens = max_output_tokens
-        self._temperature = temperature
-        self._costs = costs
-        self.toolbox = toolbox
-        self._calls = CallExecutor(session, own_tools, toolbox)
-        self._max_tool_rounds = max_tool_rounds
-        self._keeps_partial = keeps_partial
-        self._admit = admit
-        self._within = within
+        self._options = options
+        self._calls = CallExecutor(session, options.own_tools, options.toolbox)
         self._sent: Sequence[_Sent] = ()
         self._sent_tools = 0
-        if window_tokens is not None:
-            check_window(session.info.budget_tokens, max_output_tokens, window_tokens)
+        if options.window_tokens is not None:
+            check_window(session.info.budget_tokens, options.max_output_tokens, options.window_tokens)
         own = self._calls.definitions
         size = session.counter.scale(
             definitions_tokens("openai", session.counter) + session.counter.base(compact_json(own))
         )
         is_room = size <= MOST_TOOLS_SHARE * session.info.budget_tokens
-        if toolbox and has_tools and not is_room:
+        if options.toolbox and options.has_tools and not is_room:
             raise InputError(
                 f"the definitions of the tools take {size:,} tokens, more than {MOST_TOOLS_SHARE:.0%} of the budget of "
                 f"{session.info.budget_tokens:,}; use a larger budget or a smaller pack"
             )
-        self.has_tools = has_tools and is_room
+        self.has_tools = options.has_tools and is_room
         self._offer = ToolSet(own, "openai", is_late=True) if self.has_tools else None
 
     async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
@@ -195,7 +164,7 @@ class Chat:
 
     async def context(self) -> Context:
         """The context that the model would get now."""
-        return await self.session.context_with(self._offer, system=self._system)
+        return await self.session.context_with(self._offer, system=self._options.system)
 
     async def waiting(self) -> str | None:
         """The id of the newest turn if it has no answer yet, otherwise None."""
@@ -212,21 +181,15 @@ class Chat:
             async with aclosing(self._resume_calls(taken, unstarted)) as resumed:
                 async for event in resumed:
                     yield event
-            for rounds_left in range(self._max_tool_rounds, -1, -1):
-                await self._check_newest(taken.turn)
-                async with aclosing(self._ask(taken, may_call=rounds_left > 0)) as pieces:
-                    async for piece in pieces:
-                        if not isinstance(piece, Answer):
-                            yield piece
-                            continue
-                        answer = piece
-                message = answer.message if rounds_left else _without_calls(answer, self._max_tool_rounds)
-                async with aclosing(self._take(taken, message)) as events:
-                    async for event in events:
-                        yield event
-                if self._calls.are_last(message.tool_calls):
-                    yield await self._finished(answer, taken)
-                    return
+            loop: ToolLoop[ChatEvent] = ToolLoop(
+                ask=partial(self._ask, taken),
+                take=partial(self._take, taken),
+                is_last=lambda message: self._calls.are_last(message.tool_calls),
+                max_rounds=self._options.max_tool_rounds,
+            )
+            async with aclosing(loop.events()) as events:
+                async for piece in events:
+                    yield await self._finished(piece, taken) if isinstance(piece, Answer) else piece
         except (asyncio.CancelledError, GeneratorExit):
             await self._keep_partial(taken)
             raise
@@ -301,8 +264,8 @@ class Chat:
         """The last message has the result; the others are the calls of a script."""
         if place >= MAX_CALLS_PER_ROUND:
             return [failed_result(call, TOO_MANY_CALLS)]
-        if self._admit:
-            await self._admit()
+        if self._options.admit:
+            await self._options.admit()
         return await self._calls.execute(call)
 
     def _response(self, message: Message) -> ToolResponse:
@@ -333,8 +296,9 @@ class Chat:
         self, taken: _Answering, *, may_call: bool
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Notice | Answer, None]:
         """One call of the model; once more with less, if the prompt was too long for it."""
-        if self._admit:
-            await self._admit()
+        await self._check_newest(taken.turn)
+        if self._options.admit:
+            await self._options.admit()
         context = await self.context()
         if not taken.made and (cut := await self._cut_turn(context)):
             yield Notice(f"{cut} is larger than its room: the model is shown a part of it.")
@@ -361,7 +325,7 @@ class Chat:
     async def _smaller(self, context: Context, error: ModelUnavailable) -> Context:
         most = int(context.tokens * TOO_LONG_SHARE)
         try:
-            return await self.session.context_with(self._offer, budget_tokens=most, system=self._system)
+            return await self.session.context_with(self._offer, budget_tokens=most, system=self._options.system)
         except InputError:
             raise error from None
 
@@ -375,10 +339,10 @@ class Chat:
             purpose="chat",
             messages=messages,
             tools=tuple(tools),
-            max_output_tokens=self._max_output_tokens,
-            temperature=self._temperature,
+            max_output_tokens=self._options.max_output_tokens,
+            temperature=self._options.temperature,
             input_tokens=context.tokens,
-            within=self._within,
+            within=self._options.within,
         )
         sent = self._written(messages)
         has_same_tools = self._sent_tools == len(tools)
@@ -414,7 +378,7 @@ class Chat:
         if answer.finish == "refused" and not answer.text.strip():
             raise ModelUnavailable(model, "its provider's filter stopped the answer", reason="refused")
         if not answer.text.strip() and not answer.message.tool_calls:
-            limit = f"all of its {self._max_output_tokens:,} output tokens went into reasoning; allow it more"
+            limit = f"all of its {self._options.max_output_tokens:,} output tokens went into reasoning; allow it more"
             problem = limit if answer.finish == "length" else "the answer is empty"
             raise ModelFailed(model, problem, reason="empty")
 
@@ -435,11 +399,11 @@ class Chat:
 
         Calls in progress get a result that says that they were interrupted.
         """
-        if self._keeps_partial:
+        if self._options.keeps_partial:
             with suppress(TurnBegun):
                 await self._record_interruption(taken)
         text = "".join(taken.said)
-        if text.strip() and self._keeps_partial:
+        if text.strip() and self._options.keeps_partial:
             said = Message("assistant", (Text(text),), model=self.models[0])
             with suppress(TurnBegun):
                 await self._record(taken, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
@@ -466,18 +430,8 @@ class Chat:
 
     async def _spent_nano_usd(self) -> int:
         """On this chat so far."""
-        rows = await self._costs(self.session.id) if self._costs else ()
+        rows = await self._options.costs(self.session.id) if self._options.costs else ()
         return sum(row.nano_usd for row in rows if row.purpose == "chat")
-
-
-def _without_calls(answer: Answer, rounds: int) -> Message:
-    """The words of a model that was given no more tools; one that calls them all the same has not answered."""
-    message = answer.message
-    words = tuple(part for part in message.parts if not isinstance(part, ToolCall))
-    if not answer.text.strip():
-        problem = f"it went on calling tools, {rounds} times and without any being offered"
-        raise ModelFailed(message.model or "asked", problem, reason="malformed")
-    return message if len(words) == len(message.parts) else replace(message, parts=words, original=None)
 
 
 @dataclass(frozen=True, slots=True)

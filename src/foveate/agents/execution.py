@@ -13,7 +13,8 @@ from typing import Any, Literal
 
 from foveate.agents.budget import fitting_budget, model_for, most_output
 from foveate.agents.calls import unanswered_calls
-from foveate.agents.chat import MAX_TOOL_ROUNDS, Chat
+from foveate.agents.chat import Chat
+from foveate.agents.options import ChatOptions
 from foveate.agents.run import Caps, RunEnd, run
 from foveate.agents.suspension import Suspension
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox
@@ -140,19 +141,7 @@ class _Work:
 
     async def call(self) -> AgentOutcome:
         """Ask the prompt, unless it has its answer already."""
-        chat = Chat(
-            self._session,
-            self._fov.caller,
-            self._models,
-            system=self._spec.system,
-            max_output_tokens=self._output_tokens,
-            costs=self._fov.costs,
-            toolbox=self._toolbox,
-            max_tool_rounds=self._rounds,
-            keeps_partial=False,
-            admit=self._admit,
-            within=self._within,
-        )
+        chat = Chat(self._session, self._fov.caller, self._models, self._options)
         asked = any(message.text == self._row.task for message in await self._newest())
         if asked and await chat.waiting() is None:
             return AgentOutcome("done", await self._last_answer())
@@ -181,16 +170,10 @@ class _Work:
             self._session,
             self._fov.caller,
             self._models,
-            costs=self._fov.costs,
+            self._options,
             epic=self._row.task,
             answer=answer,
             caps=Caps(max_iterations=self._spec.max_iterations),
-            system=self._spec.system,
-            max_output_tokens=self._output_tokens,
-            toolbox=self._toolbox,
-            max_tool_rounds=self._rounds,
-            admit=self._admit,
-            within=self._within,
             unstarted=await self._unstarted(),
         )
         async with aclosing(events):
@@ -200,9 +183,16 @@ class _Work:
         raise AssertionError("unreachable: a run ends, or fails")
 
     @property
-    def _rounds(self) -> int:
-        rounds: int = self._fov.settings.agents.max_tool_rounds
-        return rounds if self._toolbox else MAX_TOOL_ROUNDS
+    def _options(self) -> ChatOptions:
+        return ChatOptions.of(
+            self._fov,
+            self._toolbox,
+            system=self._spec.system,
+            max_output_tokens=self._output_tokens,
+            keeps_partial=False,
+            admit=self._admit,
+            within=self._within,
+        )
 
     async def _admit(self) -> None:
         await self._rows.check_claim(self._row.id, self._row.owner, self._row.claims)

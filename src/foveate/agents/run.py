@@ -14,23 +14,15 @@ import hashlib
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
 from foveate.agents.calls import OwnTool
-from foveate.agents.chat import (
-    DEFAULT_MAX_OUTPUT_TOKENS,
-    MAX_TOOL_ROUNDS,
-    Admit,
-    AnswerSummary,
-    Chat,
-    ChatEvent,
-    Costs,
-    Notice,
-)
+from foveate.agents.chat import AnswerSummary, Chat, ChatEvent, Notice
+from foveate.agents.options import ChatOptions, Costs
 from foveate.agents.signals import (
     REASONS,
     UPDATE,
@@ -48,10 +40,8 @@ from foveate.errors import InputError, Refused
 from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.session.documents import NO_TASKS, RUN
-from foveate.store.agent_rows import CallLimit
 from foveate.store.rows import NANO
 from foveate.text import turn_text
-from foveate.tools import Toolbox
 from foveate.turn import Json, Message, Turn
 
 STRATEGY = "oneshot"
@@ -133,51 +123,33 @@ async def run(
     session: Session,
     caller: Caller,
     models: Sequence[str],
+    options: ChatOptions | None = None,
     *,
-    costs: Costs,
     epic: str | None = None,
     tasks: str | None = None,
     answer: str | None = None,
     caps: Caps | None = None,
-    system: str = "",
-    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS,
-    window_tokens: int | None = None,
-    has_tools: bool = True,
-    toolbox: Toolbox | None = None,
-    max_tool_rounds: int = MAX_TOOL_ROUNDS,
-    temperature: float | None = None,
-    admit: Admit | None = None,
-    within: CallLimit | None = None,
     unstarted: str | None = None,
+    **given: Any,
 ) -> AsyncGenerator[RunEvent, None]:
     """Work on the epic until something says stop; the last event is `RunEnd`.
 
     Without an epic the session's title says what to do. `tasks` is Markdown; given again with changes, what is new or
-    ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. `costs` is
-    `Foveate.costs`. A `ModelError` leaves the iteration to be asked again; a session has one run at a time. `toolbox`,
-    `admit`, `within` and `unstarted` are those of `Chat`.
+    ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. A `ModelError`
+    leaves the iteration to be asked again; a session has one run at a time. `unstarted` is that of `Chat.answer`. Other
+    keyword arguments are fields of `ChatOptions`, of which a run needs `costs`, e.g. `Foveate.costs`.
     """
+    options = replace(options or ChatOptions(), **given)
+    if options.costs is None:
+        raise InputError("a run counts what it spends; give it costs=fov.costs")
     if session.info.strategy != STRATEGY:
         await session.use(STRATEGY)
-    work = _Run(session, costs, caps or Caps(), unstarted)
-    told = await session.prompts.text(INSTRUCTIONS)
-    work.chat = Chat(
-        session,
-        caller,
-        models,
-        system=f"{system.rstrip()}\n\n{told}" if system.strip() else told,
-        max_output_tokens=max_output_tokens,
-        window_tokens=window_tokens,
-        has_tools=has_tools,
-        temperature=temperature,
-        costs=costs,
-        own_tools=work.tools(),
-        toolbox=toolbox,
-        max_tool_rounds=max_tool_rounds,
-        keeps_partial=False,
-        admit=admit,
-        within=within,
+    work = _Run(session, options.costs, caps or Caps(), unstarted)
+    told, system = await session.prompts.text(INSTRUCTIONS), options.system.rstrip()
+    own = replace(
+        options, system=f"{system}\n\n{told}" if system else told, own_tools=work.tools(), keeps_partial=False
     )
+    work.chat = Chat(session, caller, models, own)
     async with aclosing(work.events(epic, tasks, answer)) as events:
         async for event in events:
             yield event

@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Literal, cast
+from functools import partial
+from typing import Any, Literal, TypeAlias, cast
 
+from foveate.agents.loop import ToolLoop
 from foveate.compress.guard import GuardSource, check
 from foveate.compress.lines import brief
 from foveate.compress.marks import one_line
@@ -28,7 +31,7 @@ from foveate.events import Event, EventKind
 from foveate.history.driver import HistoryDriver
 from foveate.history.sizes import Infos
 from foveate.history.texts import TextReader
-from foveate.models import Ask
+from foveate.models import Answer, Ask
 from foveate.models.prompts import load_overrides, overridden
 from foveate.plan import Artefact, TurnInfo
 from foveate.renditions import Count
@@ -52,6 +55,7 @@ NAME = "hybrid"
 MAX_TURNS = 400
 """Turns that one run works on; older ones are made short without it."""
 MAX_CALLS_PER_ANSWER = 32
+TOO_MANY_CALLS = "Not executed: too many calls at once."
 MAX_IDLE_ANSWERS = 3
 """The agent ends after this many answers in a row that change nothing."""
 MAX_OUTPUT_TOKENS = 2_000
@@ -60,6 +64,8 @@ METADATA = "get_compression_metadata"
 SUPERSEDED = "(listed again below)"
 
 Mode = Literal["agent", "direct"]
+Progress: TypeAlias = dict[str, Json]
+"""How far a run has come, as it is published."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +100,33 @@ class _Run:
     idle: int = 0
     model_tokens: int = 0
     reason: str = ""
+
+    async def take(self, said: Message) -> AsyncGenerator[Progress, None]:
+        """Execute what the model calls, and decide whether to go on."""
+        accepted = len(self.desk.accepted)
+        looked = any(call.name == METADATA for call in said.tool_calls)
+        if looked:
+            self.messages = [_superseded(message) for message in self.messages]
+        self.messages.append(replace(said, original=None, usage=None))
+        for place, call in enumerate(said.tool_calls):
+            is_executed = place < MAX_CALLS_PER_ANSWER
+            answer = self.desk.answer(call.name, call.arguments) if is_executed else TOO_MANY_CALLS
+            self.messages.append(Message("tool", (ToolResult(call.id, (Text(answer),), name=call.name),)))
+        is_idle = len(self.desk.accepted) == accepted
+        # Looking is work, too, but not forever.
+        self.idle = self.idle + 1 if is_idle and not (looked and self.idle == 0) else int(is_idle)
+        if self.desk.is_target_reached:
+            self.reason = "target"
+        elif not said.tool_calls:
+            self.reason = "done"
+        elif self.idle >= MAX_IDLE_ANSWERS:
+            self.reason = "idle"
+        progress: Progress = {"iteration": self.iterations, "accepted": len(self.desk.accepted)}
+        yield {**progress, "tokens": self.desk.tokens, **_goal(self)}
+
+
+class _LimitReached(Exception):
+    """Ends a run; its text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +178,11 @@ class Shrinker:
         self._tell("compression-triggered", {"mode": "agent", "tokens": run.before, **_goal(run)})
         try:
             async with asyncio.timeout(strategy.agent_seconds):
-                await self._loop(run, strategy, models)
+                await self._converse(run, strategy, models)
         except TimeoutError:
             run.reason = "seconds"
+        except _LimitReached as limit:
+            run.reason = str(limit)
         except ModelError as error:
             run.reason = str(error)
         if run.desk.accepted:
@@ -157,58 +192,39 @@ class Shrinker:
         self._tell(kind, {"mode": shrunk.mode, "reason": shrunk.reason, "accepted": shrunk.accepted, **_goal(run)})
         return shrunk
 
-    async def _loop(self, run: _Run, strategy: Hybrid, models: Sequence[str]) -> None:
-        """Ask, execute, tell; until the model is done or one of its limits is reached."""
-        count = O200K.base
-        tools = tool_definitions()
-        while not run.reason:
-            if run.iterations >= strategy.agent_iterations:
-                run.reason = "iterations"
-                return
-            tokens = count(turn_text(tuple(run.messages))) + count(json.dumps(tools))
-            if run.model_tokens + tokens + MAX_OUTPUT_TOKENS > strategy.agent_tokens:
-                run.reason = "tokens"
-                return
-            ask = Ask(
-                purpose="compress",
-                messages=tuple(run.messages),
-                tools=tools,
-                max_output_tokens=MAX_OUTPUT_TOKENS,
-                input_tokens=tokens,
-            )
-            answered = await self._shared.caller.ask(ask, models, session_id=self._session_id)
-            said = answered.answer.message
-            run.iterations += 1
-            run.model_tokens += tokens + count(turn_text((said,)))
-            self._answer(run, said)
-            progress: dict[str, Json] = {"iteration": run.iterations, "accepted": len(run.desk.accepted)}
-            self._tell("llm-summarizing", {**progress, "tokens": run.desk.tokens, **_goal(run)})
+    async def _converse(self, run: _Run, strategy: Hybrid, models: Sequence[str]) -> None:
+        """Let the model work until it is done or one of its limits is reached."""
+        loop: ToolLoop[Progress] = ToolLoop(
+            ask=partial(self._ask, run, strategy, models),
+            take=run.take,
+            is_last=lambda _: bool(run.reason),
+            max_rounds=strategy.agent_iterations,
+        )
+        async with aclosing(loop.events()) as events:
+            async for event in events:
+                if not isinstance(event, Answer):
+                    self._tell("llm-summarizing", event)
 
-    def _answer(self, run: _Run, said: Message) -> None:
-        """Execute what the model calls, and decide whether to go on."""
-        accepted = len(run.desk.accepted)
-        looked = any(call.name == METADATA for call in said.tool_calls)
-        if looked:
-            run.messages = [_superseded(message) for message in run.messages]
-        run.messages.append(replace(said, original=None, usage=None))
-        results = []
-        for call in said.tool_calls[:MAX_CALLS_PER_ANSWER]:
-            answer = run.desk.answer(call.name, call.arguments)
-            results.append(ToolResult(call.id, (Text(answer),), name=call.name))
-        results += [
-            ToolResult(call.id, (Text("Not executed: too many calls at once."),), name=call.name)
-            for call in said.tool_calls[MAX_CALLS_PER_ANSWER:]
-        ]
-        run.messages += [Message("tool", (result,)) for result in results]
-        is_idle = len(run.desk.accepted) == accepted
-        # Looking is work, too, but not forever.
-        run.idle = run.idle + 1 if is_idle and not (looked and run.idle == 0) else int(is_idle)
-        if run.desk.is_target_reached:
-            run.reason = "target"
-        elif not said.tool_calls:
-            run.reason = "done"
-        elif run.idle >= MAX_IDLE_ANSWERS:
-            run.reason = "idle"
+    async def _ask(
+        self, run: _Run, strategy: Hybrid, models: Sequence[str], *, may_call: bool
+    ) -> AsyncGenerator[Answer, None]:
+        if not may_call:
+            raise _LimitReached("iterations")
+        tools = tool_definitions()
+        tokens = O200K.base(turn_text(tuple(run.messages))) + O200K.base(json.dumps(tools))
+        if run.model_tokens + tokens + MAX_OUTPUT_TOKENS > strategy.agent_tokens:
+            raise _LimitReached("tokens")
+        ask = Ask(
+            purpose="compress",
+            messages=tuple(run.messages),
+            tools=tools,
+            max_output_tokens=MAX_OUTPUT_TOKENS,
+            input_tokens=tokens,
+        )
+        answered = await self._shared.caller.ask(ask, models, session_id=self._session_id)
+        run.iterations += 1
+        run.model_tokens += tokens + O200K.base(turn_text((answered.answer.message,)))
+        yield answered.answer
 
     async def _work(self, strategy: Hybrid) -> _Work:
         store = self._shared.store

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import msgspec
 
-from foveate.additions import Addition, addition, without_reminders
+from foveate.additions import Addition, addition, is_changing, without_reminders
 from foveate.cache import BoundedCache
 from foveate.session.record import as_messages
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -28,7 +28,6 @@ KEY_PREFIX: Final = "g:"
 HASH_BYTES: Final = 16
 CACHED_MESSAGES: Final = 50_000
 """Messages whose hashes are kept in memory; a client sends the same ones again and again."""
-_CHANGING: Final = ("x-anthropic-billing-header:", "Today's date is ")
 _SALT: Final = secrets.token_bytes(32)
 """Before the bytes of a message when they are hashed for `_known`: no client can make two that have the same hash."""
 
@@ -195,9 +194,7 @@ def _content(part: Part) -> Iterator[str]:
 
 def _words(text: str) -> str:
     kept = without_reminders(text)
-    if kept.lstrip().startswith(_CHANGING):
-        return ""
-    return "".join(kept.split())
+    return "" if is_changing(kept) else "".join(kept.split())
 
 
 def _without_hints(data: Json) -> Json:

@@ -7,14 +7,13 @@ A new session that was not needed is a blemish; a turn in another conversation's
 
 from __future__ import annotations
 
-import re
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from string import hexdigits
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from foveate.additions import asks_for_summary, asks_for_title, is_for_summary
+from foveate.additions import asks_for_summary, asks_for_title, is_for_summary, tells_of_summary
 from foveate.cache import BoundedCache
 from foveate.intake.chain import RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
@@ -33,8 +32,6 @@ CLAUDE_CODE_ID: Final = "x-claude-code-session-id"
 Action = Literal["continue", "fork", "new", "pass"]
 TurnCount = Callable[[str], Awaitable[int | None]]
 """The number of turns of a session; None if it does not exist."""
-
-_SUMMARY = re.compile(r"\b(summary|summari[sz]ed|compact(ed|ion)|continued from a previous)\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +326,7 @@ def _begins_anew(history: RequestHistory) -> bool:
     if history.last_answer is not None or sum(mark.opens_turn for mark in history.marks) > 1:
         return False
     said = " ".join(message.text for message in history.first_prompt())
-    return not _SUMMARY.search(said[:SUMMARY_CHARS])
+    return not tells_of_summary(said[:SUMMARY_CHARS])
 
 
 def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always_fork: bool = False) -> SessionDecision:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from foveate import sync
-from foveate.agents.chat import MAX_TOOL_ROUNDS
+from foveate.agents.options import MAX_TOOL_ROUNDS
 from foveate.cli.chat.commands import COMMANDS
 from foveate.cli.chat.lines import MAX_PROMPT_CHARS
 from support.command_line import HELLO, Shell, command

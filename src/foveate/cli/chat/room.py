@@ -14,7 +14,6 @@ from foveate.additions import as_typed
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
     INTERRUPTED,
-    MAX_TOOL_ROUNDS,
     AnswerPiece,
     AnswerSummary,
     Chat,
@@ -24,6 +23,7 @@ from foveate.agents.chat import (
     ToolRequest,
     ToolResponse,
 )
+from foveate.agents.options import ChatOptions
 from foveate.cli.chat.flow import LineFlow
 from foveate.cli.chat.keyboard import WaitLine
 from foveate.cli.chat.status import status
@@ -121,17 +121,15 @@ class Room:
         if self._mcp is None:
             self._mcp = await open_mcp(self._connections, self.fov, tools, self._approve)
         toolbox = await make_toolbox(self.fov, session, tools, approve=self._approve, extra=self._mcp)
-        chat = Chat(
-            session,
-            self.fov.caller,
-            tuple(dict.fromkeys((model, *settings.models.fallbacks))),
+        options = ChatOptions.of(
+            self.fov,
+            toolbox,
             system=self._wishes.system,
             max_output_tokens=output_tokens,
             has_tools=self._wishes.has_tools,
-            costs=self.fov.costs,
-            toolbox=toolbox,
-            max_tool_rounds=settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS,
         )
+        models = tuple(dict.fromkeys((model, *settings.models.fallbacks)))
+        chat = Chat(session, self.fov.caller, models, options)
         if budget_tokens and (known is None or known.budget_tokens != budget_tokens):
             await self._try_budget(chat, known)
         elif known and known.budget_tokens != fitting:

@@ -149,7 +149,7 @@ def command(
 
 async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
     import foveate
-    from foveate.agents.chat import MAX_TOOL_ROUNDS
+    from foveate.agents.options import ChatOptions
     from foveate.agents.run import RunEnd, run
     from foveate.cli.run.view import RunView
     from foveate.errors import ModelError
@@ -169,15 +169,11 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
             session,
             fov.caller,
             tuple(dict.fromkeys((model, *fov.settings.models.fallbacks))),
-            costs=fov.costs,
+            ChatOptions.of(fov, toolbox, max_output_tokens=place.output_tokens, has_tools=order.has_tools),
             epic=order.epic,
             tasks=order.tasks,
             answer=order.answer,
             caps=order.caps,
-            max_output_tokens=place.output_tokens,
-            has_tools=order.has_tools,
-            toolbox=toolbox,
-            max_tool_rounds=fov.settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS,
         )
         try:
             async with aclosing(events):

@@ -17,7 +17,6 @@ from starlette.responses import Response, StreamingResponse
 
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
-    MAX_TOOL_ROUNDS,
     AnswerPiece,
     AnswerSummary,
     Chat,
@@ -26,6 +25,7 @@ from foveate.agents.chat import (
     ToolRequest,
     ToolResponse,
 )
+from foveate.agents.options import ChatOptions
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
 from foveate.errors import FoveateError, SessionExists, contained
 from foveate.server.dashboard.approvals import ChatApprover, Question
@@ -171,15 +171,7 @@ async def _open(visit: Visit, found: Session, model: str, toolbox: Toolbox | Non
             option="the budget",
         )
     )
-    return Chat(
-        found,
-        fov.caller,
-        chosen,
-        max_output_tokens=output,
-        costs=fov.costs,
-        toolbox=toolbox,
-        max_tool_rounds=fov.settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS,
-    )
+    return Chat(found, fov.caller, chosen, ChatOptions.of(fov, toolbox, max_output_tokens=output))
 
 
 async def _stream(chat: Chat, text: str, visit: Visit, items: asyncio.Queue[Item]) -> AsyncIterator[bytes]:

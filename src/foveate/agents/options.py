@@ -1,0 +1,54 @@
+"""How a chat or a run talks to its model: one value that both take."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from foveate.agents.calls import OwnTool
+from foveate.store.agent_rows import CallLimit
+from foveate.store.rows import CostRow
+from foveate.tools import Toolbox
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
+
+MAX_TOOL_ROUNDS = 8
+"""Limit of tool rounds for one prompt without a toolbox; then the model is asked once more, without tools."""
+DEFAULT_MAX_OUTPUT_TOKENS = 4_096
+
+Costs: TypeAlias = Callable[[str], Awaitable[Sequence[CostRow]]]
+"""What the calls for a session took, as `Foveate.costs` returns it."""
+Admit: TypeAlias = Callable[[], Awaitable[None]]
+"""Checks that a chat may go on; an error ends it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """Options of a chat and of a run."""
+
+    system: str = ""
+    max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
+    window_tokens: int | None = None
+    """The model's, checked against the budget and the output limit."""
+    has_tools: bool = True
+    toolbox: Toolbox | None = None
+    own_tools: Sequence[OwnTool] = ()
+    """Tools of the program itself."""
+    max_tool_rounds: int = MAX_TOOL_ROUNDS
+    temperature: float | None = None
+    costs: Costs | None = None
+    """Returns what an answer has cost; without it that is 0."""
+    keeps_partial: bool = True
+    """Record an answer that is interrupted as far as it came."""
+    admit: Admit | None = None
+    """Awaited before each call of the model and each tool call; an error of it ends the answer."""
+    within: CallLimit | None = None
+    """Limits of the calls of an agent."""
+
+    @classmethod
+    def of(cls, fov: Foveate, toolbox: Toolbox | None = None, **given: Any) -> ChatOptions:
+        """Options with the costs of a store and its limit of tool rounds, and the given ones."""
+        rounds = fov.settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS
+        return cls(costs=fov.costs, toolbox=toolbox, max_tool_rounds=rounds, **given)
