@@ -148,9 +148,10 @@ class Context:
         """A hash of the whole request, which is stored with an answer that has signed thinking."""
         return signatures.request_prefix(self.system, self._definitions(format), self.messages(format))
 
-    def answer_prefix(self) -> str | None:
-        """The hash of the request, stored with its answer; None while a call waits for its result."""
-        return None if self.layout.open_call else self.prefix()
+    @property
+    def token(self) -> str:
+        """What `Session.record` takes with the answer: a hash of the request; empty while a call lacks its result."""
+        return "" if self.layout.open_call else self.prefix()
 
     def _definitions(self, format: str) -> Sequence[Mapping[str, Json]]:  # noqa: A002
         return self.offer.definitions(format) if self.offer else ()

@@ -39,7 +39,7 @@ from foveate.session.goals import Goals
 from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
 from foveate.session.read import Reader
-from foveate.session.record import Recordable, announce, as_messages, check_text, pin_number
+from foveate.session.record import Recordable, announce, as_messages, check_text, context_token, pin_number
 from foveate.session.shared import PrefixSource, SharedParts
 from foveate.session.tenant import public_id
 from foveate.session.tools import Retrieval
@@ -214,15 +214,17 @@ class Session:
         format: str | None = None,  # noqa: A002 - the word users know
         key: str | None = None,
         turn: str | int | None = None,
+        context: Context | str | None = None,
     ) -> RecordedTurn:
         """Record messages durably, and return the last turn they belong to.
 
         Accepts dicts in OpenAI, Anthropic or Gemini format, response objects of those providers' packages, canonical
         messages, or a whole Turn. Each prompt starts a turn; messages before the first prompt are added to the open
         turn. `at` is the time of messages that have none. Recording again with the same `key` adds nothing. If
-        messages belong to a certain `turn` and another one has begun, they are rejected with `TurnBegun`.
+        messages belong to a certain `turn` and another one has begun, they are rejected with `TurnBegun`. `context` is
+        the context that an answer was made for, or its `token`; by default the last one of this session.
         """
-        return (await self.record_all(messages, at=at, format=format, key=key, turn=turn))[-1]
+        return (await self.record_all(messages, at=at, format=format, key=key, turn=turn, context=context))[-1]
 
     async def record_all(
         self,
@@ -234,6 +236,7 @@ class Session:
         turn: str | int | None = None,
         after: str | None = None,
         exact: bool = False,
+        context: Context | str | None = None,
     ) -> list[RecordedTurn]:
         """Like `record`, but return every turn that was created or extended, in order.
 
@@ -244,16 +247,21 @@ class Session:
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
             raise TurnNotFound(self.id, str(turn), (await self.refresh()).turns)
-        drafts = await record.make_drafts(self, messages, at=at, format_name=format, key=key)
+        drafts = await record.make_drafts(self, messages, at=at, format_name=format, key=key, context=context)
         places = await self.append(drafts, newest_turn=newest, after=after, exact=exact)
         return record.recorded_turns(self.id, drafts, places, self._counter)
 
     async def draft(
-        self, messages: Sequence[Message], keys: Sequence[str | None], *, at: datetime | None = None
+        self,
+        messages: Sequence[Message],
+        keys: Sequence[str | None],
+        *,
+        at: datetime | None = None,
+        context: Context | str | None = None,
     ) -> list[Draft]:
         """Messages as they are stored, counted and packed, each with its key; see `append`."""
-        asked = partial(self._shared.asked.pop, self._key)
-        return await draft_messages(record.bind_answer(messages, asked), at, keys, self.sizes, self.compression_level)
+        bound = record.bind_answer(messages, partial(self._shared.asked.pop, self._key), context)
+        return await draft_messages(bound, at, keys, self.sizes, self.compression_level)
 
     async def append(
         self,
@@ -430,7 +438,7 @@ class Session:
 
     def came_from(self, source: Context | PrefixSource) -> None:
         """The answer that is recorded next came from this context, or from a request with this prefix."""
-        self._shared.asked[self._key] = source.answer_prefix if isinstance(source, Context) else source
+        self._shared.asked[self._key] = partial(context_token, source) if isinstance(source, Context) else source
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.

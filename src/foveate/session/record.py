@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from foveate import formats
+from foveate.context.context import Context
 from foveate.context.signatures import is_signed
 from foveate.errors import InvalidMessage, PinNotFound
 from foveate.events import Event, EventBus
@@ -148,6 +149,7 @@ async def make_drafts(
     at: str | float | datetime | None,
     format_name: str | None,
     key: str | Sequence[str | None] | None,
+    context: Context | str | None,
 ) -> list[Draft]:
     """What `Session.record_all` stores."""
     moment = None if at is None else parse_time(at)
@@ -160,15 +162,29 @@ async def make_drafts(
             raise InvalidMessage("key", "is a list; a whole turn takes one key")
         return await draft_turn(messages, moment, key, session.sizes, session.compression_level)
     given = await read_messages(messages, format_name)
-    return await session.draft(given, numbered_keys(key, len(given)), at=moment)
+    return await session.draft(given, numbered_keys(key, len(given)), at=moment, context=context)
 
 
-def bind_answer(messages: Sequence[Message], asked: Callable[[], PrefixSource | None]) -> Sequence[Message]:
-    """The messages, the first answer with a hash of the request it came from if its thinking is signed."""
+def bind_answer(
+    messages: Sequence[Message], asked: Callable[[], PrefixSource | None], context: Context | str | None = None
+) -> Sequence[Message]:
+    """The messages, the first answer with a hash of the request it came from if its thinking is signed.
+
+    That is the request of `context`, or else the one that was `asked` last.
+    """
     place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
-    if place is None or (source := asked()) is None or not is_signed(messages[place]) or (prefix := source()) is None:
+    if place is None:
         return messages
-    return [*messages[:place], replace(messages[place], prefix=prefix), *messages[place + 1 :]]
+    source = asked()  # its answer has come, whatever it was made for
+    if not is_signed(messages[place]) or (source is None and context is None):
+        return messages
+    prefix = source() if context is None and source else context_token(context)
+    return [*messages[:place], replace(messages[place], prefix=prefix), *messages[place + 1 :]] if prefix else messages
+
+
+def context_token(context: Context | str | None) -> str | None:
+    """The token of a context, or the one that is given."""
+    return context.token if isinstance(context, Context) else context
 
 
 def recorded_turns(
