@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from foveate.additions import without_reminders
-from foveate.context.assemble import Order, leading_results, prompt_messages
+from foveate.context.assemble import Order, prompt_messages
 from foveate.context.pairs import loose_ends
 from foveate.errors import InvalidMessage
 from foveate.formats.sizes import SentSizes, has_media
@@ -41,6 +41,12 @@ class ContextRequest:
     order: Order = "cache-first"
     is_preview: bool = False
     """Another budget or strategy than the session's own; nothing is saved."""
+    ends_turn: bool = False
+    """The prompt begins a turn, so that the newest one is over."""
+    is_pending: bool = False
+    """The newest turn goes on: its newest step is sent as messages,"""
+    has_results: bool = False
+    """and the prompt brings the results of its calls."""
     query: str = ""
     """What recall looks for; empty: nothing."""
     retrieved: Sequence[int] = ()
@@ -55,26 +61,6 @@ class ContextRequest:
     @property
     def session(self) -> SessionRow:
         return self.snapshot.session
-
-    @property
-    def messages(self) -> tuple[Message, ...]:
-        """The prompt's messages."""
-        return prompt_messages(self.prompt)
-
-    @property
-    def ends_turn(self) -> bool:
-        """The prompt begins a turn, so that the newest one is over."""
-        return bool(said_by_user(self.messages))
-
-    @property
-    def has_results(self) -> bool:
-        """The prompt brings the results of the newest turn's calls."""
-        return bool(leading_results(self.messages))
-
-    @property
-    def is_pending(self) -> bool:
-        """The newest turn goes on: its newest step is sent as messages."""
-        return self.fallback is None and (self.has_results or not self.ends_turn)
 
 
 def check_prompt(prompt: str | Sequence[Message]) -> None:

@@ -282,6 +282,15 @@ class TextReader:
         """A turn as it was recorded."""
         return (await self._raws(session, [turn]))[turn]
 
+    async def is_waiting(self, session: SessionRow, prompt: Sequence[Message]) -> bool:
+        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
+        if not session.is_open:
+            return False
+        kept = [message for message in await self.raw(session, session.last_turn) if message.kind == "message"]
+        if not kept or kept[-1].role != "user":
+            return False
+        return [message.parts for message in kept[-len(prompt) :]] == [message.parts for message in prompt]
+
     async def running(
         self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
     ) -> list[Step]:

@@ -419,7 +419,7 @@ class Session:
         self.take(snapshot.session)
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         asked = Asked(
-            prompt="" if prompt and await self._reader().is_waiting(said) else prompt,
+            prompt="" if prompt and await self._contexts.reader.is_waiting(self._row, said) else prompt,
             budget_tokens=budget_tokens,
             system=system,
             tools_tokens=offer.tokens(self._counter) if offer else 0,
@@ -451,7 +451,8 @@ class Session:
 
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
         """Whether the newest turn ends with exactly this prompt and has no answer yet."""
-        return await self._reader().is_waiting(prompt)
+        await self._reload()
+        return await self._contexts.reader.is_waiting(self._row, prompt)
 
     def tools(
         self,
@@ -609,7 +610,8 @@ class Session:
     def take(self, row: SessionRow) -> None:
         """Go on with the session's data as they were just read."""
         limit = self._limit_tokens
-        row = with_budget(row, self._shared.settings.session.budget_tokens)
+        if row.budget_chosen != 1:
+            row = with_budget(row, self._shared.settings.session.budget_tokens)
         self._row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
         self._counter = session_counter(row.model, row.encoding)
 

@@ -27,6 +27,7 @@ from foveate.context.assemble import (
     ContextParts,
     Order,
     assemble,
+    leading_results,
     prompt_messages,
 )
 from foveate.context.board import Board
@@ -53,7 +54,7 @@ from foveate.models.prompts import composed_overrides, overridden
 from foveate.plan import CachePrices, Ledger
 from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
-from foveate.session.documents import check_size, stand_in
+from foveate.session.documents import NO_TASKS, check_size
 from foveate.session.picture import keep_row
 from foveate.session.prompts import mode_text
 from foveate.session.shared import SharedParts
@@ -120,6 +121,8 @@ class Contexts:
         )
         self._recaller = Recaller(store, shared.searcher, settings.recall, writes, caller=shared.caller)
         self._agent = TriggerAgent(shared, session_id)
+        self._strategies: dict[tuple[str | None, ...], SessionStrategy] = {}
+        """By the name asked for, and what the session's own depends on."""
         self._store = store
         self._session_id = session_id
         self._events = shared.events
@@ -139,27 +142,15 @@ class Contexts:
     async def make(self, snapshot: SessionSnapshot, counter: Counter, asked: Asked) -> Context:
         """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
         check_prompt(asked.prompt)
-        asked = self._in_mode(snapshot, asked)
-        with overridden(composed_overrides(snapshot.prompts)):
+        if snapshot.session.mode:
+            asked = _in_mode(snapshot, asked)
+        with overridden(composed_overrides(snapshot.prompts) if snapshot.prompts else {}):
             try:
                 return await self._make(snapshot, counter, asked)
             except DEFECTS as defect:
                 if os.environ.get(STRICT_VARIABLE):
                     raise
                 return await self._make_simpler(snapshot, counter, asked, defect)
-
-    def _in_mode(self, snapshot: SessionSnapshot, asked: Asked) -> Asked:
-        """With the prompt of the session's mode behind the system prompt."""
-        session = snapshot.session
-        try:
-            mode = mode_text(session, snapshot.tenant_prompts)
-        except (PromptNotFound, InvalidPrompt) as error:  # of a mode that was removed since
-            _log.warning("the mode %r of %s is not used: %s", session.mode, session.id, error)
-            return asked
-        if not mode:
-            return asked
-        # The system prompt itself stays as it is: the gateway sends the client's own, and only what follows it.
-        return replace(asked, system=f"{asked.system}\n\n{mode}" if asked.system else mode)
 
     async def _make_simpler(
         self, snapshot: SessionSnapshot, counter: Counter, asked: Asked, defect: Exception
@@ -189,12 +180,14 @@ class Contexts:
         request = replace(request, prompt=fit_prompt(request.prompt, session, ledger.free_tokens))
         ledger = replace(ledger, prompt_tokens=prompt_tokens(request.prompt, session))
         ledger = self._open(ledger, request)
-        board = await self.board.shown(snapshot, ends_turn=request.ends_turn, keep=not request.is_preview)
-        shown = boards.render(
-            board, now_turn=session.last_turn, budget_tokens=ledger.board_limit_tokens, count=session.exact.base
-        )
-        ledger = self._open(replace(ledger, board_tokens=session.exact.base(shown)), request)
-        request = replace(request, retrieved=board.turns)
+        board, shown = Board(), ""
+        if snapshot.board:
+            board = await self.board.shown(snapshot, ends_turn=request.ends_turn, keep=not request.is_preview)
+            shown = boards.render(
+                board, now_turn=session.last_turn, budget_tokens=ledger.board_limit_tokens, count=session.exact.base
+            )
+            ledger = self._open(replace(ledger, board_tokens=session.exact.base(shown)), request)
+            request = replace(request, retrieved=board.turns)
         try:
             view, layer = await self._history(request, ledger, board)
         except HistoryExceedsBudget as error:
@@ -202,27 +195,30 @@ class Contexts:
             raise HistoryExceedsBudget(needed, counter.scale(ledger.history_tokens, session.calibration)) from None
         if fallback == "text":
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
-        await self._check_waiting(request, counter, view, ledger)
-        if not request.is_preview:  # in a preview the history has the board's room
+        if not request.ends_turn:
+            await self._check_waiting(request, counter, view, ledger)
+        if not request.is_preview and (shown or layer.in_part):  # in a preview the history has the board's room
             board, shown = await self._prefetched(request, ledger, view, layer, board=board, shown=shown)
         context = assemble(
             replace(
                 parts,
                 prompt=request.prompt,
                 history=view.blocks,
-                at_work=_at_work(request, view.blocks),
-                open_call=await self._open_call(request),
+                at_work=0 if request.ends_turn else _at_work(session, view.blocks),
+                open_call="" if request.ends_turn else await self._open_call(request),
                 memory=layer.text,
                 board=shown,
                 explains_late=bool(view.blocks) or not session.last_turn,
             )
         )
         room_tokens = counter.scale(ledger.history_tokens, session.calibration)
-        notes = {**view.planned.notes, **_recall_notes(layer)}
+        said = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
+        notes: dict[str, Json] = {**view.planned.notes, **{name: value for name, value in said.items() if value}}
         planned = replace(view.planned, room_tokens=room_tokens, strategy=request.name, notes=notes)
         context = replace(context, planned=planned, board=board)
         if not request.is_preview:
-            self._uses.show(session, layer.knowledge, request.query, ends_turn=request.ends_turn)
+            if layer.knowledge:
+                self._uses.show(session, layer.knowledge, request.query, ends_turn=request.ends_turn)
             await self._note_sent(session, context, has_changed=planned.is_new or bool(view.events))
         return context
 
@@ -236,6 +232,9 @@ class Contexts:
         if fallback:
             snapshot = replace(snapshot, plan=None, state=None)
         recalls = asked.recall and chosen.strategy.recalls and fallback is None
+        messages = prompt_messages(asked.prompt)
+        said, has_results = said_by_user(messages), bool(leading_results(messages))
+        has_agent = chosen.strategy.agent and not is_preview
         return ContextRequest(
             snapshot=snapshot,
             name=chosen.name,
@@ -247,8 +246,11 @@ class Contexts:
             history_tools_tokens=asked.history_tools_tokens,
             order=asked.order,
             is_preview=is_preview,
-            query=await self._query(session, asked.prompt) if recalls else "",
-            agent="none" if is_preview else self._agent.status(chosen.strategy, snapshot.agent),
+            ends_turn=bool(said),
+            is_pending=fallback is None and (has_results or not said),
+            has_results=has_results,
+            query=await self._query(session, said) if recalls else "",
+            agent=self._agent.status(chosen.strategy, snapshot.agent) if has_agent else "none",
             fallback=fallback,
         )
 
@@ -307,8 +309,6 @@ class Contexts:
         shown: str,
     ) -> tuple[Board, str]:
         """The board with notes, and with turns that recall shows in part, as far as there is room; and its text."""
-        if not (shown or layer.in_part):
-            return board, shown
         session, most = request.session, ledger.board_limit_tokens
         if request.strategy.gives_back or not request.strategy.holds_back:
             left = ledger.history_tokens - view.framed_tokens - layer.tokens
@@ -433,12 +433,11 @@ class Contexts:
             session, session.exact, wanted, kept=request.snapshot.memory, mark=mark, asked=self._asked_mark(query)
         )
 
-    async def _query(self, session: SessionRow, prompt: str | Sequence[Message]) -> str:
+    async def _query(self, session: SessionRow, said: str) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""
         has_past = session.last_turn or session.scope or session.channel
         if not (self._settings.recall.enabled and has_past):
             return ""
-        said = said_by_user(prompt_messages(prompt))
         if said or not session.is_open:
             return said
         return said_by_user(await self.reader.raw(session, session.last_turn))
@@ -446,7 +445,7 @@ class Contexts:
     async def _newest_said(self, request: ContextRequest) -> list[Message]:
         """The messages of the newest turn, if a model is to answer it without a prompt."""
         session = request.session
-        if not session.is_open or request.messages:
+        if not session.is_open or prompt_messages(request.prompt):
             return []
         return [one for one in await self.reader.raw(session, session.last_turn) if one.kind == "message"]
 
@@ -463,9 +462,14 @@ class Contexts:
 
     def _chosen(self, session: SessionRow, name: str | None) -> SessionStrategy:
         """The session's strategy with its settings, or another one with the defaults."""
-        if name is None or name == session.strategy:
-            return session_strategy(session.strategy, self._settings, given_settings(session, self._settings))
-        return SessionStrategy(name, make_strategy(name, self._settings))
+        key = (name, session.strategy, session.settings, session.scope)
+        if (found := self._strategies.get(key)) is None:
+            if name is None or name == session.strategy:
+                found = session_strategy(session.strategy, self._settings, given_settings(session, self._settings))
+            else:
+                found = SessionStrategy(name, make_strategy(name, self._settings))
+            self._strategies[key] = found
+        return found
 
     async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
         view = await self.driver.view(request, ledger)
@@ -484,19 +488,27 @@ class Contexts:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
 
 
+def _in_mode(snapshot: SessionSnapshot, asked: Asked) -> Asked:
+    """With the prompt of the session's mode behind the system prompt."""
+    session = snapshot.session
+    try:
+        mode = mode_text(session, snapshot.tenant_prompts)
+    except (PromptNotFound, InvalidPrompt) as error:  # of a mode that was removed since
+        _log.warning("the mode %r of %s is not used: %s", session.mode, session.id, error)
+        return asked
+    # The system prompt itself stays as it is: the gateway sends the client's own, and only what follows it.
+    return replace(asked, system=f"{asked.system}\n\n{mode}" if asked.system else mode)
+
+
 def _documents(request: ContextRequest, names: Sequence[Section]) -> dict[Section, str]:
     """The session's documents of these names, in their tags, or their defaults."""
     kept, session = request.snapshot.documents, request.session
-    found = {name: text if (text := kept.get(name, "")).strip() else stand_in(name, session) for name in names}
-    for name, text in found.items():
-        check_size(name, text, request.strategy.document_limits, session)
+    defaults = {"epic": session.title, "tasks": NO_TASKS}
+    found = {name: text if (text := kept.get(name, "")).strip() else defaults.get(name, "") for name in names}
+    if limits := request.strategy.document_limits:
+        for name, text in found.items():
+            check_size(name, text, limits, session)
     return {name: tag_document(name, text) for name, text in found.items() if text.strip()}
-
-
-def _recall_notes(layer: MemoryLayer) -> dict[str, Json]:
-    """What a plan's notes say of recall: stages that were late, and items of knowledge that are shown."""
-    said: dict[str, Json] = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
-    return {name: value for name, value in said.items() if value}
 
 
 def given_settings(session: SessionRow, settings: Settings) -> dict[str, object]:
@@ -504,10 +516,9 @@ def given_settings(session: SessionRow, settings: Settings) -> dict[str, object]
     return settings.given_for(session.scope, session.strategy, json.loads(session.settings))
 
 
-def _at_work(request: ContextRequest, blocks: Sequence[BlockText]) -> int:
-    """How many of the blocks are of the turn in progress, unless a prompt ends it."""
-    session = request.session
-    if not session.is_open or request.ends_turn:
+def _at_work(session: SessionRow, blocks: Sequence[BlockText]) -> int:
+    """How many of the blocks are of the turn in progress."""
+    if not session.is_open:
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
 

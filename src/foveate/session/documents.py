@@ -13,6 +13,7 @@ from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
 
 NO_TASKS = "(no tasks yet)"
+"""Shown where a session has no tasks; without an epic, its title is shown."""
 GIVEN = ("epic", "tasks")
 """What can be given; goals have commands of their own."""
 RUN = "run"
@@ -61,8 +62,3 @@ def check_size(name: str, text: str, limits: Mapping[str, int], session: Session
             f"{what} has {tokens:,} tokens, {tokens - limit:,} more than the {limit:,} it may have; it is shown whole "
             f"in every context: shorten it, or raise oneshot.{name}_tokens"
         )
-
-
-def stand_in(name: str, session: SessionRow) -> str:
-    """What is shown where a session has no such document: its title for an epic, and that there are no tasks."""
-    return {"epic": session.title, "tasks": NO_TASKS}.get(name, "")

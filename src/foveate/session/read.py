@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 
 from foveate.compress.facts import find_facts
@@ -18,7 +18,7 @@ from foveate.store.codec import restore_message
 from foveate.store.rows import RenditionRow, RenditionSizes
 from foveate.text import MARK_WORDS
 from foveate.tokens import Counter
-from foveate.turn import Message, Turn, from_us, turn_id, turn_number
+from foveate.turn import Turn, from_us, turn_id, turn_number
 
 NEWEST = 2**62
 MAX_TOPICS = 5
@@ -73,15 +73,6 @@ class Reader:
                 except LevelNotReady:
                     found += await self.contents(number, number, "R", shape)
         return found
-
-    async def is_waiting(self, prompt: Sequence[Message]) -> bool:
-        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
-        if not self._row.is_open:
-            return False
-        newest_turn = await self._reader.raw(self._row, self._row.last_turn)
-        kept = [message for message in newest_turn if message.kind == "message"]
-        newest = [message.without_original().parts for message in kept[-len(prompt) :]]
-        return newest == [message.parts for message in prompt] and kept[-1].role == "user"
 
     async def turns(self, low: int, high: int) -> list[Turn]:
         """The turns as the values they were recorded from."""

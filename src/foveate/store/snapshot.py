@@ -102,7 +102,7 @@ def take(
         ]
     )
     values = {(table, key): intact_data(connection, table, number, key, row) for table, key, *row in kept}
-    texts = prompts.texts(connection, shared)
+    texts = prompts.texts(connection, shared) if shared else {}
     return SessionSnapshot(
         session=session,
         pruned_us=pruned_us,
