@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import secrets
-import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -21,12 +19,14 @@ from msgspec import Struct
 from foveate.history.late_writes import LateWrites
 from foveate.models.names import models_for
 from foveate.plan import AgentStatus
+from foveate.store.leases import Lease
 from foveate.strategy import Strategy
 
 if TYPE_CHECKING:
     from foveate.session.shared import SharedParts
 
-LEASE_SECONDS = 120
+LEASE_SECONDS = 120.0
+"""A process that ended without a word loses the agent then."""
 STATE = "agent:lease"
 """The name of the state in the store."""
 AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
@@ -36,15 +36,8 @@ AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
 class _AgentState(Struct, frozen=True):
     """What the store has of a session's agent, for all processes."""
 
-    owner: str = ""
-    until_us: int = 0
-    """While it runs, its owner extends this; a process that ended without a word loses the agent then."""
     is_off: bool = False
     """It did not reach its target: the next compression is the strategy's."""
-
-    @property
-    def status(self) -> AgentStatus:
-        return "none" if self.is_off else "running" if self.until_us > _now_us() else "ready"
 
 
 class TriggerAgent:
@@ -61,57 +54,46 @@ class TriggerAgent:
         """Whether the agent may start now, is running, or leaves the next compression to the strategy."""
         if not self._models or not strategy.agent or not self._shared.settings.compress.enabled:
             return "none"
-        return _read(await self._stored()).status
+        if _read(await self._stored()).is_off:
+            return "none"
+        return "running" if await self._store.leases.is_taken(self._session_id, "shrink") else "ready"
 
     async def start(self, strategy: Strategy, window_tokens: int) -> None:
         """Run it in the background, unless it runs already, in this process or in another."""
-        owner = secrets.token_hex(8)
-        if await self.status(strategy) == "ready":
-            await self._writes.write(lambda: self._change(lambda state: state.status == "ready", self._lease(owner)))
-        if _read(await self._stored()).owner == owner:
-            self._shared.worker.beside(self._run(strategy.agent, window_tokens, owner))
+        lease = Lease(self._store.leases, "session", LEASE_SECONDS, job=(self._session_id, "shrink"))
+        await self._writes.write(lease.acquire)
+        if lease.is_held:
+            self._shared.worker.beside(self._run(strategy.agent, window_tokens, lease))
 
     async def compressed(self) -> None:
         """The strategy has compressed by itself: the next trigger is the agent's again."""
-        if self._models and _read(await self._stored()).is_off:
-            await self._writes.write(lambda: self._change(lambda state: state.is_off, _AgentState()))
+        if self._models:
+            await self._writes.write(lambda: self._note(is_off=False))
 
-    async def _run(self, place: str, window_tokens: int, owner: str) -> None:
+    async def _run(self, place: str, window_tokens: int, lease: Lease) -> None:
         module, _, name = place.partition(":")
         run: AgentRun = getattr(importlib.import_module(module), name)
-        ended = _AgentState(is_off=True)
-        held = asyncio.create_task(self._hold(owner))
-        try:
-            ended = _AgentState(is_off=not await run(self._shared, self._session_id, self._models, window_tokens))
-        except asyncio.CancelledError:
-            ended = _AgentState()  # the next program starts it again
-            raise
-        finally:
-            held.cancel()
-            await asyncio.shield(self._change(lambda state: state.owner == owner, ended))
-
-    async def _hold(self, owner: str) -> None:
-        """Extend the lease for as long as the agent runs."""
-        while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            await self._writes.write(lambda: self._change(lambda state: state.owner == owner, self._lease(owner)))
-
-    def _lease(self, owner: str) -> _AgentState:
-        return _AgentState(owner, _now_us() + LEASE_SECONDS * 1_000_000)
+        async with lease:
+            is_off = True
+            try:
+                is_off = not await run(self._shared, self._session_id, self._models, window_tokens)
+            except asyncio.CancelledError:
+                is_off = False  # the next program starts it again
+                raise
+            finally:
+                if lease.is_held:
+                    await asyncio.shield(self._note(is_off=is_off))
 
     async def _stored(self) -> bytes | None:
         return await self._store.artefacts.state(self._session_id, STATE)
 
-    async def _change(self, applies: Callable[[_AgentState], bool], new: _AgentState) -> None:
-        """Replace the state where `applies` holds, unless another process replaces it at the same moment."""
+    async def _note(self, *, is_off: bool) -> None:
+        """Store who compresses next, unless another process stores it at the same moment."""
         stored = await self._stored()
-        if applies(_read(stored)):
-            await self._store.artefacts.replace_state(self._session_id, STATE, stored, msgspec.json.encode(new))
+        if _read(stored).is_off != is_off:
+            new = msgspec.json.encode(_AgentState(is_off))
+            await self._store.artefacts.replace_state(self._session_id, STATE, stored, new)
 
 
 def _read(stored: bytes | None) -> _AgentState:
     return msgspec.json.decode(stored, type=_AgentState) if stored else _AgentState()
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000

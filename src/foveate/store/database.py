@@ -30,6 +30,7 @@ from foveate.store import (
     clients,
     derived,
     knowledge,
+    leases,
     lineage,
     log,
     passages,
@@ -331,6 +332,10 @@ def _of_due(due: DueTurn | SessionWork, *_: object, **__: object) -> Locks:
     return Locks(frozenset((due.session_id,)))
 
 
+def _of_lease(kind: leases.LeaseKind, *_: object) -> Locks:
+    return {"session": NO_LOCKS, "agent": _of("agents")(), "run": _of("knowledge")()}[kind]
+
+
 def _of_fork(session: object, parent_id: str, turn: int) -> Locks:  # noqa: ARG001 - the arguments of `fork_session`
     return Locks(frozenset((parent_id,)))
 
@@ -345,17 +350,22 @@ def _of_content(new: NewContent, **_: object) -> Locks:
     return Locks(sessions, frozenset(("cabinet",)))
 
 
+class _Leases(_Part):
+    take = _writes(leases.take, _in_session())
+    is_taken = _reads(leases.is_taken)
+    renew = _writes(leases.renew, _of_lease)
+    is_held = _reads(leases.is_held)
+    release = _writes(leases.release, _of_lease)
+
+
 class _DueQueue(_Part):
     sessions = _reads(queue.sessions)
     claim = _writes(queue.claim, _in_session())
-    lease_roll_ups = _writes(queue.lease_roll_ups, _in_session())
     reserve = _writes(queue.reserve, _of_due)
     refine = _writes(derived.refine, _of_due)
     postpone = _writes(queue.postpone, _of_due)
     hold = _writes(queue.hold, _in_session())
     hurry = _writes(queue.hurry, _of())
-    renew = _writes(queue.renew, _of())
-    release = _writes(queue.release, _of())
     want_again = _writes(queue.want_again, _in_session())
     requested = _reads(queue.requested)
     note_requested = _writes(queue.note_requested, _in_session())
@@ -375,7 +385,6 @@ class _Derived(_Part):
     unsettled = _reads(derived.unsettled)
     claim = _writes(derived.claim, _in_session())
     add_renditions = _writes(derived.add_renditions, _in_session("passages"))
-    release = _writes(derived.release, _in_session())
     sizes_of = _reads(derived.sizes_of)
     counts = _reads(derived.counts)
     renditions = _reads(derived.renditions)
@@ -483,9 +492,6 @@ class _Agents(_Part):
     totals = _reads(agents.totals)
     is_free = _reads(agents.is_free)
     claim = _writes(agents.claim, _of("agents"))
-    renew = _writes(agents.renew, _of("agents"))
-    held = _reads(agents.held)
-    release = _writes(agents.release, _of("agents"))
     check_claim = _reads(agents.check_claim)
     finish = _writes(agents.finish, _of("agents"))
     park = _writes(agents.park, _of("agents"))
@@ -504,8 +510,6 @@ class _Knowledge(_Part):
     begin_run = _writes(knowledge.begin_run, _of("knowledge"))
     get_run = _reads(knowledge.get_run)
     list_runs = _reads(knowledge.list_runs)
-    renew_run = _writes(knowledge.renew_run, _of("knowledge"))
-    release_run = _writes(knowledge.release_run, _of("knowledge"))
     keep_step = _writes(knowledge.keep_step, _of("knowledge"))
     steps = _reads(knowledge.steps)
     finish_run = _writes(knowledge.finish_run, _of("knowledge"))
@@ -523,6 +527,7 @@ class DatabaseStore(_Part):
     def __init__(self, dialect: Dialect, database: Database | TenantDatabase) -> None:
         super().__init__(database)
         self.location = dialect.location
+        self.leases = _Leases(self._database)
         self.derived = _Derived(self._database)
         self.passages = _Passages(self._database)
         self.artefacts = _Artefacts(self._database)

@@ -31,6 +31,7 @@ from foveate.store.knowledge_rows import (
     RunRow,
     TurnTopicRow,
 )
+from foveate.store.leases import LeaseKind, SessionJob
 from foveate.store.pictures import PictureRow
 from foveate.store.rows import (
     NEWEST_ID,
@@ -79,6 +80,10 @@ class Store(Protocol):
 
     def for_tenant(self, tenant: str) -> Store:
         """The same store for what a tenant does: the database shows no rows of others, where it can."""
+
+    @property
+    def leases(self) -> Leases:
+        """Who works on turns, agents and learning runs, and until when."""
 
     @property
     def derived(self) -> Derived:
@@ -257,12 +262,6 @@ class KnowledgeRows(Protocol):
     async def list_runs(self, tenant: str | None, *, scope: str | None = None, limit: int = 100) -> list[RunRow]:
         """The runs, those of a scope if one is named, the newest first."""
 
-    async def renew_run(self, run_id: str, owner: str, lease_seconds: float) -> None:
-        """Extend the lease of a run; `RunLost` if another has taken it."""
-
-    async def release_run(self, run_id: str, owner: str) -> None:
-        """Give a run back, so that another goes on with it at once."""
-
     async def keep_step(self, run_id: str, owner: str, name: str, data: bytes) -> None:
         """Keep the result of a step; `RunLost` if another has taken the run."""
 
@@ -323,16 +322,7 @@ class AgentRows(Protocol):
         """Lease queued agents and those whose worker died, the oldest first. One that failed too often is lost; it is
         among what is returned, with this state."""
 
-    async def renew(self, owner: str, lease_seconds: float) -> dict[str, int]:
-        """Extend the leases of a worker; the claims that it still holds, by agent."""
-
-    async def held(self, owner: str) -> dict[str, int]:
-        """The claims that a worker holds, by agent."""
-
-    async def release(self, owner: str) -> None:
-        """Queue what a worker that ends in good order did not finish."""
-
-    async def check_claim(self, agent_id: str, owner: str, claims: int) -> None:
+    async def check_claim(self, agent_id: str, owner: str) -> None:
         """`ClaimLost` unless this claim is the newest of a running agent."""
 
     async def finish(
@@ -352,6 +342,25 @@ class AgentRows(Protocol):
 
     async def mark_read(self, agent_id: str) -> None:
         """Note that its result was shown to the session it works for."""
+
+
+class Leases(Protocol):
+    """Who works on what, and until when; see `foveate.store.leases`."""
+
+    async def take(self, session_id: str, job: SessionJob, owner: str, lease_seconds: float) -> bool:
+        """Lease work in a session; False while anybody has the lease."""
+
+    async def is_taken(self, session_id: str, job: SessionJob) -> bool:
+        """Whether anybody has the lease."""
+
+    async def renew(self, kind: LeaseKind, owner: str, lease_seconds: float) -> bool:
+        """Extend all leases of this owner; False if it has none."""
+
+    async def is_held(self, kind: LeaseKind, owner: str) -> bool:
+        """Whether this owner has a lease."""
+
+    async def release(self, kind: LeaseKind, owner: str) -> None:
+        """End all leases of this owner; agents are queued again, reserved calls stay counted."""
 
 
 class Derived(Protocol):
@@ -376,9 +385,6 @@ class Derived(Protocol):
 
         With an `owner`, those of turns that it has not leased any more are rejected.
         """
-
-    async def release(self, session_id: str, owner: str) -> None:
-        """Release what this owner leased and did not finish."""
 
     async def sizes_of(self, session_id: str, first: int, last: int) -> list[RenditionSizes]:
         """Tokens of the turns at each level, oldest first, ancestors' included."""
@@ -457,9 +463,6 @@ class DueQueue(Protocol):
         A turn without remaining calls is marked incomplete and leaves the queue.
         """
 
-    async def lease_roll_ups(self, session_id: str, owner: str, lease_seconds: float) -> bool:
-        """Lease the requests for a session's eras and artefacts; False while anybody has the lease."""
-
     async def reserve(self, due: DueTurn, calls: int) -> bool:
         """Record, before they are made, the total calls that the turn may have; False if its lease was lost."""
 
@@ -476,12 +479,6 @@ class DueQueue(Protocol):
 
     async def hurry(self, now_us: int) -> None:
         """Make everything postponed due now, in every session."""
-
-    async def renew(self, owner: str, lease_seconds: float) -> None:
-        """Extend all leases of this owner."""
-
-    async def release(self, owner: str) -> None:
-        """Release all leases of this owner; reserved calls stay counted."""
 
     async def requested(self, session_id: str, kind: RequestKind, name: str) -> int:
         """A count of requests to models; 0 if none was noted."""

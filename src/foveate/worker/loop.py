@@ -10,11 +10,11 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from foveate.errors import Damaged, SessionNotFound, contained
@@ -23,12 +23,12 @@ from foveate.models.caller import Caller
 from foveate.recall.embed import STATIC
 from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
+from foveate.store.leases import Lease
 from foveate.store.queue import MAX_ATTEMPTS
 from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition, SessionWork
 from foveate.turn import Json, turn_id
 from foveate.worker.eras import make_era, read_units
 from foveate.worker.index import Indexer
-from foveate.worker.jobs import LeaseBeat
 from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
 from foveate.worker.renditions import make_coarse, make_local
@@ -310,39 +310,31 @@ class Worker:
 
         Of turns that are large together only the first are made; the rest is given back.
         """
-        derived, settings = self._store.derived, self._settings
-        owner = uuid.uuid4().hex
-        claims = await derived.claim(
-            session_id,
-            owner=owner,
-            limit=settings.batch_turns * self._pool.width,
-            lease_seconds=settings.lease_seconds,
-            include_open=include_open,
-        )
-        if not claims:
-            return False
-        try:
+        settings, batch_turns = self._settings, self._settings.batch_turns * self._pool.width
+        async with Lease(self._store.leases, "session", settings.lease_seconds) as lease:
+            claim = partial(
+                self._store.derived.claim,
+                session_id,
+                owner=lease.owner,
+                lease_seconds=settings.lease_seconds,
+                include_open=include_open,
+            )
+            claims = await claim(limit=batch_turns)
+            if not claims:
+                lease.settle()
+                return False
             session = await self._store.get_session(session_id)
             some = await self._light(session_id, claims)
             if len(some) < len(claims):
-                await derived.release(session_id, owner)
-                claims = await derived.claim(
-                    session_id,
-                    owner=owner,
-                    limit=len(some),
-                    lease_seconds=settings.lease_seconds,
-                    include_open=include_open,
-                )
+                await self._store.leases.release("session", lease.owner)
+                claims = await claim(limit=len(some))
             rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
             batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
-            async with LeaseBeat(self._store, owner, settings.lease_seconds):
-                made = await asyncio.gather(*(self._make(session, batch, rows, owner) for batch in batches if batch))
+            made = await asyncio.gather(*(self._make(session, batch, rows, lease.owner) for batch in batches if batch))
+            if sum(made) == len(claims):
+                lease.settle()  # with their results stored
             if progress:
                 progress(sum(made))
-        except BaseException:
-            with suppress(SessionNotFound):  # a session deleted meanwhile must not hide why the work ended
-                await asyncio.shield(derived.release(session_id, owner))
-            raise
         return True
 
     async def _light(self, session_id: str, claims: Sequence[Claim]) -> Sequence[Claim]:
