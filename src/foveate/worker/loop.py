@@ -143,7 +143,7 @@ class Worker:
             with contained(_log, "work can't be taken from the queue; it is tried again") as outcome:
                 taken = await due.take_sessions(limit=WATCH_SESSIONS, lease_seconds=self._settings.lease_seconds)
                 for work in taken:
-                    await self._attend(work, drain=drain)
+                    await self._attend(work, include_open=drain or not work.is_new)
                 self._refiner.look()
                 if not taken and drain and not (await due.state(limit=0)).sessions:
                     await self.settle()
@@ -153,28 +153,12 @@ class Worker:
             if outcome.error:
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _attend(self, work: SessionWork, *, drain: bool) -> None:
-        """One batch of a session that was taken from the queue; the open turn once it has been quiet."""
-        session_id, due = work.session_id, self._store.derived.due
-        include_open = drain or not work.is_new
-        try:
-            if await self._work(session_id, include_open=include_open):
-                await due.put_back(work, 0.0)
-                return
-            is_indexed = await self._indexer.finish(session_id)
-            await self._make_eras(session_id)
-            self._refiner.wake(session_id)
-            if is_indexed:
-                self._failures.pop(session_id, None)
-                await due.put_back(work, None if include_open else self._settings.quiet_seconds)
-                return
-            problem: object = "its index is not complete"
-        except SessionNotFound:
-            return  # deleted meanwhile
-        except Damaged as error:
-            problem = error
-        _log.warning("work on %s is retried later: %s", session_id, problem)
-        await due.put_back(work, self._pause_seconds(session_id))
+    async def _attend(self, work: SessionWork, *, include_open: bool) -> None:
+        """One batch of a session that was taken from the store's queue; the open turn once it has been quiet."""
+        seconds = await self._advance(work.session_id, include_open=include_open, with_models=True)
+        if seconds is None and not include_open:
+            seconds = self._settings.quiet_seconds
+        await self._store.derived.due.put_back(work, seconds)
 
     def reword(self, session_id: str) -> None:
         """A session shows something that a model may word."""
@@ -263,39 +247,41 @@ class Worker:
             while self._sessions:
                 session_id = next(iter(self._sessions))
                 del self._sessions[session_id]
-                try:
-                    await self._advance(session_id)
-                except SessionNotFound:
-                    continue  # deleted meanwhile
-                except Damaged as error:
-                    _log.warning("background compression of %s is retried later: %s", session_id, error)
-                    self._retry_later(session_id)
-                except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
-                    _log.warning("background compression of %s failed; it is retried later", session_id, exc_info=True)
-                    self._retry_later(session_id)
+                include_open = session_id in self._with_open
+                # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
+                with_models = session_id in self._recorded
+                seconds = await self._advance(session_id, include_open=include_open, with_models=with_models)
+                if seconds is None and include_open:
+                    self._with_open.discard(session_id)
+                elif seconds:
+                    asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
+                elif seconds is not None:
+                    self._sessions.setdefault(session_id)
             self._idle.set()
 
-    async def _advance(self, session_id: str) -> None:
-        """One batch of a session, which then goes behind the others; then its eras, index and roll-ups."""
-        include_open = session_id in self._with_open
-        if await self._work(session_id, include_open=include_open):
-            self._sessions.setdefault(session_id)
-            return
-        if include_open:
-            self._with_open.discard(session_id)
-        is_indexed = await self._indexer.finish(session_id)
-        await self._make_eras(session_id)
-        if session_id in self._recorded:
-            # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
-            self._refiner.wake(session_id)
-        if is_indexed:
-            self._failures.pop(session_id, None)
-        else:
-            self._retry_later(session_id)
+    async def _advance(self, session_id: str, *, include_open: bool, with_models: bool) -> float | None:
+        """One batch of a session, and once none is left its index, eras and roll-ups.
 
-    def _retry_later(self, session_id: str) -> None:
-        """Wake for the session again, after a longer pause each time it fails."""
-        asyncio.get_running_loop().call_later(self._pause_seconds(session_id), self._retry, session_id)
+        The seconds until more of it is done: 0 after a batch, for others to go first; a longer pause each time it
+        fails; None if nothing is left.
+        """
+        try:
+            if await self._work(session_id, include_open=include_open):
+                return 0.0
+            is_indexed = await self._indexer.finish(session_id)
+            await self._make_eras(session_id)
+            if with_models:
+                self._refiner.wake(session_id)
+            if is_indexed:
+                self._failures.pop(session_id, None)
+                return None
+        except SessionNotFound:
+            return None  # deleted meanwhile
+        except Damaged as error:
+            _log.warning("background compression of %s is retried later: %s", session_id, error)
+        except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
+            _log.warning("background compression of %s failed; it is retried later", session_id, exc_info=True)
+        return self._pause_seconds(session_id)
 
     def _pause_seconds(self, session_id: str) -> float:
         failures = self._failures[session_id] = min(self._failures.get(session_id, 0) + 1, MAX_FAILURES)
