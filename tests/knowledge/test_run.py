@@ -322,7 +322,7 @@ async def test_a_run_that_another_process_has_taken_over_stops_and_stores_nothin
 
     async def steal() -> None:
         (run,) = await rows.list_runs("")
-        await rows.release_run(run.id, run.owner)
+        await fov.store.leases.release("run", run.owner)
 
     stolen: list[asyncio.Task[None]] = []
 

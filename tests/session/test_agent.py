@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import time
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from foveate import Foveate, Session
 from foveate.context.context import Context
 from foveate.events import Event
-from foveate.session import agent
 from foveate.settings import Settings
 from foveate.testing.scripted import Behaviour, Fails, Refuses, Says, ScriptedModel, Stalls
 from support.agents import good_agent, work
@@ -154,7 +154,7 @@ def test_a_preview_starts_nothing(tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_of_two_processes_one_runs_the_agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_processes_one_runs_the_agent(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
 
     async def run() -> None:
@@ -170,7 +170,8 @@ def test_of_two_processes_one_runs_the_agent(tmp_path: Path, monkeypatch: pytest
             assert "agent" not in (await looked_at(twin)).planned.notes
             assert not second.asks
             # A process that ended without a word loses its lease.
-            monkeypatch.setattr(agent, "_now_us", lambda: time.time_ns() // 1_000 + 2 * agent.LEASE_SECONDS * 1_000_000)
+            with closing(sqlite3.connect(path)) as connection, connection:
+                connection.execute("UPDATE leases SET until_us = 0 WHERE turn < 0")
             await looked_at(twin)
             await until_asked(second)
         async with scripted_store(path, good_agent, with_agent()) as (fov, model):

@@ -73,7 +73,7 @@ async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLim
     """Work on a claimed agent until it ends. `Suspension` if it has to wait; `ClaimLost` if it was taken away."""
     view = fov.tenant(row.tenant) if row.tenant else fov
     session = await view.open_session(row.id if row.tenant else row.session_id)
-    within = CallLimit(tree=row.tree, agent_id=row.id, owner=row.owner, claims=row.claims, limits=limits)
+    within = CallLimit(tree=row.tree, agent_id=row.id, owner=row.owner, limits=limits)
     work = _Work(view, row, session, rows=rows, approve=StoredApprover(row), within=within)
     async with AsyncExitStack() as connections:
         await work.prepare(connections)
@@ -195,7 +195,7 @@ class _Work:
         )
 
     async def _admit(self) -> None:
-        await self._rows.check_claim(self._row.id, self._row.owner, self._row.claims)
+        await self._rows.check_claim(self._row.id, self._row.owner)
 
     async def _unstarted(self) -> str | None:
         """The call that waited for the decision that this claim got: it was not started."""

@@ -11,20 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 import msgspec
 
-from foveate.agents.execution import execute
+from foveate.agents.execution import AgentOutcome, execute
 from foveate.agents.suspension import Suspension
 from foveate.client import Foveate
 from foveate.errors import AgentNotFound, ClaimLost, FoveateError, contained
 from foveate.store.agent_rows import ENDED_STATES, AgentRow, ClaimRequest
+from foveate.store.leases import Lease
 
-RENEWALS_PER_LEASE = 3
 _log = logging.getLogger(__name__)
 
 
@@ -47,12 +47,14 @@ class AgentWorker:
         self._fov = fov
         self._agents = fov.agents
         self._rows = fov.agents.rows
+        self._leases = fov.store.leases
         self._settings = fov.settings.agents
         self._concurrency = concurrency or self._settings.concurrency
         self.owner = uuid.uuid4().hex
         """The name of this worker in the store."""
-        self._running: dict[tuple[str, int], asyncio.Task[None]] = {}
-        self._interruptible: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._running: dict[str, asyncio.Task[None]] = {}
+        """By the owner of the lease."""
+        self._interruptible: dict[str, asyncio.Task[None]] = {}
         """Those of the running tasks whose end is not being stored and told."""
         self._stopping = asyncio.Event()
         self._until: str | None = None
@@ -71,7 +73,6 @@ class AgentWorker:
         """Run agents until `stop`: all, or those of a `tree`. With `until`, run this agent and those below it until it
         has ended or waits for a person; with `drain`, until none is queued or running."""
         self._until = until
-        heart = asyncio.create_task(self._beat())
         try:
             while not self._stopping.is_set():
                 with contained(_log, "agents can't be claimed; the worker tries again"):
@@ -82,11 +83,12 @@ class AgentWorker:
                     return
                 await self._pause()
         finally:
-            heart.cancel()
-            for task in self._interruptible.values():
+            interrupted = dict(self._interruptible)
+            for task in interrupted.values():
                 task.cancel()
-            await asyncio.gather(heart, *self._running.values(), return_exceptions=True)
-            await self._rows.release(self.owner)
+            await asyncio.gather(*self._running.values(), return_exceptions=True)
+            for owner in interrupted:  # a task that had not begun has released nothing
+                await self._leases.release("agent", owner)
 
     async def _claim(self, tree: str | None) -> None:
         free = self._concurrency - len(self._running)
@@ -104,14 +106,13 @@ class AgentWorker:
             await self._tell(row)
             if row.state == "lost":
                 continue
-            key = (row.id, row.claims)
             task = asyncio.create_task(self._work(row))
-            self._running[key] = self._interruptible[key] = task
-            task.add_done_callback(lambda _, key=key: self._forget(key))  # type: ignore[misc]
+            self._running[row.owner] = self._interruptible[row.owner] = task
+            task.add_done_callback(lambda _, owner=row.owner: self._forget(owner))  # type: ignore[misc]
 
-    def _forget(self, key: tuple[str, int]) -> None:
-        self._running.pop(key, None)
-        self._interruptible.pop(key, None)
+    def _forget(self, owner: str) -> None:
+        self._running.pop(owner, None)
+        self._interruptible.pop(owner, None)
 
     async def _pause(self) -> None:
         """Until an agent ends here, the worker is stopped, or it is time to look again."""
@@ -125,55 +126,44 @@ class AgentWorker:
         finally:
             stopping.cancel()
 
-    async def _beat(self) -> None:
-        """Renew the leases, and stop what was cancelled or taken away."""
-        lease_seconds = self._settings.lease_seconds
-        renewed = time.monotonic()
-        while True:
-            await asyncio.sleep(min(self._settings.poll_seconds, lease_seconds / RENEWALS_PER_LEASE))
-            if not self._running:
-                renewed = time.monotonic()
-                continue
-            with contained(_log, "the leases of running agents can't be renewed"):
-                if time.monotonic() - renewed >= lease_seconds / RENEWALS_PER_LEASE:
-                    held = await self._rows.renew(self.owner, lease_seconds)
-                    renewed = time.monotonic()
-                else:
-                    held = await self._rows.held(self.owner)
-                for (agent_id, claims), task in list(self._interruptible.items()):
-                    if held.get(agent_id) != claims:
-                        task.cancel()
-
     async def _work(self, row: AgentRow) -> None:
-        """Execute an agent, and store how it ended before that is published."""
-        with contained(_log, "agent %s failed", row.id) as failure, suppress(ClaimLost):
+        """Execute an agent, and store how it ended before that is published. One that was cancelled or taken away is
+        stopped."""
+        lease = Lease(
+            self._leases,
+            "agent",
+            self._settings.lease_seconds,
+            owner=row.owner,
+            lost=ClaimLost(row.id),
+            look_seconds=self._settings.poll_seconds,
+        )
+        with contained(_log, "the end of agent %s can't be stored", row.id), suppress(ClaimLost):
+            async with lease:
+                end = await self._execute(row)
+                # From here on the task is not interrupted: a row that has ended is held by nobody, and its end is
+                # still to be told.
+                lease.settle()
+                self._interruptible.pop(row.owner, None)
+                await self._tell(await end())
+
+    async def _execute(self, row: AgentRow) -> Callable[[], Awaitable[AgentRow]]:
+        """Execute an agent; what stores its end, or that it waits."""
+        with contained(_log, "agent %s failed", row.id) as failure:
             try:
                 outcome = await execute(self._fov, self._rows, row, self._agents.limits)
             except Suspension as suspension:
                 waits = msgspec.json.encode(suspension.waits).decode()
-                self._settle(row)
-                await self._tell(await self._rows.park(row, waits, suspension.children, suspension.until_us))
-                return
-            except ClaimLost:
-                raise
+                return partial(self._rows.park, row, waits, suspension.children, suspension.until_us)
             except FoveateError as error:
-                self._settle(row)
-                await self._tell(await self._rows.finish(row, "failed", problem=str(error)))
-                return
-            self._settle(row)
-            done = await self._rows.finish(row, outcome.state, result=outcome.result, problem=outcome.problem)
-            self.ended += 1
-            await self._tell(done)
-        if failure.error is not None:
-            self._settle(row)
-            problem = f"it failed unexpectedly: {type(failure.error).__name__}: {failure.error}"
-            with contained(_log, "the failure of agent %s can't be stored", row.id), suppress(ClaimLost):
-                await self._tell(await self._rows.finish(row, "failed", problem=problem))
+                return partial(self._rows.finish, row, "failed", problem=str(error))
+            return partial(self._finish, row, outcome)
+        problem = f"it failed unexpectedly: {type(failure.raised).__name__}: {failure.raised}"
+        return partial(self._rows.finish, row, "failed", problem=problem)
 
-    def _settle(self, row: AgentRow) -> None:
-        """From here on the task is not interrupted: a row that has ended is held by nobody, and its end is still to be
-        told."""
-        self._interruptible.pop((row.id, row.claims), None)
+    async def _finish(self, row: AgentRow, outcome: AgentOutcome) -> AgentRow:
+        done = await self._rows.finish(row, outcome.state, result=outcome.result, problem=outcome.problem)
+        self.ended += 1
+        return done
 
     async def _tell(self, row: AgentRow) -> None:
         """Whoever waits for one agent here reads its result, so its board is not told."""

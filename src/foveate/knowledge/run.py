@@ -13,15 +13,15 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import msgspec
 
 from foveate.client import Foveate
-from foveate.errors import FoveateError, ModelError, Refused, RunInProgress, RunLost, SessionNotFound, contained
+from foveate.errors import FoveateError, ModelError, Refused, RunInProgress, RunLost, SessionNotFound
 from foveate.knowledge.gather import Gathered, erasures, gather, scope_spans, scopes_of, vectors_of, watermark
 from foveate.knowledge.lessons import find_lessons
 from foveate.knowledge.merge import merge
@@ -41,11 +41,11 @@ from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.scopes import Scope
 from foveate.session.tenant import public_id
 from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeRow, NewKnowledge, NewRun
+from foveate.store.leases import Lease
 
 LEARN_VERSION = 1
 """Changes when rules find other things in the same turns, so that they are read again."""
 STEPS = ("gather", "topics", "lessons", "merge", "finish")
-RENEWALS_PER_LEASE = 3
 MAX_ATTEMPTS = 3
 LOOKED_BACK = 100
 """Runs of a scope among which the last one that ended is looked for."""
@@ -191,15 +191,17 @@ class _Run:
         """Do what is left of the run, and store everything."""
         before = await erasures(self._fov, self._scope)
         gathered = await gather(self._fov, self._scope)
-        async with self._leased(gathered, version):
+        async with await self._begin(gathered, version) as lease:
             last = await _last_summary(self._fov, self._scope, gathered.watermark, version)
             if last.is_done:  # another run ended since this one looked
+                lease.settle()
                 await self._rows.fail_run(self._id, self._owner, "{}")
                 return replace(blank, outcome="unchanged", turns=len(gathered.turns))
             self._kept = await self._rows.steps(self._id)
             known, changes, found = await self._found(gathered)
             if not before <= await erasures(self._fov, self._scope):
                 raise _InputErased
+            lease.settle()
             return await self._finished(blank, gathered, known, changes, found)
 
     async def preview(self, blank: ScopeReport) -> ScopeReport:
@@ -352,9 +354,8 @@ class _Run:
         if self._progress:
             self._progress(LearnProgress(str(self._scope), step, stage, self._done, self._total))
 
-    @asynccontextmanager
-    async def _leased(self, gathered: Gathered, version: str) -> AsyncIterator[None]:
-        """Hold the run while the block runs. One that did not end in it is given back for the next attempt."""
+    async def _begin(self, gathered: Gathered, version: str) -> Lease:
+        """Begin or resume the run; its lease releases a run that does not end, for the next attempt."""
         lease_seconds = self._fov.settings.knowledge.lease_seconds
         run = await self._rows.begin_run(
             NewRun(
@@ -368,32 +369,7 @@ class _Run:
             )
         )
         self._id = run.id
-        work = asyncio.current_task()
-        assert work is not None, "a run is a task"
-        heart = asyncio.create_task(self._beat(work, lease_seconds))
-        try:
-            yield
-        except asyncio.CancelledError:
-            if not heart.done():
-                raise
-            work.uncancel()
-            raise RunLost(self._id) from None
-        finally:
-            heart.cancel()
-            await asyncio.gather(heart, return_exceptions=True)
-            with suppress(RunLost):
-                await self._rows.release_run(self._id, self._owner)
-
-    async def _beat(self, work: asyncio.Task[object], lease_seconds: float) -> None:
-        """Renew the lease; stop the work if another process has taken the run."""
-        while True:
-            await asyncio.sleep(lease_seconds / RENEWALS_PER_LEASE)
-            with contained(_log, "the lease of a run can't be renewed"):
-                try:
-                    await self._rows.renew_run(self._id, self._owner, lease_seconds)
-                except RunLost:
-                    work.cancel()
-                    return
+        return Lease(self._fov.store.leases, "run", lease_seconds, owner=self._owner, lost=RunLost(run.id))
 
 
 async def _summed_up(gathered: Gathered) -> GatherResult:

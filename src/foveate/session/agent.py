@@ -10,24 +10,24 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import secrets
-import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 from msgspec import Struct
 
 from foveate.models.names import models_for
 from foveate.plan import AgentStatus, PlanEvent
-from foveate.store.snapshot import AGENT_STATE
+from foveate.store.leases import Lease
+from foveate.store.snapshot import AGENT_STATE, SessionSnapshot
 from foveate.strategy import Strategy
 from foveate.turn import Json
 
 if TYPE_CHECKING:
     from foveate.session.shared import SharedParts
 
-LEASE_SECONDS = 120
+LEASE_SECONDS = 120.0
+"""A process that ended without a word loses the agent then."""
 AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
 """What `Strategy.agent` names: shared parts, stored id of the session, models, and tokens of the window."""
 
@@ -35,15 +35,8 @@ AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
 class _AgentState(Struct, frozen=True):
     """What the store has of a session's agent, for all processes."""
 
-    owner: str = ""
-    until_us: int = 0
-    """While it runs, its owner extends this; a process that ended without a word loses the agent then."""
     is_off: bool = False
     """It did not reach its target: the next compression is the strategy's."""
-
-    @property
-    def status(self) -> AgentStatus:
-        return "none" if self.is_off else "running" if self.until_us > _now_us() else "ready"
 
 
 class TriggerAgent:
@@ -55,12 +48,15 @@ class TriggerAgent:
         self._session_id = session_id
         self._models = models_for("shrink", shared.settings.models)
         self._writes = shared.writes
+        self._name = f"agent of {session_id}"
 
-    def status(self, strategy: Strategy, stored: bytes | None) -> AgentStatus:
+    def status(self, strategy: Strategy, snapshot: SessionSnapshot) -> AgentStatus:
         """Whether the agent may start now, is running, or leaves the next compression to the strategy."""
         if not self._models or not strategy.agent or not self._shared.settings.compress.enabled:
             return "none"
-        return _read(stored).status
+        if _read(snapshot.agent).is_off:
+            return "none"
+        return "running" if snapshot.is_agent_running else "ready"
 
     async def follow(self, strategy: Strategy, notes: Mapping[str, Json], events: Sequence[PlanEvent]) -> None:
         """Start the agent if the plan says that it is due; note that the strategy has compressed by itself."""
@@ -71,56 +67,40 @@ class TriggerAgent:
 
     async def _start(self, strategy: Strategy, window_tokens: int) -> None:
         """Run it in the background, unless it runs already, in this process or in another."""
-        owner = secrets.token_hex(8)
-        if self.status(strategy, await self._stored()) == "ready":
-            await self._write(lambda: self._change(lambda state: state.status == "ready", self._lease(owner)))
-        if _read(await self._stored()).owner == owner:
-            self._shared.worker.beside(self._run(strategy.agent, window_tokens, owner))
+        lease = Lease(self._store.leases, "session", LEASE_SECONDS, job=(self._session_id, "shrink"))
+        await self._writes.write(self._name, lease.acquire)
+        if lease.is_held:
+            self._shared.worker.beside(self._run(strategy.agent, window_tokens, lease))
 
     async def _compressed(self) -> None:
         """The strategy has compressed by itself: the next trigger is the agent's again."""
-        if self._models and _read(await self._stored()).is_off:
-            await self._write(lambda: self._change(lambda state: state.is_off, _AgentState()))
+        if self._models:
+            await self._writes.write(self._name, lambda: self._note(is_off=False))
 
-    async def _run(self, place: str, window_tokens: int, owner: str) -> None:
+    async def _run(self, place: str, window_tokens: int, lease: Lease) -> None:
         module, _, name = place.partition(":")
         run: AgentRun = getattr(importlib.import_module(module), name)
-        ended = _AgentState(is_off=True)
-        held = asyncio.create_task(self._hold(owner))
-        try:
-            ended = _AgentState(is_off=not await run(self._shared, self._session_id, self._models, window_tokens))
-        except asyncio.CancelledError:
-            ended = _AgentState()  # the next program starts it again
-            raise
-        finally:
-            held.cancel()
-            await asyncio.shield(self._change(lambda state: state.owner == owner, ended))
-
-    async def _hold(self, owner: str) -> None:
-        """Extend the lease for as long as the agent runs."""
-        while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            await self._write(lambda: self._change(lambda state: state.owner == owner, self._lease(owner)))
-
-    def _lease(self, owner: str) -> _AgentState:
-        return _AgentState(owner, _now_us() + LEASE_SECONDS * 1_000_000)
-
-    async def _write(self, job: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        await self._writes.write(f"agent of {self._session_id}", job)
+        async with lease:
+            is_off = True
+            try:
+                is_off = not await run(self._shared, self._session_id, self._models, window_tokens)
+            except asyncio.CancelledError:
+                is_off = False  # the next program starts it again
+                raise
+            finally:
+                if lease.is_held:
+                    await asyncio.shield(self._note(is_off=is_off))
 
     async def _stored(self) -> bytes | None:
         return await self._store.artefacts.state(self._session_id, AGENT_STATE)
 
-    async def _change(self, applies: Callable[[_AgentState], bool], new: _AgentState) -> None:
-        """Replace the state where `applies` holds, unless another process replaces it at the same moment."""
+    async def _note(self, *, is_off: bool) -> None:
+        """Store who compresses next, unless another process stores it at the same moment."""
         stored = await self._stored()
-        if applies(_read(stored)):
-            await self._store.artefacts.replace_state(self._session_id, AGENT_STATE, stored, msgspec.json.encode(new))
+        if _read(stored).is_off != is_off:
+            new = msgspec.json.encode(_AgentState(is_off))
+            await self._store.artefacts.replace_state(self._session_id, AGENT_STATE, stored, new)
 
 
 def _read(stored: bytes | None) -> _AgentState:
     return msgspec.json.decode(stored, type=_AgentState) if stored else _AgentState()
-
-
-def _now_us() -> int:
-    return time.time_ns() // 1_000

@@ -250,7 +250,7 @@ class Contexts:
             is_pending=fallback is None and (has_results or not said),
             has_results=has_results,
             query=await self._query(session, said) if recalls else "",
-            agent=self._agent.status(chosen.strategy, snapshot.agent) if has_agent else "none",
+            agent=self._agent.status(chosen.strategy, snapshot) if has_agent else "none",
             fallback=fallback,
         )
 

@@ -69,7 +69,9 @@ class AgentRow:
     attempts: int
     """Workers that died with it, since it last waited."""
     owner: str
+    """Of the newest claim's lease; another one with each claim. Empty unless it is running."""
     until_us: int
+    """When the lease ends, or the wait."""
     created_us: int
     started_us: int | None
     ended_us: int | None
@@ -93,6 +95,7 @@ class ClaimRequest:
     """Which agents a worker asks for."""
 
     owner: str
+    """The worker; the owner of each lease begins with it."""
     limit: int
     lease_seconds: float
     max_attempts: int
@@ -109,5 +112,4 @@ class CallLimit:
     tree: str
     agent_id: str
     owner: str
-    claims: int
     limits: AgentLimits

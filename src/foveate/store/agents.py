@@ -5,9 +5,9 @@
       │           │ └──► the worker died: queued again, or lost after too many attempts
       └─ waiting ◄┘      for an approval, an answer or other agents
 
-An agent is claimed with a lease. Each claim has a number, and only the newest claim can end the agent, so a worker that
-was presumed dead can't store a second result. Limits of a tree are checked in the transaction that adds an agent, or
-the call of a model.
+An agent is claimed with a lease, whose owner is another one with each claim. Only the newest claim can end the agent,
+so a worker that was presumed dead can't store a second result. Limits of a tree are checked in the transaction that
+adds an agent, or the call of a model.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
 from foveate.errors import AgentEnded, AgentNotFound, ClaimLost, LimitReached
-from foveate.store import log
+from foveate.store import leases, log
 from foveate.store.agent_rows import (
     ENDED_STATES,
     AgentLimits,
@@ -31,8 +31,6 @@ from foveate.store.lineage import number_of
 from foveate.store.rows import NANO, CallRow, NewSession
 from foveate.store.sql import Connection, now_us
 
-MAX_LEASE_US = 3_600_000_000
-"""A lease that ends later than this was given before the clock was set back, and is ignored."""
 LOST = "its worker ended {attempts} times without finishing it"
 
 _ENDED = "('done', 'failed', 'cancelled', 'lost')"
@@ -76,19 +74,16 @@ GET_SPENT_BEFORE = "SELECT spent_tokens, spent_nano_usd FROM agent_trees WHERE t
 ADD_SPENT_BEFORE = """INSERT INTO agent_trees (tree, spent_tokens, spent_nano_usd) VALUES (:tree, :tokens, :nano_usd)
     ON CONFLICT (tree) DO UPDATE SET spent_tokens = agent_trees.spent_tokens + excluded.spent_tokens,
     spent_nano_usd = agent_trees.spent_nano_usd + excluded.spent_nano_usd"""
-_FREE = """(state = 'queued' OR (state = 'running' AND (until_us < :now_us OR until_us > :latest_us))
+_FREE = f"""(state = 'queued' OR (state = 'running' AND NOT ({leases.LIVE}))
     OR (state = 'waiting' AND until_us > 0 AND until_us <= :now_us))"""
-LIST_FREE = f"""SELECT id, state, attempts, decision FROM agents WHERE {_FREE} AND (:tree IS NULL OR tree = :tree)
+LIST_FREE = f"""SELECT id, state, claims, attempts, decision FROM agents WHERE {_FREE}
+    AND (:tree IS NULL OR tree = :tree)
     AND (:top IS NULL OR id IN (WITH RECURSIVE below (id) AS (SELECT id FROM agents WHERE id = :top
-    UNION SELECT a.id FROM agents a JOIN below b
-    ON a.parent = b.id) SELECT id FROM below))
+    UNION SELECT a.id FROM agents a JOIN below b ON a.parent = b.id) SELECT id FROM below))
     ORDER BY created_us, id LIMIT :limit"""  # noqa: S608
 TAKE = """UPDATE agents SET state = 'running', owner = :owner, until_us = :until_us, claims = claims + 1,
     attempts = :attempts, waits = '', decision = '', started_us = coalesce(started_us, :now_us) WHERE id = :id"""
-RENEW = "UPDATE agents SET until_us = :until_us WHERE owner = :owner AND state = 'running'"
-HELD = "SELECT id, claims FROM agents WHERE owner = :owner AND state = 'running'"
-HOLDS = "SELECT 1 FROM agents WHERE id = :id AND owner = :owner AND claims = :claims AND state = 'running'"
-RELEASE = "UPDATE agents SET state = 'queued', owner = '', until_us = 0 WHERE owner = :owner AND state = 'running'"
+HOLDS = "SELECT 1 FROM agents WHERE id = :id AND owner = :owner AND state = 'running'"
 END = """UPDATE agents SET state = :state, result = :result, problem = :problem, owner = '', until_us = 0, waits = '',
     ended_us = :now_us WHERE id = :id"""
 PARK = """UPDATE agents SET state = :state, waits = :waits, owner = '', until_us = :until_us, attempts = 0
@@ -174,55 +169,31 @@ def totals(connection: Connection, tree: str, limits: AgentLimits) -> AgentTotal
 
 def is_free(connection: Connection, tree: str | None = None, top: str | None = None) -> bool:
     """Whether there is an agent to claim: any, one of a tree, or `top` or one below it."""
-    moment = now_us()
-    values = {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "tree": tree, "top": top, "limit": 1}
+    values = {**leases.times(connection), "tree": tree, "top": top, "limit": 1}
     return connection.execute(LIST_FREE, values).fetchone() is not None
 
 
 def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
     """Lease queued agents, those whose worker died and those whose wait timed out, the oldest first. One that failed
     too often is lost; it is among what is returned, with this state."""
-    moment = now_us()
-    values = {
-        "now_us": moment,
-        "latest_us": moment + MAX_LEASE_US,
-        "tree": wanted.tree,
-        "top": wanted.top,
-        "limit": wanted.limit,
-    }
-    until_us = moment + int(wanted.lease_seconds * 1_000_000)
+    times = leases.times(connection, wanted.lease_seconds)
+    values = {**times, "tree": wanted.tree, "top": wanted.top, "limit": wanted.limit}
     claimed = []
-    for agent_id, state, attempts, decision in connection.execute(LIST_FREE, values).fetchall():
+    for agent_id, state, claims, attempts, decision in connection.execute(LIST_FREE, values).fetchall():
         tried = attempts + (state == "running")
         if tried >= wanted.max_attempts:
             _end(connection, agent_id, "lost", problem=LOST.format(attempts=tried))
             claimed.append(get(connection, agent_id))
             continue
-        taken = {"id": agent_id, "owner": wanted.owner, "until_us": until_us, "attempts": tried, "now_us": moment}
-        connection.execute(TAKE, taken)
+        owner = f"{wanted.owner}/{agent_id}/{claims + 1}"
+        connection.execute(TAKE, {**times, "id": agent_id, "owner": owner, "attempts": tried})
         claimed.append(replace(get(connection, agent_id), decision=decision))
     return claimed
 
 
-def renew(connection: Connection, owner: str, lease_seconds: float) -> dict[str, int]:
-    """Extend the leases of a worker; the claims that it still holds, by agent."""
-    connection.execute(RENEW, {"owner": owner, "until_us": now_us() + int(lease_seconds * 1_000_000)})
-    return held(connection, owner)
-
-
-def held(connection: Connection, owner: str) -> dict[str, int]:
-    """The claims that a worker holds, by agent."""
-    return dict(connection.execute(HELD, {"owner": owner}).fetchall())
-
-
-def release(connection: Connection, owner: str) -> None:
-    """Queue what a worker that ends in good order did not finish."""
-    connection.execute(RELEASE, {"owner": owner})
-
-
-def check_claim(connection: Connection, agent_id: str, owner: str, claims: int) -> None:
+def check_claim(connection: Connection, agent_id: str, owner: str) -> None:
     """Raise `ClaimLost` unless this claim is the newest of a running agent."""
-    if connection.execute(HOLDS, {"id": agent_id, "owner": owner, "claims": claims}).fetchone() is None:
+    if connection.execute(HOLDS, {"id": agent_id, "owner": owner}).fetchone() is None:
         raise ClaimLost(agent_id)
 
 
@@ -235,7 +206,7 @@ def finish(
     problem: str | None = None,
 ) -> AgentRow:
     """Store how an agent ended, and queue those that wait for it; `ClaimLost` if another worker has it."""
-    check_claim(connection, claimed.id, claimed.owner, claimed.claims)
+    check_claim(connection, claimed.id, claimed.owner)
     _end(connection, claimed.id, state, result=result, problem=problem)
     return get(connection, claimed.id)
 
@@ -245,7 +216,7 @@ def park(
 ) -> AgentRow:
     """Let an agent wait; if one of the agents that it waits for has ended or was deleted meanwhile, it is queued at
     once. From `until_us` on it can be claimed though nothing happened; 0: never."""
-    check_claim(connection, claimed.id, claimed.owner, claimed.claims)
+    check_claim(connection, claimed.id, claimed.owner)
     connection.execute(FORGET_OWN_WAITS, {"id": claimed.id})  # of an earlier wait: they would end this one
     for child in children:
         connection.execute(ADD_WAIT, {"agent": claimed.id, "child": child})
@@ -294,7 +265,7 @@ def mark_read(connection: Connection, agent_id: str) -> None:
 
 def check_call(connection: Connection, call: CallRow, within: CallLimit) -> None:
     """`LimitReached` if a tree has no room for a call of a model, `ClaimLost` if the caller has lost the agent."""
-    check_claim(connection, within.agent_id, within.owner, within.claims)
+    check_claim(connection, within.agent_id, within.owner)
     limits = _limits(connection, within.tree, within.limits)
     tokens, nano_usd = _spent(connection, within.tree)
     needed = call.input_tokens + call.output_tokens

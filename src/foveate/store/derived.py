@@ -13,7 +13,7 @@ from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 from foveate.errors import Damaged, SessionNotFound
-from foveate.store import passages, queue
+from foveate.store import leases, passages, queue
 from foveate.store.bodies import digest_of, is_intact
 from foveate.store.lineage import (
     COUNT_MESSAGES,
@@ -107,10 +107,10 @@ def claim(
 ) -> list[Claim]:
     """Lease up to `limit` turns that lack renditions; the open turn only if asked for, or much grown."""
     session = get_session(connection, session_id)
-    leased = queue.leased_turns(connection, session.number)
+    leased = leases.leased_turns(connection, session.number)
     lacking = list(_lacking(connection, session, include_open=include_open))
     free = [(turn, count) for turn, count in lacking if turn not in leased][:limit]
-    attempts = queue.lease(connection, session.number, [turn for turn, _ in free], owner, lease_seconds)
+    attempts = leases.take_turns(connection, session.number, [turn for turn, _ in free], owner, lease_seconds)
     return [Claim(session_id, turn, count, attempts[turn]) for turn, count in free if turn in attempts]
 
 
@@ -123,17 +123,12 @@ def add_renditions(
     """
     session = get_session(connection, session_id)
     number = session.number
-    held = [made for made in renditions if owner is None or queue.take_lease(connection, number, made.turn, owner)]
+    held = [made for made in renditions if owner is None or leases.end_turn(connection, number, made.turn, owner)]
     for rendition in held:
         _add(connection, number, rendition)
     _index(connection, number, [made.passages for made in held if made.passages])
     _settle(connection, session)
     return [made.turn for made in held]
-
-
-def release(connection: Connection, session_id: str, owner: str) -> None:
-    """Release what this owner leased and did not finish."""
-    connection.execute(queue.DROP_LEASES, {"session": number_of(connection, session_id), "owner": owner})
 
 
 def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionSizes]:
@@ -339,7 +334,7 @@ def _add(connection: Connection, session: int, rendition: NewRendition) -> None:
     row = _insert(connection, session, rendition, calls)
     if row is not None:
         connection.execute(queue.FORGET_DUE, {**place, "id": row})
-    connection.execute(queue.DROP_LEASE, place)
+    connection.execute(leases.DROP_LEASE, place)
 
 
 def _insert(connection: Connection, session: int, rendition: NewRendition, calls: int) -> int | None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from foveate.errors import RunInProgress, RunLost
+from foveate.store import leases
 from foveate.store.bodies import digest_of, is_intact
 from foveate.store.knowledge_rows import (
     CHUNK_STEP,
@@ -29,7 +30,6 @@ from foveate.store.knowledge_rows import (
     TurnTopicRow,
 )
 from foveate.store.lineage import chain_of, number_of, select_spans
-from foveate.store.queue import MAX_LEASE_US
 from foveate.store.sql import Connection, Values, now_us
 
 _DETAILS = ("topics", "keywords", "technologies", "weight", "confidence")
@@ -185,14 +185,14 @@ def begin_run(connection: Connection, new: NewRun) -> RunRow:
     An interrupted run whose input has changed since is replaced; results of steps that hold for any input are taken
     over. A run starts later than all before it, even if the clock was set back, so that the last one is known.
     """
-    moment = now_us()
+    times, moment = leases.times(connection, new.lease_seconds), now_us()
+    lease = {"owner": new.owner, "until_us": times["until_us"]}
     values = {"tenant": new.tenant, "scope": new.scope}
     for row in _runs(connection, OPEN_RUNS, values):
-        if row.owner and moment < row.until_us <= moment + MAX_LEASE_US:
+        if row.owner and times["now_us"] < row.until_us <= times["latest_us"]:
             raise RunInProgress(new.scope)
         if (row.watermark, row.prompt_version) == (new.watermark, new.prompt_version):
-            taken = {"id": row.id, "owner": new.owner, "until_us": _until(moment, new.lease_seconds)}
-            connection.execute(TAKE_RUN, taken)
+            connection.execute(TAKE_RUN, {**lease, "id": row.id})
             return get_run(connection, row.id)
         if row.prompt_version == new.prompt_version:
             connection.execute(MOVE_STEPS, {"id": new.id, "replaced": row.id})
@@ -202,11 +202,10 @@ def begin_run(connection: Connection, new: NewRun) -> RunRow:
         ADD_RUN,
         {
             **values,
+            **lease,
             "id": new.id,
             "watermark": new.watermark,
             "prompt_version": new.prompt_version,
-            "owner": new.owner,
-            "until_us": _until(moment, new.lease_seconds),
             "now_us": moment if newest_us is None else max(moment, newest_us + 1),
         },
     )
@@ -225,18 +224,6 @@ def list_runs(
 ) -> list[RunRow]:
     """The runs, those of a scope if one is named, the newest first."""
     return _runs(connection, LIST_RUNS, {"tenant": tenant, "scope": scope, "limit": limit})
-
-
-def renew_run(connection: Connection, run_id: str, owner: str, lease_seconds: float) -> None:
-    """Extend the lease of a run; `RunLost` if another has taken it."""
-    _check_owner(connection, run_id, owner)
-    connection.execute(TAKE_RUN, {"id": run_id, "owner": owner, "until_us": _until(now_us(), lease_seconds)})
-
-
-def release_run(connection: Connection, run_id: str, owner: str) -> None:
-    """Give a run back, so that another goes on with it at once."""
-    _check_owner(connection, run_id, owner)
-    connection.execute(TAKE_RUN, {"id": run_id, "owner": "", "until_us": 0})
 
 
 def keep_step(connection: Connection, run_id: str, owner: str, name: str, data: bytes) -> None:
@@ -303,10 +290,6 @@ def _end(connection: Connection, run_id: str, state: RunState, report: str) -> N
 def _check_owner(connection: Connection, run_id: str, owner: str) -> None:
     if connection.execute(HOLDS_RUN, {"id": run_id, "owner": owner}).fetchone() is None:
         raise RunLost(run_id)
-
-
-def _until(moment: int, lease_seconds: float) -> int:
-    return moment + int(lease_seconds * 1_000_000)
 
 
 def _runs(connection: Connection, statement: str, values: Values) -> list[RunRow]:

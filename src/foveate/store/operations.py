@@ -20,6 +20,7 @@ from foveate.store import (
     clients,
     derived,
     knowledge,
+    leases,
     lineage,
     log,
     passages,
@@ -33,7 +34,7 @@ from foveate.store.cabinet_rows import NewContent
 from foveate.store.check import check_database
 from foveate.store.database import Database, TenantDatabase
 from foveate.store.rows import DueTurn, Finding, PruneReport, SessionWork
-from foveate.store.sql import Connection, Dialect, Locks
+from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -85,6 +86,10 @@ def _of_due(due: DueTurn | SessionWork, *_: object, **__: object) -> Locks:
     return Locks(frozenset((due.session_id,)))
 
 
+def _of_lease(kind: leases.LeaseKind, *_: object) -> Locks:
+    return {"session": NO_LOCKS, "agent": _of("agents")(), "run": _of("knowledge")()}[kind]
+
+
 def _of_fork(session: object, parent_id: str, turn: int) -> Locks:  # noqa: ARG001 - the arguments of `fork_session`
     return Locks(frozenset((parent_id,)))
 
@@ -99,19 +104,26 @@ def _of_content(new: NewContent, **_: object) -> Locks:
     return Locks(sessions, frozenset(("cabinet",)))
 
 
+class Leases(_Part):
+    """Who works on turns, agents and learning runs, and until when."""
+
+    take = _writes(leases.take, _in_session())
+    is_taken = _reads(leases.is_taken)
+    renew = _writes(leases.renew, _of_lease)
+    is_held = _reads(leases.is_held)
+    release = _writes(leases.release, _of_lease)
+
+
 class DueQueue(_Part):
     """What is queued for workers and models. Open turns wait until they are closed; ancestors queue their own."""
 
     sessions = _reads(queue.sessions)
     claim = _writes(queue.claim, _in_session())
-    lease_roll_ups = _writes(queue.lease_roll_ups, _in_session())
     reserve = _writes(queue.reserve, _of_due)
     refine = _writes(derived.refine, _of_due)
     postpone = _writes(queue.postpone, _of_due)
     hold = _writes(queue.hold, _in_session())
     hurry = _writes(queue.hurry, _of())
-    renew = _writes(queue.renew, _of())
-    release = _writes(queue.release, _of())
     want_again = _writes(queue.want_again, _in_session())
     requested = _reads(queue.requested)
     note_requested = _writes(queue.note_requested, _in_session())
@@ -134,7 +146,6 @@ class Derived(_Part):
     unsettled = _reads(derived.unsettled)
     claim = _writes(derived.claim, _in_session())
     add_renditions = _writes(derived.add_renditions, _in_session("passages"))
-    release = _writes(derived.release, _in_session())
     sizes_of = _reads(derived.sizes_of)
     counts = _reads(derived.counts)
     renditions = _reads(derived.renditions)
@@ -261,9 +272,6 @@ class AgentRows(_Part):
     totals = _reads(agents.totals)
     is_free = _reads(agents.is_free)
     claim = _writes(agents.claim, _of("agents"))
-    renew = _writes(agents.renew, _of("agents"))
-    held = _reads(agents.held)
-    release = _writes(agents.release, _of("agents"))
     check_claim = _reads(agents.check_claim)
     finish = _writes(agents.finish, _of("agents"))
     park = _writes(agents.park, _of("agents"))
@@ -284,8 +292,6 @@ class KnowledgeRows(_Part):
     begin_run = _writes(knowledge.begin_run, _of("knowledge"))
     get_run = _reads(knowledge.get_run)
     list_runs = _reads(knowledge.list_runs)
-    renew_run = _writes(knowledge.renew_run, _of("knowledge"))
-    release_run = _writes(knowledge.release_run, _of("knowledge"))
     keep_step = _writes(knowledge.keep_step, _of("knowledge"))
     steps = _reads(knowledge.steps)
     finish_run = _writes(knowledge.finish_run, _of("knowledge"))
@@ -309,6 +315,7 @@ class Store(_Part):
     def __init__(self, dialect: Dialect, database: Database | TenantDatabase) -> None:
         super().__init__(database)
         self.location = dialect.location
+        self.leases = Leases(self._database)
         self.derived = Derived(database)
         self.passages = PassageIndex(database)
         self.artefacts = Artefacts(database)

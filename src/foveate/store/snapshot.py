@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from foveate.errors import SessionNotFound
-from foveate.store import artefacts, derived, log, prompts
+from foveate.store import artefacts, derived, leases, log, prompts
 from foveate.store.lineage import SELECT_SESSIONS, chain_of, row_of, select_spans
 from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, RenditionRow, SessionRow
-from foveate.store.sql import Connection, intact_data
+from foveate.store.sql import Connection, intact_data, now_us
 
 MAX_NEW_TURNS = 32
 """Turns since the known ones that are read along; of more, only the newest."""
@@ -20,6 +20,7 @@ LIST_KEPT = " UNION ALL ".join(
     f"SELECT '{table}', name, data, digest FROM {table} WHERE session = :session AND name IN ({names})"  # noqa: S608
     for table, names in _KEPT.items()
 )
+GET_LEASE = f"SELECT 1 FROM leases WHERE session = :session AND turn = :place AND {leases.LIVE}"  # noqa: S608
 AGENT_STATE = "agent:lease"
 """The name of the state of a strategy's agent."""
 
@@ -55,7 +56,9 @@ class SessionSnapshot:
     made: ArtefactsMark
     """Changes with the strategy's artefacts."""
     agent: bytes | None = None
-    """The state of the strategy's agent."""
+    """The state of the strategy's agent,"""
+    is_agent_running: bool = False
+    """and whether it is at work, in any process."""
     board: bytes | None = None
     memory: bytes | None = None
     """The memory layer of the last prompt."""
@@ -91,12 +94,13 @@ def take(
     name = session.strategy if strategy is None else strategy(session)
     number = session.number
     kept_names = {"strategy": name, "agent": AGENT_STATE, "board": artefacts.BOARD, "layer": derived.LAYER}
-    pins, documents, kept, mark, shared, own = connection.select_all(
+    pins, documents, kept, mark, lease, shared, own = connection.select_all(
         [
             (log.LIST_PINS, {"session": number}),
             (artefacts.LIST_DOCUMENTS, {"session": number}),
             (LIST_KEPT, {"session": number, **kept_names}),
             (artefacts.MARK, {"session": number, "strategy": name}),
+            (GET_LEASE, {"session": number, "place": leases.PLACES["shrink"], **leases.lifetime(now_us())}),
             (prompts.NEWEST, {"tenant": ""}),
             (prompts.NEWEST, {"tenant": session.tenant}),
         ]
@@ -115,6 +119,7 @@ def take(
         state=values.get(("states", name)),
         made=ArtefactsMark(*mark[0]),
         agent=values.get(("states", AGENT_STATE)),
+        is_agent_running=bool(lease),
         board=values.get(("boards", artefacts.BOARD)),
         memory=values.get(("recalled", derived.LAYER)),
         messages=_new_messages(connection, session, known if known and known.pruned_us == pruned_us else KnownTurns()),

@@ -5,15 +5,13 @@ A turn, an era and an artefact are the three kinds. Calls are counted in the sto
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import ClassVar
 
 from foveate.compress.settings import CompressSettings
-from foveate.errors import ModelError, contained
+from foveate.errors import ModelError
 from foveate.events import Event, EventBus, EventKind
 from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
@@ -25,10 +23,6 @@ from foveate.turn import Json
 from foveate.worker.pool import Pool
 
 NONCE_BYTES = 8
-BEATS = 3
-"""Renewals of a lease within its duration."""
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,30 +85,6 @@ class Job(ABC):
     @abstractmethod
     async def abandon(self) -> None:
         """Give up after an unexpected fault."""
-
-
-class LeaseBeat:
-    """While entered, whatever its owner has leased stays leased."""
-
-    def __init__(self, store: Store, owner: str, lease_seconds: float) -> None:
-        self._due = store.derived.due
-        self._owner = owner
-        self._lease_seconds = lease_seconds
-        self._task: asyncio.Task[None] | None = None
-
-    async def __aenter__(self) -> None:
-        self._task = asyncio.create_task(self._run())
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._task:
-            self._task.cancel()
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(self._lease_seconds / BEATS)
-            with contained(_log, "leases can't be renewed"):
-                await self._due.renew(self._owner, self._lease_seconds)
 
 
 class RollUpJob(Job):

@@ -10,11 +10,11 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from foveate.errors import Damaged, SessionNotFound, contained
@@ -23,12 +23,12 @@ from foveate.models.caller import Caller
 from foveate.recall.embed import STATIC
 from foveate.settings import Settings
 from foveate.store import MessageRow, SessionRow, Store
+from foveate.store.leases import Lease
 from foveate.store.queue import MAX_ATTEMPTS
 from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition, SessionWork
 from foveate.turn import Json, turn_id
 from foveate.worker.eras import make_era, read_units
 from foveate.worker.index import Indexer
-from foveate.worker.jobs import LeaseBeat
 from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
 from foveate.worker.renditions import make_coarse, make_local
@@ -143,7 +143,7 @@ class Worker:
             with contained(_log, "work can't be taken from the queue; it is tried again") as outcome:
                 taken = await due.take_sessions(limit=WATCH_SESSIONS, lease_seconds=self._settings.lease_seconds)
                 for work in taken:
-                    await self._attend(work, drain=drain)
+                    await self._attend(work, include_open=drain or not work.is_new)
                 self._refiner.look()
                 if not taken and drain and not (await due.state(limit=0)).sessions:
                     await self.settle()
@@ -153,28 +153,12 @@ class Worker:
             if outcome.error:
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _attend(self, work: SessionWork, *, drain: bool) -> None:
-        """One batch of a session that was taken from the queue; the open turn once it has been quiet."""
-        session_id, due = work.session_id, self._store.derived.due
-        include_open = drain or not work.is_new
-        try:
-            if await self._work(session_id, include_open=include_open):
-                await due.put_back(work, 0.0)
-                return
-            is_indexed = await self._indexer.finish(session_id)
-            await self._make_eras(session_id)
-            self._refiner.wake(session_id)
-            if is_indexed:
-                self._failures.pop(session_id, None)
-                await due.put_back(work, None if include_open else self._settings.quiet_seconds)
-                return
-            problem: object = "its index is not complete"
-        except SessionNotFound:
-            return  # deleted meanwhile
-        except Damaged as error:
-            problem = error
-        _log.warning("work on %s is retried later: %s", session_id, problem)
-        await due.put_back(work, self._pause_seconds(session_id))
+    async def _attend(self, work: SessionWork, *, include_open: bool) -> None:
+        """One batch of a session that was taken from the store's queue; the open turn once it has been quiet."""
+        seconds = await self._advance(work.session_id, include_open=include_open, with_models=True)
+        if seconds is None and not include_open:
+            seconds = self._settings.quiet_seconds
+        await self._store.derived.due.put_back(work, seconds)
 
     def reword(self, session_id: str) -> None:
         """A session shows something that a model may word."""
@@ -263,39 +247,41 @@ class Worker:
             while self._sessions:
                 session_id = next(iter(self._sessions))
                 del self._sessions[session_id]
-                try:
-                    await self._advance(session_id)
-                except SessionNotFound:
-                    continue  # deleted meanwhile
-                except Damaged as error:
-                    _log.warning("background compression of %s is retried later: %s", session_id, error)
-                    self._retry_later(session_id)
-                except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
-                    _log.warning("background compression of %s failed; it is retried later", session_id, exc_info=True)
-                    self._retry_later(session_id)
+                include_open = session_id in self._with_open
+                # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
+                with_models = session_id in self._recorded
+                seconds = await self._advance(session_id, include_open=include_open, with_models=with_models)
+                if seconds is None and include_open:
+                    self._with_open.discard(session_id)
+                elif seconds:
+                    asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
+                elif seconds is not None:
+                    self._sessions.setdefault(session_id)
             self._idle.set()
 
-    async def _advance(self, session_id: str) -> None:
-        """One batch of a session, which then goes behind the others; then its eras, index and roll-ups."""
-        include_open = session_id in self._with_open
-        if await self._work(session_id, include_open=include_open):
-            self._sessions.setdefault(session_id)
-            return
-        if include_open:
-            self._with_open.discard(session_id)
-        is_indexed = await self._indexer.finish(session_id)
-        await self._make_eras(session_id)
-        if session_id in self._recorded:
-            # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
-            self._refiner.wake(session_id)
-        if is_indexed:
-            self._failures.pop(session_id, None)
-        else:
-            self._retry_later(session_id)
+    async def _advance(self, session_id: str, *, include_open: bool, with_models: bool) -> float | None:
+        """One batch of a session, and once none is left its index, eras and roll-ups.
 
-    def _retry_later(self, session_id: str) -> None:
-        """Wake for the session again, after a longer pause each time it fails."""
-        asyncio.get_running_loop().call_later(self._pause_seconds(session_id), self._retry, session_id)
+        The seconds until more of it is done: 0 after a batch, for others to go first; a longer pause each time it
+        fails; None if nothing is left.
+        """
+        try:
+            if await self._work(session_id, include_open=include_open):
+                return 0.0
+            is_indexed = await self._indexer.finish(session_id)
+            await self._make_eras(session_id)
+            if with_models:
+                self._refiner.wake(session_id)
+            if is_indexed:
+                self._failures.pop(session_id, None)
+                return None
+        except SessionNotFound:
+            return None  # deleted meanwhile
+        except Damaged as error:
+            _log.warning("background compression of %s is retried later: %s", session_id, error)
+        except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
+            _log.warning("background compression of %s failed; it is retried later", session_id, exc_info=True)
+        return self._pause_seconds(session_id)
 
     def _pause_seconds(self, session_id: str) -> float:
         failures = self._failures[session_id] = min(self._failures.get(session_id, 0) + 1, MAX_FAILURES)
@@ -310,39 +296,31 @@ class Worker:
 
         Of turns that are large together only the first are made; the rest is given back.
         """
-        derived, settings = self._store.derived, self._settings
-        owner = uuid.uuid4().hex
-        claims = await derived.claim(
-            session_id,
-            owner=owner,
-            limit=settings.batch_turns * self._pool.width,
-            lease_seconds=settings.lease_seconds,
-            include_open=include_open,
-        )
-        if not claims:
-            return False
-        try:
+        settings, batch_turns = self._settings, self._settings.batch_turns * self._pool.width
+        async with Lease(self._store.leases, "session", settings.lease_seconds) as lease:
+            claim = partial(
+                self._store.derived.claim,
+                session_id,
+                owner=lease.owner,
+                lease_seconds=settings.lease_seconds,
+                include_open=include_open,
+            )
+            claims = await claim(limit=batch_turns)
+            if not claims:
+                lease.settle()
+                return False
             session = await self._store.get_session(session_id)
             some = await self._light(session_id, claims)
             if len(some) < len(claims):
-                await derived.release(session_id, owner)
-                claims = await derived.claim(
-                    session_id,
-                    owner=owner,
-                    limit=len(some),
-                    lease_seconds=settings.lease_seconds,
-                    include_open=include_open,
-                )
+                await self._store.leases.release("session", lease.owner)
+                claims = await claim(limit=len(some))
             rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
             batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
-            async with LeaseBeat(self._store, owner, settings.lease_seconds):
-                made = await asyncio.gather(*(self._make(session, batch, rows, owner) for batch in batches if batch))
+            made = await asyncio.gather(*(self._make(session, batch, rows, lease.owner) for batch in batches if batch))
+            if sum(made) == len(claims):
+                lease.settle()  # with their results stored
             if progress:
                 progress(sum(made))
-        except BaseException:
-            with suppress(SessionNotFound):  # a session deleted meanwhile must not hide why the work ended
-                await asyncio.shield(derived.release(session_id, owner))
-            raise
         return True
 
     async def _light(self, session_id: str, claims: Sequence[Claim]) -> Sequence[Claim]:

@@ -11,10 +11,10 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
+from functools import partial
 
 from foveate.cache import BoundedCache
 from foveate.compress.local import LocalCompressor
@@ -26,10 +26,11 @@ from foveate.models.names import models_for
 from foveate.renditions import Level
 from foveate.settings import Settings
 from foveate.store import Store
+from foveate.store.leases import Lease
 from foveate.store.rows import RedoRequest
 from foveate.worker.artefacts import artefact_jobs
 from foveate.worker.eras import era_jobs
-from foveate.worker.jobs import Job, LeaseBeat, QueueContext, RollUpJob, Setback
+from foveate.worker.jobs import Job, QueueContext, RollUpJob, Setback
 from foveate.worker.pool import Pool
 from foveate.worker.turns import Parts, TurnJob
 
@@ -58,6 +59,8 @@ ABOUT_THE_JOB = ("too-long", "refused")
 """Reasons to give up one job; the next may pass."""
 
 Progress = Callable[[int], object]
+Feed = Callable[[str], AsyncGenerator[Job, None]]
+"""Jobs, whose turns are claimed with this owner."""
 
 _log = logging.getLogger(__name__)
 
@@ -128,7 +131,7 @@ class Refiner:
             self._has_roll_ups.set()
             self._start("roll-ups", self._endless_roll_ups, 1)
 
-    def _start(self, lane: str, feed: Callable[[str], AsyncGenerator[Job, None]], width: int) -> None:
+    def _start(self, lane: str, feed: Feed, width: int) -> None:
         if lane not in self._tasks:
             self._tasks[lane] = asyncio.create_task(self._run(feed, width))
 
@@ -139,9 +142,8 @@ class Refiner:
         self._unavailable_until.pop(self._turn_model, None)
         moment_us = self._now_us()
         while self._is_available(self._turn_model):
-            owner = uuid.uuid4().hex
-            feed = self._finite(session_ids, moment_us, owner)
-            await self._work(owner, feed, self._settings.concurrency, progress)
+            feed = partial(self._finite, session_ids, moment_us)
+            await self._work(feed, self._settings.concurrency, progress)
             if not await self._due_sessions(session_ids, moment_us):
                 return
             await asyncio.sleep(POLL_SECONDS)  # another task or process has leased the rest
@@ -153,8 +155,7 @@ class Refiner:
         self._unavailable_until.pop(self._roll_up, None)
         left = list(session_ids)
         while left:
-            owner = uuid.uuid4().hex
-            await self._work(owner, self._finite_roll_ups(left, owner), 1)
+            await self._work(lambda _: self._finite_roll_ups(left), 1)
             if left:
                 await asyncio.sleep(POLL_SECONDS)
 
@@ -170,44 +171,36 @@ class Refiner:
             task.cancel()
         await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
-    async def _run(self, feed: Callable[[str], AsyncGenerator[Job, None]], width: int) -> None:
+    async def _run(self, feed: Feed, width: int) -> None:
         await asyncio.sleep(START_SECONDS)
         while True:
             try:
-                owner = uuid.uuid4().hex
-                await self._work(owner, feed(owner), width)
+                await self._work(feed, width)
             except Exception:  # noqa: BLE001 - the worker's boundary: a fault must not stop what comes later
                 _log.warning("calling models in the background failed; it is retried later", exc_info=True)
                 await asyncio.sleep(PAUSE_SECONDS)
 
-    async def _work(
-        self, owner: str, feed: AsyncGenerator[Job, None], width: int, progress: Progress | None = None
-    ) -> None:
+    async def _work(self, feed: Feed, width: int, progress: Progress | None = None) -> None:
         """Take jobs from the feed, up to `width` at a time, until it ends."""
         taking = asyncio.Lock()
 
         async def work() -> None:
             while True:
                 async with taking:
-                    job = await anext(feed, None)
+                    job = await anext(jobs, None)
                 if job is None:
                     return
                 await self._do(job)
                 if progress:
                     progress(1)
 
-        # Leases are renewed until the last task has ended, and not only until the feed has.
-        beat = LeaseBeat(self._store, owner, self._lease_seconds)
-        try:
-            async with beat, aclosing(feed), asyncio.TaskGroup() as tasks:
-                for _ in range(width):
-                    tasks.create_task(work())
-        finally:
-            await asyncio.shield(self._due.release(owner))
+        # Held until the last task has ended, and not only until the feed has.
+        lease = Lease(self._store.leases, "session", self._lease_seconds)
+        async with lease, aclosing(feed(lease.owner)) as jobs, asyncio.TaskGroup() as tasks:
+            for _ in range(width):
+                tasks.create_task(work())
 
-    async def _finite(
-        self, session_ids: Sequence[str] | None, moment_us: int, owner: str
-    ) -> AsyncGenerator[TurnJob, None]:
+    async def _finite(self, session_ids: Sequence[str] | None, moment_us: int, owner: str) -> AsyncGenerator[Job, None]:
         """The turns that were due at a moment and that no other process has leased."""
         is_found = True
         while is_found and self._is_available(self._turn_model):
@@ -256,28 +249,31 @@ class Refiner:
             for due in claims[taken:]:
                 await asyncio.shield(TurnJob(self._context, self._groups, due, self._parts).give_back(due.due_us))
 
-    async def _finite_roll_ups(self, session_ids: list[str], owner: str) -> AsyncGenerator[RollUpJob, None]:
+    async def _finite_roll_ups(self, session_ids: list[str]) -> AsyncGenerator[RollUpJob, None]:
         """The eras and artefacts of sessions; sessions that another process has leased stay in the list."""
         for session_id in list(session_ids):
             try:
-                if not await self._due.lease_roll_ups(session_id, owner, self._lease_seconds):
-                    continue
-                async with aclosing(self._session_roll_ups(session_id)) as jobs:
-                    async for job in jobs:
-                        yield job
+                async with self._roll_up_lease(session_id) as lease:
+                    if not lease.is_held:
+                        continue
+                    async with aclosing(self._session_roll_ups(session_id)) as jobs:
+                        async for job in jobs:
+                            yield job
             except SessionNotFound:
                 pass  # deleted meanwhile
             session_ids.remove(session_id)
-            await self._due.release(owner)
 
-    async def _endless_roll_ups(self, owner: str) -> AsyncGenerator[Job, None]:
+    def _roll_up_lease(self, session_id: str) -> Lease:
+        return Lease(self._store.leases, "session", self._lease_seconds, job=(session_id, "roll-ups"))
+
+    async def _endless_roll_ups(self, _owner: str) -> AsyncGenerator[Job, None]:
         """The eras and artefacts of the sessions that were woken; waits while there are none."""
         while True:
             await self._has_roll_ups.wait()
             self._has_roll_ups.clear()
             left = list(self._roll_ups)
             self._roll_ups = dict.fromkeys(left, False)
-            async with aclosing(self._finite_roll_ups(left, owner)) as jobs:
+            async with aclosing(self._finite_roll_ups(left)) as jobs:
                 async for job in jobs:
                     yield job
             self._roll_ups = {name: is_new for name, is_new in self._roll_ups.items() if is_new or name in left}

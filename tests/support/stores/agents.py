@@ -80,8 +80,8 @@ async def only_the_newest_claim_ends_an_agent(store: Store, _: OpenStore) -> Non
 async def an_agent_is_lost_after_too_many_attempts_and_released_ones_do_not_count(store: Store, _: OpenStore) -> None:
     await _spawned(store)
     for _number in range(5):
-        assert await store.agents.claim(WANTED)
-        await store.agents.release("w")
+        (row,) = await store.agents.claim(WANTED)
+        await store.leases.release("agent", row.owner)
     for _number in range(2):
         assert await store.agents.claim(replace(WANTED, lease_seconds=-1.0))
     assert [row.state for row in await store.agents.claim(WANTED)] == ["lost"]
@@ -166,9 +166,9 @@ async def a_cancel_ends_all_below_and_takes_them_from_their_worker(store: Store,
     await _spawned(store)
     await _spawned(store, "a-2", "a-1")
     claimed = await store.agents.claim(WANTED)
-    assert len(await store.agents.renew("w", 60.0)) == 2
+    assert [await store.leases.renew("agent", row.owner, 60.0) for row in claimed] == [True, True]
     assert [row.id for row in await store.agents.cancel("a-1")] == ["a-1", "a-2"]
-    assert await store.agents.held("w") == {}
+    assert [await store.leases.is_held("agent", row.owner) for row in claimed] == [False, False]
     for row in claimed:
         try:
             await store.agents.finish(row, "done", result="late")
@@ -201,7 +201,7 @@ async def limits_of_a_tree_are_checked_with_each_agent_and_call(store: Store, _:
         raise AssertionError("a limit was exceeded")
     assert [row.id for row in await store.list_sessions()] == ["a-1"]
     (row,) = await store.agents.claim(WANTED)
-    within = CallLimit(tree="tree", agent_id="a-1", owner="w", claims=row.claims, limits=LIMITS)
+    within = CallLimit(tree="tree", agent_id="a-1", owner=row.owner, limits=LIMITS)
     one = replace(call("a-1", nano_usd=1), purpose="chat", input_tokens=50, output_tokens=50)
     made = 0
     for _number in range(5):
@@ -213,7 +213,7 @@ async def limits_of_a_tree_are_checked_with_each_agent_and_call(store: Store, _:
     totals = await store.agents.totals("tree", LIMITS)
     assert (made, totals.tokens, totals.agents) == (2, 200, 1)
     try:
-        await store.calls.reserve(one, since_us=0, limit_nano_usd=10**9, within=replace(within, claims=9))
+        await store.calls.reserve(one, since_us=0, limit_nano_usd=10**9, within=replace(within, owner="w/a-1/9"))
     except ClaimLost:
         return
     raise AssertionError("a call without a claim")

@@ -60,7 +60,7 @@ async def _closed(store: Store, session_id: str = "s") -> list[int]:
     claims = await store.derived.claim(
         session_id, owner="looker", limit=99, lease_seconds=LONG_SECONDS, include_open=False
     )
-    await store.derived.release(session_id, "looker")
+    await store.leases.release("session", "looker")
     return [claim.turn for claim in claims]
 
 
@@ -78,7 +78,7 @@ async def turns_without_renditions_are_claimed_once(store: Store, _: OpenStore) 
     assert await _claim(store, limit=2) == [1, 2]
     assert await _claim(store, owner="b") == [3, 4]
     assert await _claim(store, owner="c") == []
-    await store.derived.release("s", "a")
+    await store.leases.release("session", "a")
     assert await _claim(store, owner="c") == [1, 2]
 
 
@@ -116,7 +116,7 @@ async def attempts_at_a_turn_are_counted_until_it_is_released(store: Store, _: O
     assert [await attempt(0.0) for _ in range(3)] == [[1], [2], [3]]
     assert await attempt(LONG_SECONDS) == [4]
     assert await attempt(LONG_SECONDS) == []
-    await store.derived.release("s", "a")
+    await store.leases.release("session", "a")
     assert await attempt(LONG_SECONDS) == [1]
 
 

@@ -123,20 +123,21 @@ async def an_interrupted_run_goes_on_with_its_steps(store: Store, reopen: OpenSt
     assert await store.knowledge.steps("run-1") == {"gather": b"result"}
     for call in (
         store.knowledge.keep_step("run-1", "one", "late", b""),
-        store.knowledge.renew_run("run-1", "one", 60),
-        store.knowledge.release_run("run-1", "one"),
         store.knowledge.fail_run("run-1", "one", ""),
         store.knowledge.finish_run("run-1", "one", "", KnowledgeChanges(items=(item(),))),
     ):
         async with raises(RunLost):
             await call
+    assert not await store.leases.renew("run", "one", 60)
+    await store.leases.release("run", "one")
+    assert (await store.knowledge.get_run("run-1")).owner == "two"
     assert await store.knowledge.list_items("") == []
 
 
 async def a_run_whose_input_changed_is_replaced(store: Store, _: OpenStore) -> None:
     await store.knowledge.begin_run(run())
     await store.knowledge.keep_step("run-1", "one", "gather", b"old")
-    await store.knowledge.release_run("run-1", "one")
+    await store.leases.release("run", "one")
     fresh = await store.knowledge.begin_run(run("run-2", owner="two", watermark="w2"))
     assert fresh.id == "run-2"
     assert (await store.knowledge.get_run("run-1")).state == "replaced"

@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import replace
 
 from foveate.store import Store, bodies
+from foveate.store.leases import SessionJob
 from foveate.store.rows import DueTurn, NewRendition, PostponedTurn, RedoRequest, RefinedTurn
 from support.stores import Case, OpenStore, draft, new_session
 from support.stores.derived import LONG_SECONDS, rendition
@@ -210,24 +211,33 @@ async def what_was_made_in_part_is_marked_and_made_anew_when_wanted(store: Store
 async def a_renewed_lease_holds_until_it_is_given_back(store: Store, _: OpenStore) -> None:
     await _talked(store, 1)
     await _claim(store, lease=0.05)
-    await store.derived.due.renew("a", LONG_SECONDS)
+    assert await store.leases.renew("session", "a", LONG_SECONDS)
     await asyncio.sleep(0.1)
     assert await _claim(store) == []
-    await store.derived.due.release("b")
+    await store.leases.release("session", "b")
     assert await _claim(store) == []
-    await store.derived.due.release("a")
+    await store.leases.release("session", "a")
+    assert not await store.leases.renew("session", "a", LONG_SECONDS)
     assert [due.calls for due in await _claim(store)] == [3]
 
 
-async def roll_ups_are_leased_to_one_owner(store: Store, _: OpenStore) -> None:
+async def work_in_a_session_is_leased_to_one_owner(store: Store, _: OpenStore) -> None:
     await _talked(store, 1)
-    due = store.derived.due
-    assert await due.lease_roll_ups("s", "a", LONG_SECONDS)
-    assert not await due.lease_roll_ups("s", "b", LONG_SECONDS)
+    jobs: tuple[SessionJob, ...] = ("roll-ups", "shrink")
+    for job in jobs:
+        assert not await store.leases.is_taken("s", job)
+        assert await store.leases.take("s", job, job, LONG_SECONDS)
+        assert not await store.leases.take("s", job, "b", LONG_SECONDS)
     assert [claim.turn for claim in await _claim(store)] == [1]
-    await due.release("a")
-    assert await due.lease_roll_ups("s", "b", 0.0)
-    assert await due.lease_roll_ups("s", "a", LONG_SECONDS)
+    assert (await store.derived.due.state(limit=0)).leased == 2  # the turn, and the roll-ups
+    for job in jobs:
+        assert await store.leases.is_taken("s", job)
+        assert await store.leases.is_held("session", job)
+        await store.leases.release("session", job)
+        assert not await store.leases.is_held("session", job)
+        assert await store.leases.take("s", job, "b", 0.0)
+        assert not await store.leases.is_taken("s", job)
+        assert await store.leases.take("s", job, "a", LONG_SECONDS)
 
 
 async def a_fork_leaves_its_ancestors_turns_to_the_ancestor(store: Store, _: OpenStore) -> None:
@@ -347,7 +357,7 @@ CASES: tuple[Case, ...] = (
     what_was_put_off_can_be_hurried_in_every_session,
     what_was_made_in_part_is_marked_and_made_anew_when_wanted,
     a_renewed_lease_holds_until_it_is_given_back,
-    roll_ups_are_leased_to_one_owner,
+    work_in_a_session_is_leased_to_one_owner,
     a_fork_leaves_its_ancestors_turns_to_the_ancestor,
     a_local_rendition_is_made_again_if_it_is_old_or_incomplete,
     what_no_model_or_an_older_prompt_made_can_be_wanted_again,
