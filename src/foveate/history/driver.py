@@ -345,9 +345,10 @@ class HistoryDriver:
             kept, blocks = seen.kept, await self._kept_blocks(session, seen.kept)
         else:
             plan, state = request.strategy.join(seen, plan, state, ledger)
-            blocks = await self._joined(session, seen.kept, plan, fitted.blocks)
-            kept = written_plan(plan, blocks, seen.kept, now=ledger.now, turn=session.last_turn)
+            written = await self._joined(session, seen.kept, plan, fitted.blocks)
+            kept = written_plan(plan, written, seen.kept, now=ledger.now, turn=session.last_turn)
             await self._kept.keep_plan(request.name, Kept(state, kept))
+            blocks = await self._kept_blocks(session, kept)  # as the next context shows them
         reach = (kept.last_turn, kept.last_step)
         if reach not in request.read.appended:
             await self._read(request, NotRead("appended", *reach), ledger)

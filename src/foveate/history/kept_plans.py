@@ -42,6 +42,12 @@ class _Cell:
     stored: bytes | None
     packed: bytes | None
     value: Kept
+    replaced: tuple[bytes | None, ...] = ()
+    """What the store had before this process saved the value: a snapshot of that time is outdated."""
+
+    def is_current(self, stored: bytes | None) -> bool:
+        """Whether the value is in use, where a snapshot has this."""
+        return stored == self.stored or stored in self.replaced
 
 
 class KeptPlans:
@@ -62,7 +68,7 @@ class KeptPlans:
     def state(self, name: str, stored: bytes | None) -> State:
         """The state in use, where the store has this one."""
         cell = self._states.get(name)
-        if cell is None or cell.stored != stored:
+        if cell is None or not cell.is_current(stored):
             cell = self._states[name] = _Cell(stored, stored, NOTHING if stored is None else Kept(_expanded(stored)))
         return cell.value.state
 
@@ -73,9 +79,9 @@ class KeptPlans:
 
     async def keep_state(self, name: str, state: State) -> None:
         """Save a state."""
-        packed = bodies.squeeze(dict(state))
+        packed, before = bodies.squeeze(dict(state)), self._states.get(name)
         await self._store.artefacts.keep_state(self._session_id, name, packed)
-        self._states[name] = _Cell(packed, packed, Kept(state))
+        self._states[name] = _Cell(packed, packed, Kept(state), (before.stored,) if before else ())
 
     def use_state(self, name: str, stored: bytes | None, state: State) -> None:
         """Use a state that could not be saved, until the store has another one."""
@@ -84,7 +90,7 @@ class KeptPlans:
     async def plan(self, name: str, stored: bytes | None) -> Kept:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
         cell = self._plans.get(name)
-        if cell is None or cell.stored != stored:
+        if cell is None or not cell.is_current(stored):
             value = NOTHING if stored is None else unpack_plan(stored)
             cell = self._plans[name] = _Cell(stored, stored, value)
         elif cell.packed != cell.stored:
@@ -104,7 +110,7 @@ class KeptPlans:
             f"plan {name} of {self._session_id}",
             lambda: self._store.derived.keep_plan(self._session_id, name, packed),
         ):
-            cell.stored = packed
+            cell.replaced, cell.stored = (cell.stored,), packed
 
 
 async def stored_state(store: Store, session_id: str, strategy: str) -> State:

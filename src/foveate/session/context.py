@@ -397,9 +397,11 @@ class Contexts:
         view = await self._view(request, leaving(known))
         layer = await self._layer(request, ledger, board, view, ledger.recall_limit_tokens)
         if layer.tokens and view.framed_tokens > leaving(layer).limit_tokens:
+            before = self._layer_mark(request, view)
             view = await self._view(request, replace(leaving(layer), needed_tokens=spare))
             left = max(0, min(ledger.recall_limit_tokens, tokens - view.framed_tokens))
-            layer = await self._layer(request, ledger, board, view, left)
+            if layer.tokens > left or self._layer_mark(request, view) != before:
+                layer = await self._layer(request, ledger, board, view, left)
         return view, layer
 
     def _beside_newest_step(self, request: ContextRequest, ledger: Ledger, view: HistoryView, free: int) -> int:
@@ -427,11 +429,20 @@ class Contexts:
         )
         if ledger.is_preview:
             return await self._recaller.recall(session, session.exact, wanted)
-        past = session.last_turn - session.is_open
-        mark = _mark(query, [turn for turn in visible if turn <= past], self.reader.pruned_us)
         return await self._recaller.recall_once(
-            session, session.exact, wanted, kept=request.snapshot.memory, mark=mark, asked=self._asked_mark(query)
+            session,
+            session.exact,
+            wanted,
+            kept=request.snapshot.memory,
+            mark=self._layer_mark(request, view),
+            asked=self._asked_mark(query),
         )
+
+    def _layer_mark(self, request: ContextRequest, view: HistoryView) -> str:
+        """The same for the same prompt, as long as the turns before it are shown as they are."""
+        past = request.session.last_turn - request.session.is_open
+        visible = [turn for turn in _visible(view.blocks) if turn <= past]
+        return _mark(request.query, visible, self.reader.pruned_us)
 
     async def _query(self, session: SessionRow, said: str) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""

@@ -336,7 +336,9 @@ def _bands(rows: Sequence[Block], planned: Sequence[Band]) -> tuple[Band, ...]:
     """What the rows spend on each level, with the shares that were planned for it."""
     shares = {band.level: band.target_share for band in planned}
     levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
-    return bands_of(rows, {level: shares.get(level, 0.0) for level in levels})
+    # Hidden steps are written as one line of Tiny.
+    shown = [replace(row, level="T") if row.first_step and row.level == "E" else row for row in rows]
+    return bands_of(shown, {level: shares.get(level, 0.0) for level in levels})
 
 
 def _is_makeshift(row: Block, settled_turn: int) -> bool:
