@@ -16,6 +16,7 @@ import foveate
 from foveate import Foveate
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
+from foveate.recall.index import Query
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
 from foveate.testing.scripted import Says, ScriptedModel
@@ -336,7 +337,7 @@ def test_the_first_context_of_a_long_session_recalls_before_the_index_is_loaded(
         context = await session.context(QUESTION)
         assert "KH-731" in memory(context)
         assert not index.is_loaded
-        await index.measure_words(QUESTION)
+        await index.look(Query.of(QUESTION))
         assert index.is_loaded
 
     run(tmp_path, job, with_settings(deadline_seconds=60))

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +87,21 @@ class MeasureScores:
         """The same for some of the passages: mean and deviation stay those of all."""
         return MeasureScores(self.values[places], self.mean, self.deviation)
 
+    def within(self, count: int) -> MeasureScores:
+        """The same where these are all of `count` passages that answer at all: the mean and the deviation are of
+        `count`."""
+        values = self.values.astype(np.float64)
+        mean = float(values.sum()) / max(1, count)
+        deviation = max(0.0, float((values**2).sum()) / max(1, count) - mean**2) ** 0.5
+        return MeasureScores(self.values, mean, deviation)
 
-@dataclass(frozen=True, slots=True)
+    def like(self, sample: Mask) -> MeasureScores:
+        """The same with the mean and the deviation of a sample."""
+        of_sample = MeasureScores.of(self.values[sample])
+        return MeasureScores(self.values, of_sample.mean, of_sample.deviation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Passages:
     """The passages of a session, by columns."""
 
@@ -103,36 +117,20 @@ class Passages:
         return len(self.key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PassageScores:
-    """How well the passages that a session had at one moment answer."""
+    """Scores of all passages of one moment by words and by vectors; None for a measure that is not known."""
 
     passages: Passages
-    scored: MeasureScores
+    words: MeasureScores | None = None
+    vectors: MeasureScores | None = None
+    orders: Floats | None = None
+    """Keyword scores for the words of standing orders."""
 
-    def within(self, count: int) -> PassageScores:
-        """The same where these are all of `count` passages that answer at all: the mean and the deviation are of
-        `count`."""
-        values = self.scored.values.astype(np.float64)
-        mean = float(values.sum()) / max(1, count)
-        deviation = max(0.0, float((values**2).sum()) / max(1, count) - mean**2) ** 0.5
-        return PassageScores(self.passages, MeasureScores(self.scored.values, mean, deviation))
-
-    def like(self, sample: Mask) -> PassageScores:
-        """The same with the mean and the deviation of a sample."""
-        of_sample = MeasureScores.of(self.scored.values[sample])
-        return PassageScores(self.passages, replace(of_sample, values=self.scored.values))
-
-    def over(self, passages: Passages) -> MeasureScores:
-        """The same for the passages of another moment; what was not there then is as good as the mean."""
-        if passages is self.passages or np.array_equal(passages.key, self.passages.key):
-            return self.scored
-        values = np.full(len(passages), self.scored.mean, np.float32)
-        if len(self.passages):
-            places = np.minimum(np.searchsorted(self.passages.key, passages.key), len(self.passages) - 1)
-            is_known = self.passages.key[places] == passages.key
-            values[is_known] = self.scored.values[places[is_known]]
-        return MeasureScores(values, self.scored.mean, self.scored.deviation)
+    @cached_property
+    def fused(self) -> Floats:
+        """The sum of the standard scores by words and by vectors, or the one that is known."""
+        return fuse(self.words, self.vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,22 +162,26 @@ class Scores:
             for place, near in zip(places, alike, strict=True)
         ]
 
-    def by_words(self) -> PassageScores:
-        """How well passages answer by their words, those that do not count left out."""
-        return PassageScores(self._passages(), MeasureScores.of(self.keyword[self.allowed]))
+    def passages(self) -> Passages:
+        """The passages that count."""
+        kept = self.allowed
+        return Passages(
+            key=self.key[kept],
+            turn=self.turn[kept],
+            at_us=self.at_us[kept],
+            is_user=self.speaker[kept] == SPEAKERS.index("user"),
+            words=self.words[kept].astype(np.int64),
+        )
 
-    def by_vectors(self) -> PassageScores | None:
+    def by_words(self) -> MeasureScores:
+        """Scores of the passages that count by their words."""
+        return MeasureScores.of(self.keyword[self.allowed])
+
+    def by_vectors(self) -> MeasureScores | None:
         """The same by their vectors; None if the question has none."""
         if self.vector is None:
             return None
-        values = self.vector.values()[self.allowed]
-        return PassageScores(self._passages(), MeasureScores(values, self.vector.mean, self.vector.deviation))
-
-    def _passages(self) -> Passages:
-        kept = self.allowed
-        is_user = self.speaker[kept] == SPEAKERS.index("user")
-        words = self.words[kept].astype(np.int64)
-        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user, words)
+        return MeasureScores(self.vector.values()[self.allowed], self.vector.mean, self.vector.deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,29 +205,24 @@ class RankedPassages:
 
 
 def rank(
-    words: PassageScores | None,
-    vectors: PassageScores | None,
+    scores: PassageScores,
     weights: RankWeights,
     *,
     spans: Sequence[TimeSpan] = (),
     visible: Collection[int] = (),
     limit: int,
 ) -> RankedPassages:
-    """The best passages by what was measured, without those of turns that are visible already."""
-    passages = _later(words, vectors)
-    known = [measured.over(passages) if measured else None for measured in (words, vectors)]
-    scores = score(passages, known[0], known[1], weights, spans)
+    """The best passages, without those of turns that are visible already."""
+    passages, own = scores.passages, scores.fused
+    ranked = score(passages, own, weights, spans)
     allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
-    own = fuse(known[0], known[1])
-    return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
+    return RankedPassages(passages, ranked, best_first(passages, ranked, allowed, limit), own)
 
 
-def said_by_user(
-    ranked: RankedPassages, having: PassageScores, *, visible: Collection[int], limit: int
-) -> RankedPassages:
+def said_by_user(ranked: RankedPassages, having: Floats, *, visible: Collection[int], limit: int) -> RankedPassages:
     """The best of the user's passages that have something, by a measure that is 0 for those without it."""
     passages = ranked.passages
-    allowed = passages.is_user & (having.over(passages).values > 0)
+    allowed = passages.is_user & (having > 0)
     if visible:
         allowed &= ~np.isin(passages.turn, list(visible))
     return replace(ranked, places=best_first(passages, ranked.scores, allowed, limit))
@@ -249,34 +246,24 @@ def prefer(ranked: RankedPassages, is_preferred: Sequence[bool], weight: float) 
     return replace(ranked, places=places)
 
 
-def candidates(
-    ranked: RankedPassages, words: PassageScores | None, vectors: PassageScores | None, count: int
-) -> Numbers:
+def candidates(ranked: RankedPassages, scores: PassageScores, count: int) -> Numbers:
     """The places of the best passages by each measure, `count` of each, in the order of the ranking."""
     chosen = np.zeros(len(ranked.places), np.bool_)
-    for measured in (words, vectors):
+    for measured in (scores.words, scores.vectors):
         if measured:
-            values = measured.over(ranked.passages).values[ranked.places]
+            values = measured.values[ranked.places]
             best = np.argsort(-values, kind="stable")[:count]
             chosen[best[values[best] > 0]] = True
     found: Numbers = ranked.places[chosen]
     return found
 
 
-def outstanding(words: PassageScores | None, vectors: PassageScores | None, *, asking: int | None = None) -> float:
+def outstanding(scores: PassageScores, *, asking: int | None = None) -> float:
     """The distance of the best passage from the mean in standard deviations, keywords and vectors together.
 
     The turn that asks says what it asks for, which does not count.
     """
-    passages = _later(words, vectors)
-    known = [measured.over(passages).standard() for measured in (words, vectors) if measured]
-    return float(_sum(known)[passages.turn != asking].max(initial=0.0)) if len(passages) else 0.0
-
-
-def _later(words: PassageScores | None, vectors: PassageScores | None) -> Passages:
-    found = [measured.passages for measured in (words, vectors) if measured]
-    assert found, "nothing was measured"
-    return max(found, key=len)
+    return float(scores.fused[scores.passages.turn != asking].max(initial=0.0)) if len(scores.passages) else 0.0
 
 
 def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
@@ -310,17 +297,10 @@ def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:
     return _sum(known)
 
 
-def score(
-    passages: Passages,
-    keyword: MeasureScores | None,
-    vector: MeasureScores | None,
-    weights: RankWeights,
-    spans: Sequence[TimeSpan] = (),
-) -> Floats:
-    """How well each passage answers."""
-    scores = fuse(keyword, vector)
+def score(passages: Passages, fused: Floats, weights: RankWeights, spans: Sequence[TimeSpan] = ()) -> Floats:
+    """How well each passage answers, given its score by itself."""
     # What is the same for every turn of a kind is not lent: a turn at the edge of a sitting has fewer to borrow from.
-    scores = scores + _lent(passages, scores, weights)
+    scores: Floats = fused + _lent(passages, fused, weights)
     scores += np.float32(weights.user) * passages.is_user.astype(np.float32)
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)

@@ -164,9 +164,10 @@ class PassageTable:
     def learn(self, phrase: str, postings: Postings, newest: int) -> KnownPhrase:
         """The places of a phrase, given those since the last call."""
         known = self._known.get(phrase)
-        places = self.find(postings.keys)
-        if known is not None:
-            places = np.concatenate([known.places, places])
+        if known is None:
+            places = self.find(postings.keys)
+        else:  # another search may have learned some of them meanwhile
+            places = np.concatenate([known.places, self.find([key for key in postings.keys if key > known.newest])])
         learnt = KnownPhrase(
             places, (newest + 1 << KEY_SHIFT) - 1, postings.is_cut or (known is not None and known.is_common)
         )

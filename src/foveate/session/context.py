@@ -391,7 +391,8 @@ class Contexts:
             has_board = asked.board_tokens or layer.in_part
             return HistoryRoom(tokens, layer.tokens + (board_rest if has_board else 0), spare)
 
-        known = await self._recaller.stored(session, asked=self._asked_mark(query)) if query else MemoryLayer()
+        kept = await self._store.derived.recalled(self._session_id) if query else None
+        known = self._recaller.stored(kept, asked=self._asked_mark(query)) if query else MemoryLayer()
         view = await self._view(session, asked, beside(known), pending)
         if not query:
             return view, MemoryLayer()
@@ -420,7 +421,9 @@ class Contexts:
             return await self._recaller.recall(session, exact, wish)
         past = session.last_turn - session.is_open
         mark = _mark(query, [turn for turn in visible if turn <= past], self.viewer.pruned)
-        return await self._recaller.recall_once(session, exact, wish, mark=mark, asked=self._asked_mark(query))
+        kept = await self._store.derived.recalled(self._session_id)
+        asked_mark = self._asked_mark(query)
+        return await self._recaller.recall_once(session, exact, wish, kept=kept, mark=mark, asked=asked_mark)
 
     async def _query(self, session: SessionRow, request: Request) -> str:
         """What is looked for: what the user says last, in the prompt or in the turn in progress."""

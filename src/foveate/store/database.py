@@ -40,6 +40,7 @@ from foveate.store import (
 from foveate.store.agent_rows import NewAgent
 from foveate.store.cabinet_rows import NewContent
 from foveate.store.check import check_database
+from foveate.store.index_reader import IndexReader
 from foveate.store.rows import DueTurn, Finding, PruneReport, SessionWork
 from foveate.store.settings import StoreSettings
 from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Retries, Undone, Values, retried
@@ -413,6 +414,9 @@ class _Artefacts(_Part):
 
 
 class _Passages(_Part):
+    async def read(self, job: Callable[[IndexReader], T]) -> T:
+        return await self._database.read(lambda connection: job(IndexReader(connection)))
+
     look = _reads(passages.look)
     rows = _reads(passages.rows)
     postings = _reads(passages.postings)

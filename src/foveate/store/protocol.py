@@ -7,8 +7,8 @@ call fails and nothing of it is stored.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from foveate.store.agent_rows import (
     AgentLimits,
@@ -70,6 +70,11 @@ from foveate.store.rows import (
     StoredSizes,
     TurnRow,
 )
+
+if TYPE_CHECKING:
+    from foveate.store.index_reader import IndexReader
+
+T = TypeVar("T")
 
 
 class Store(Protocol):
@@ -539,6 +544,10 @@ class Artefacts(Protocol):
 
 class PassageIndex(Protocol):
     """The index of a store; `foveate.testing.stores.passages` is its conformance suite."""
+
+    async def read(self, job: Callable[[IndexReader], T]) -> T:
+        """Run a function that reads the index in one read transaction, on a reading thread. It may run again after a
+        lost connection."""
 
     async def look(
         self,
