@@ -156,11 +156,12 @@ class Scores:
     def marks(self, places: Sequence[int]) -> list[tuple[int, float, float] | None]:
         """For the passages at these places what copies of a text have in common: speaker and both scores. None for one
         whose vector was not compared, since different texts may have the same words."""
-        alike = [None] * len(places) if self.vector is None else self.vector.compared(places)
-        return [
-            None if near is None else (int(self.speaker[place]), float(self.keyword[place]), near)
-            for place, near in zip(places, alike, strict=True)
-        ]
+        if self.vector is None:
+            return [None] * len(places)
+        own = np.array(places, np.int64)
+        alike = self.vector.compared(own)
+        columns = zip(self.speaker[own].tolist(), self.keyword[own].tolist(), alike, strict=True)
+        return [None if near is None else (speaker, keyword, near) for speaker, keyword, near in columns]
 
     def passages(self) -> Passages:
         """The passages that count."""
@@ -191,6 +192,8 @@ class Matches:
     places: list[int]
     scores: list[float]
     """In standard deviations above a passage that has nothing of the query."""
+    is_cut: bool
+    """There are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,22 +275,36 @@ def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
     A passage matches if it has a word of the query, or if its vector is at least as near as `least_alike` and nearer
     than the mean. What tools returned and programs injected counts `TOOL_SHARE` of what people and models said.
     """
-    words = MeasureScores.of(scores.keyword if scores.allowed.all() else scores.keyword[scores.allowed])
-    words = MeasureScores(scores.keyword, words.mean, words.deviation)
-    places = np.flatnonzero((scores.keyword > 0) & scores.allowed)
-    vectors: MeasureScores | None = None
-    if scores.vector is not None:
-        alike = scores.vector
-        is_near = (alike.found >= least_alike) & (alike.found > alike.mean) & scores.allowed[alike.places]
-        places = np.union1d(places, alike.places[is_near])
-        vectors = MeasureScores(alike.at(places.tolist()), alike.mean, alike.deviation)
+    has_word = scores.allowed & (scores.keyword > 0)
+    words = MeasureScores(scores.keyword, *_mean_and_deviation(scores.keyword[has_word], int(scores.allowed.sum())))
+    is_match = has_word
+    alike = scores.vector
+    if alike is not None:
+        near = alike.places[(alike.found >= least_alike) & (alike.found > alike.mean)]
+        is_match = has_word.copy()
+        is_match[near] = scores.allowed[near]
+    places = np.flatnonzero(is_match)
+    vectors = None if alike is None else MeasureScores(alike.at(places), alike.mean, alike.deviation)
     # From the score of a passage that has none of the words and an ordinary vector, so that shares of it make sense.
     nothing = fuse(MeasureScores(np.zeros(1, np.float32), words.mean, words.deviation), None)
     gains = fuse(words.at(places), vectors) - nothing
     is_said = scores.speaker[places] <= SPEAKERS.index("assistant")
     gains = np.where(is_said | (gains < 0), gains, gains * np.float32(TOOL_SHARE)).astype(np.float32)
+    is_cut = len(places) > limit
+    if is_cut:
+        best = gains >= np.partition(gains, len(gains) - limit)[len(gains) - limit]
+        places, gains, is_said = places[best], gains[best], is_said[best]
     order = np.lexsort((places, -scores.turn[places], ~is_said, -gains))[:limit]
-    return Matches(places[order].tolist(), gains[order].tolist())
+    return Matches(places[order].tolist(), gains[order].tolist(), is_cut=is_cut)
+
+
+def _mean_and_deviation(values: Floats, count: int) -> tuple[float, float]:
+    """Of `count` numbers, given those that are not 0."""
+    if not count:
+        return 0.0, 0.0
+    known = values.astype(np.float64)
+    mean = float(known.sum()) / count
+    return mean, float((((known - mean) ** 2).sum() + (count - len(known)) * mean**2) / count) ** 0.5
 
 
 def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:

@@ -45,7 +45,7 @@ LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
 LEAST_ALIKE_UNKNOWN = 0.65
 """And for a query of words that the model does not know: nonsense reaches 0.54, another form of the same word 0.78."""
-BATCH = 24
+BATCH = 12
 """Passages whose texts are read together."""
 MARKED = 256
 """Passages that are compared with earlier ones together."""
@@ -299,8 +299,6 @@ class Searcher:
         sessions: Mapping[int, int] | None = None,
         own: int = 0,
     ) -> list[tuple[_PassageHit, float]]:
-        from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
-
         if not query.strip():
             raise InputError("the search is empty; give some words")
         if not 1 <= max_results <= MAX_RESULTS:
@@ -308,13 +306,14 @@ class Searcher:
         scores = await index.scores(query, _filter(wanted, sessions))
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
         least = least if self.embedder.knows(query) else LEAST_ALIKE_UNKNOWN
-        matches = best_matches(scores, least_alike=least, limit=MAX_READ)
         asked = None if asking is None else (own, asking)
-        return await self._store.passages.read(
-            lambda reader: _choose(
-                partial(_hits, index, reader, scores), scores, matches, _Repeats(query, asked), max_results
+
+        def choose(reader: IndexReader) -> list[tuple[_PassageHit, float]]:
+            return _choose(
+                partial(_hits, index, reader, scores), scores, partial(_Repeats, query, asked), least, max_results
             )
-        )
+
+        return await self._store.passages.read(choose)
 
     def _new_index(self, session_id: str | None) -> Index:
         from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search
@@ -343,6 +342,10 @@ class _Repeats:
 
     def _asks_the_same(self, text: str) -> bool:
         """Whether a text only asks for what the query is about, or is the query's question in the same words."""
+        if text.isascii():  # the same, quicker: most texts have few of the words
+            lower = text.lower()
+            if sum(word in lower for word in self._words) < LEAST_REPEATED * len(self._words):
+                return False
         words = telling_words(text)
         shared = len(words & self._words)
         if not shared or shared < LEAST_REPEATED * len(self._words):
@@ -353,9 +356,28 @@ class _Repeats:
 
 
 def _choose(
-    read: Callable[[Sequence[int]], list[_PassageHit]], scores: Scores, matches: Matches, repeats: _Repeats, limit: int
+    read: Callable[[Sequence[int]], list[_PassageHit]],
+    scores: Scores,
+    repeats: Callable[[], _Repeats],
+    least_alike: float,
+    limit: int,
 ) -> list[tuple[_PassageHit, float]]:
-    """The best passage of each of the best turns. Reads on until enough turns say more than the query does."""
+    """The best passage of each of the best turns; few of the matches are put in order where these are enough."""
+    from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
+
+    few = best_matches(scores, least_alike=least_alike, limit=MARKED)
+    found = _choose_among(read, scores, few, repeats(), limit)
+    if found is None:
+        every = best_matches(scores, least_alike=least_alike, limit=MAX_READ)
+        found = _choose_among(read, scores, replace(every, is_cut=False), repeats(), limit)
+    assert found is not None, "nothing was cut"
+    return found
+
+
+def _choose_among(
+    read: Callable[[Sequence[int]], list[_PassageHit]], scores: Scores, matches: Matches, repeats: _Repeats, limit: int
+) -> list[tuple[_PassageHit, float]] | None:
+    """Read on until enough turns say more than the query does; None if the matches were cut before."""
     first: dict[tuple[int, int], tuple[_PassageHit, float]] = {}
     last: dict[tuple[int, int], tuple[_PassageHit, float]] = {}
     gains = dict(zip(matches.places, matches.scores, strict=True))
@@ -370,6 +392,9 @@ def _choose(
                 group[turn] = (hit, gain)
         if sum(gain >= gains[batch[-1]] for _, gain in first.values()) >= limit:
             break
+    else:
+        if matches.is_cut:
+            return None
     best = sorted(first.values(), key=lambda found: -found[1])
     rest = [found for turn, found in last.items() if turn not in first]
     if len(best) + len(rest) < limit:
@@ -380,12 +405,15 @@ def _choose(
 
 def _hits(index: Index, reader: IndexReader, scores: Scores, places: Sequence[int]) -> list[_PassageHit]:
     """The passages at these places, in this order; one that was taken away meanwhile is left out."""
-    from foveate.recall.table import TURN_BITS, TURN_MASK  # noqa: PLC0415 - numpy loads with the first search
+    import numpy as np  # noqa: PLC0415 - loads with the first search
 
-    keys = scores.key[list(places)].tolist() if places else []
+    from foveate.recall.table import TURN_BITS, TURN_MASK  # noqa: PLC0415
+
+    own = np.array(places, np.int64)
+    keys = scores.key[own].tolist()
     texts = index.texts(reader, keys)
-    alike = [0.0] * len(places) if scores.vector is None else scores.vector.at(places).tolist()
-    turns, keyword, at_us = (column[list(places)].tolist() for column in (scores.turn, scores.keyword, scores.at_us))
+    alike = [0.0] * len(places) if scores.vector is None else scores.vector.at(own).tolist()
+    turns, keyword, at_us = (column[own].tolist() for column in (scores.turn, scores.keyword, scores.at_us))
     return [
         _PassageHit(
             place=place,
