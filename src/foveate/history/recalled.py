@@ -136,6 +136,7 @@ class Recaller:
         self, store: Store, searcher: Searcher, settings: RecallSettings, *, caller: Caller | None = None
     ) -> None:
         self._judge = Judge(caller, settings)
+        self._is_judged = self._judge.is_asked
         self._store = store
         self._searcher = searcher
         self._settings = settings
@@ -193,7 +194,8 @@ class Recaller:
         look, late = measured.look, measured.late
         if look is None or measured.scores is None:
             return MemoryLayer(late=late)
-        wish = replace(wish, visible=look.searched.own(wish.visible), asking=look.searched.own_turn(wish.asking))
+        if not look.searched.is_single:
+            wish = replace(wish, visible=look.searched.own(wish.visible), asking=look.searched.own_turn(wish.asking))
         ranked = self._rank(measured.scores, wish) if self._is_needed(measured.scores, wish) else None
         items = self._best_items(measured)
         if ranked is None and wish.is_gated and not (wish.is_first or wish.is_one_off):
@@ -209,7 +211,7 @@ class Recaller:
             ranked=ranked,
             items=items,
         )
-        if self._judge.is_asked:
+        if self._is_judged:
             found = await self._judged(found, wish, deadline)
             layer = await self._store.passages.read(lambda reader: self._fill(reader, found, wish))
         else:
@@ -255,9 +257,7 @@ class Recaller:
         limits = (settings.keyword_seconds, settings.vector_seconds)
         if settings.search_seconds is not None:
             limits = (settings.search_seconds, settings.search_seconds)
-        words, vectors = (
-            deadline.left_seconds(each if self._judge.is_asked and not is_glance else None) for each in limits
-        )
+        words, vectors = (deadline.left_seconds(each if self._is_judged and not is_glance else None) for each in limits)
         measured = await self._searcher.measure(
             index,
             query,
@@ -274,14 +274,15 @@ class Recaller:
     def _best_items(self, measured: Measured) -> list[FoundItem]:
         """Lessons and references of the session's scopes that match the prompt."""
         settings = self._settings
-        if not settings.knowledge_items or measured.look is None or measured.look.items is None:
+        if not settings.knowledge_items or measured.look is None or not measured.items:
             return []
+        assert measured.look.items is not None, "scores of items"
         return best_items(
             measured.look.items,
             measured.items,
             least=settings.knowledge_score,
             confidence=settings.knowledge_confidence,
-            limit=settings.candidates if self._judge.is_asked else settings.knowledge_items,
+            limit=settings.candidates if self._is_judged else settings.knowledge_items,
         )
 
     def _is_needed(self, scores: PassageScores, wish: RecallRequest) -> bool:
@@ -309,7 +310,7 @@ class Recaller:
             sitting_hours=settings.sitting_hours,
         )
         spans = spans_in(wish.words, from_us(int(scores.passages.at_us.max()))) if settings.date_weight else []
-        limit = MAX_PASSAGES if self._judge.is_asked else max(NAMED_PASSAGES, self._max_passages(wish))
+        limit = MAX_PASSAGES if self._is_judged else max(NAMED_PASSAGES, self._max_passages(wish))
         return rank(scores, weights, spans=spans, visible=wish.visible, limit=limit)
 
     def _max_passages(self, wish: RecallRequest) -> int:

@@ -162,7 +162,7 @@ class Look:
             words = words and words.within(self.sample.count)
             vectors = vectors and vectors.like(self.sample.is_sampled[scores.allowed])
         return PassageScores(
-            passages=self.searched.renumber(scores.passages()),
+            passages=scores.passages() if self.searched.is_single else self.searched.renumber(scores.passages()),
             words=words,
             vectors=vectors,
             orders=None if self.orders is None else self.orders[scores.allowed],
@@ -258,7 +258,9 @@ class Index:
         """The scores of a look, with those by vectors."""
         if vector is None:
             return look.scores
-        near = await self._nearest(look, vector)
+        near: Mapping[int, float] = {}
+        if self.is_store and not look.table.vectors.is_exact:
+            near = await self._nearest(look.wanted.sessions, vector)
         job = partial(self._compare, look, vector, near)
         alike = job() if look.table.count <= QUICK_PASSAGES else await asyncio.to_thread(job)
         if look.loose:
@@ -296,12 +298,9 @@ class Index:
                 found[key] = texts[number]
         return found
 
-    async def _nearest(self, look: Look, vector: Floats) -> Mapping[int, float]:
+    async def _nearest(self, sessions: Mapping[int, int] | None, vector: Floats) -> Mapping[int, float]:
         """The passages that the database finds nearest, where not every vector is compared in memory: similarities by
         key."""
-        if not self.is_store or look.table.vectors.is_exact:
-            return {}
-        sessions = look.wanted.sessions
         numbers = None if sessions is None or len(sessions) > MAX_NAMED_SESSIONS else sorted(sessions)
         return dict(await self._store.passages.nearest(vector.tolist(), sessions=numbers, limit=MAX_NEAREST) or ())
 
@@ -374,6 +373,8 @@ class Index:
             is_alone=is_alone,
             items=read_items(reader, query.session, query.items) if query.session is not None else None,
         )
+        if not (missing or self._loose):
+            return look
         loose = self._read_loose(reader, table, missing, wanted)
         return _with_loose(reader, look, loose, query, [weights for _, weights in groups]) if loose else look
 

@@ -311,7 +311,8 @@ def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:
     """The sum of the standard scores by words and by vectors, or the one that is known."""
     known = [scored.standard() for scored in (keyword, vector) if scored is not None]
     assert known, "nothing was measured"
-    return _sum(known)
+    total: Floats = np.sum(known, axis=0, dtype=np.float32)
+    return total
 
 
 def score(passages: Passages, fused: Floats, weights: RankWeights, spans: Sequence[TimeSpan] = ()) -> Floats:
@@ -335,11 +336,6 @@ def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], l
     order = np.lexsort((places, -passages.turn[places], -scores[places]))
     found: Numbers = places[order][:limit]
     return found
-
-
-def _sum(columns: Sequence[Floats]) -> Floats:
-    total: Floats = np.sum(columns, axis=0, dtype=np.float32)
-    return total
 
 
 def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:

@@ -215,11 +215,12 @@ class Searcher:
         look, scores = compared or ((seen, seen.scores) if seen else (None, None))
         if look is None or scores is None:
             return Measured(look=None, scores=None, items=(), late=tuple(dict.fromkeys(late)))
-        shares = look.items.by_words(text) if look.items and seen else None
+        items = look.items if look.items and look.items.rows else None
+        shares = items.by_words(text) if items and seen else None
         return Measured(
             look=look,
             scores=look.measured(scores, is_by_words=seen is not None),
-            items=[each for each in (shares, alike) if each is not None],
+            items=[each for each in (shares, alike) if each is not None] if items else (),
             late=tuple(dict.fromkeys(late)),
         )
 

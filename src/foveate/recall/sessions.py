@@ -75,7 +75,7 @@ class SearchedSessions:
 
     def renumber(self, passages: Passages) -> Passages:
         """Passages of an index of all sessions, with the numbers that turns have here."""
-        return passages if self.is_single else replace(passages, turn=self._numbers(passages.turn))
+        return replace(passages, turn=self._numbers(passages.turn))
 
     def _numbers(self, turn_keys: Numbers) -> Numbers:
         import numpy as np  # noqa: PLC0415 - loads with the index
