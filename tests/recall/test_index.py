@@ -332,7 +332,7 @@ class CountedPassages:
 
 
 class CountedReader(CountedPassages):
-    def look(self, *given: Any, **options: Any) -> Any:  # type: ignore[override]
+    def look(self, *given: Any, **options: Any) -> Any:
         found = self._passages.look(*given, **options)
         self.rows_read.append(len(found.rows))
         return found

@@ -72,7 +72,7 @@ class Alike:
     is_exact: bool
     """Every vector was compared; else those of the nearest signatures, and mean and deviation are of a sample."""
 
-    def at(self, places: Places) -> Floats:
+    def at(self, places: Places | Sequence[int]) -> Floats:
         """For the passages at these places."""
         if not len(self.places):
             return np.full(len(places), self.mean, np.float32)
