@@ -16,7 +16,6 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from foveate.errors import ModelError
 from foveate.recall.embed import Embedder, Recent, index_maker
@@ -24,7 +23,7 @@ from foveate.recall.knowledge import ItemTable, read_items
 from foveate.recall.passages import Passage, cut_turn, passage_text
 from foveate.recall.rank import PassageScores, Scores
 from foveate.recall.sessions import SearchedSessions, searched_sessions
-from foveate.recall.table import TURN_BITS, TURN_MASK, KnownPhrase, PassageTable
+from foveate.recall.table import TURN_BITS, TURN_MASK, KnownPhrase, PassageTable, in_sessions
 from foveate.recall.vectors import Alike, Floats, Mask
 from foveate.recall.words import query_phrases, word_count
 from foveate.renditions import without_recalled
@@ -490,7 +489,7 @@ def _allowed(table: PassageTable, wanted: Filter, having: Mapping[str, Sequence[
     if "words" in having:
         allowed &= np.isin(table.column("turn"), table.column("turn")[table.find(having["words"])])
     if wanted.sessions is not None:
-        allowed &= _in_sessions(table.column("turn"), wanted.sessions)
+        allowed &= in_sessions(table.column("turn"), wanted.sessions)
     return allowed
 
 
@@ -586,18 +585,6 @@ def _counts(turn_key: int, loose: Loose, number: int, wanted: Filter) -> bool:
         and (wanted.file is None or any(wanted.file.lower() in each.text.lower() for each in loose.passages))
         and wanted.has_turn(turn_key)
     )
-
-
-def _in_sessions(turn_keys: NDArray[np.int64], sessions: Mapping[int, int]) -> Mask:
-    """Which of these turns are of sessions that count."""
-    if not sessions:
-        return np.zeros(len(turn_keys), np.bool_)
-    numbers = np.array(sorted(sessions), np.int64)
-    last = np.array([sessions[number] for number in numbers.tolist()], np.int64)
-    own = turn_keys >> TURN_BITS
-    places = np.minimum(np.searchsorted(numbers, own), len(numbers) - 1)
-    found: Mask = (numbers[places] == own) & (turn_keys & TURN_MASK <= last[places])
-    return found
 
 
 def _note_failure(loading: asyncio.Task[None]) -> None:
