@@ -7,6 +7,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -16,8 +17,11 @@ import foveate
 from foveate import Foveate
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
+from foveate.history.recalled import RecallRequest
+from foveate.recall.index import Query
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
+from foveate.store.database import Database
 from foveate.testing.scripted import Says, ScriptedModel
 from support.chats import scripted_store
 
@@ -336,10 +340,44 @@ def test_the_first_context_of_a_long_session_recalls_before_the_index_is_loaded(
         context = await session.context(QUESTION)
         assert "KH-731" in memory(context)
         assert not index.is_loaded
-        await index.measure_words(QUESTION)
+        await index.look(Query.of(QUESTION))
         assert index.is_loaded
 
     run(tmp_path, job, with_settings(deadline_seconds=60))
+
+
+def test_a_warm_recall_reads_twice_and_a_stored_layer_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[object] = []
+    read = Database.read
+
+    async def counted(database: Database, job: Any) -> Any:
+        reads.append(job)
+        return await read(database, job)
+
+    async def filled(_session: Session, _fov: Foveate) -> None:
+        pass
+
+    async def job() -> None:
+        quiet = {"recall": {"deadline_seconds": None}, "compress": {"enabled": False, "processes": 0}}
+        settings = load_settings(environment={}, overrides=quiet)
+        async with foveate.open(tmp_path / "chat.db", settings=settings) as fov:
+            session = await fov.open_session("s")
+            recaller = session._contexts._recaller
+            wish = RecallRequest(query=QUESTION, room_tokens=400, visible=(), is_gated=True)
+            await session.context(QUESTION)
+            await session.record([{"role": "user", "content": "Is the spare key still there?"}])  # not indexed yet
+            row, counter = session._row, session._row.exact
+            monkeypatch.setattr(Database, "read", counted)
+            layer = await recaller.recall_once(row, counter, wish, kept=None, mark="m")
+            assert "KH-731" in layer.text
+            assert len(reads) == 2
+            kept = await fov._store.derived.recalled("s")
+            reads.clear()
+            assert await recaller.recall_once(row, counter, wish, kept=kept, mark="m") == layer
+            assert reads == []
+
+    run(tmp_path, filled)
+    asyncio.run(job())
 
 
 def test_a_filter_can_leave_nothing_and_the_judge_sees_the_newest_turns(tmp_path: Path) -> None:

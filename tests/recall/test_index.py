@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import foveate
 from foveate import Foveate, Message, Session, Text
 from foveate.errors import InputError
-from foveate.recall.index import Index
+from foveate.recall.index import Index, Query
 from foveate.recall.search import Hit
 from foveate.settings import load_settings
 from support import engine
@@ -313,22 +313,32 @@ async def _opened(path: Path, given: foveate.Settings) -> Foveate:
 
 
 class CountedPassages:
-    """A store's passages; counts the rows that are read."""
+    """A store's passages, or a reader of them; counts the rows that are read."""
 
-    def __init__(self, passages: Any) -> None:
+    def __init__(self, passages: Any, rows_read: list[int] | None = None) -> None:
         self._passages = passages
-        self.rows_read: list[int] = []
+        self.rows_read: list[int] = [] if rows_read is None else rows_read
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._passages, name)
+
+    async def read(self, job: Any) -> Any:
+        return await self._passages.read(lambda reader: job(CountedReader(reader, self.rows_read)))
 
     async def look(self, *given: Any, **options: Any) -> Any:
         found = await self._passages.look(*given, **options)
         self.rows_read.append(len(found.rows))
         return found
 
-    async def rows(self, *given: Any) -> Any:
-        found = await self._passages.rows(*given)
+
+class CountedReader(CountedPassages):
+    def look(self, *given: Any, **options: Any) -> Any:
+        found = self._passages.look(*given, **options)
+        self.rows_read.append(len(found.rows))
+        return found
+
+    def rows(self, *given: Any) -> Any:
+        found = self._passages.rows(*given)
         self.rows_read.append(len(found))
         return found
 
@@ -345,11 +355,49 @@ def test_an_index_is_loaded_once_for_all_who_wait_and_by_none_that_gives_up(tmp_
     async def job(fov: Foveate) -> None:
         session = await filled(fov, *(f"Site {number} is in harbour {number}." for number in range(20)))
         index, passages = counted_index(session)
-        hasty = asyncio.create_task(index.measure_words("harbour"))
+        hasty = asyncio.create_task(index.look(Query.of("harbour")))
         await asyncio.sleep(0)
         hasty.cancel()
-        await asyncio.gather(*(index.measure_words(f"site {number}") for number in range(5)))
+        await asyncio.gather(*(index.look(Query.of(f"site {number}")) for number in range(5)))
         assert sum(passages.rows_read) == 20
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_what_comes_after_a_look_counts_the_next_time(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, "The heron nests on pier 9.", "It rained all day.")
+        index, asked = index_of(session), "Where does the heron nest?"
+        look, vector = await index.look(Query.of(asked)), await index.embed(asked)
+        await session.record([user("The heron moved to pier 4.")])
+        await fov.settle()
+        later = await index.look(Query.of(asked))
+        for seen, turns_seen in ((look, {1, 2}), (later, {1, 2, 3})):
+            measured = seen.measured(await index.compare(seen, vector))
+            assert set(measured.passages.turn.tolist()) == turns_seen
+            assert measured.words
+            assert measured.vectors
+            assert len(measured.words.values) == len(measured.vectors.values) == len(measured.passages)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_turns_that_are_not_indexed_have_scores_by_words_and_by_vectors_of_a_local_model(
+    tmp_path: Path, *, is_local: bool
+) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await filled(fov, "It rained all day.", "The invoice is overdue.")
+        await session._store.passages.clear()
+        index, asked = index_of(session), "unpaid bill payment late, all day"
+        index._embedder.is_local = is_local
+        measured = (look := await index.look(Query.of(asked))).measured(
+            await index.compare(look, await index.embed(asked))
+        )
+        assert measured.words
+        assert measured.vectors
+        assert measured.passages.turn[measured.words.values.argmax()] == 1
+        assert (measured.vectors.values.max() > measured.vectors.values.min()) == is_local
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -377,13 +425,18 @@ def test_a_glance_finds_the_best_passage_and_reads_few_rows(tmp_path: Path, monk
         told[20] = "The harbour master keeps the spare key on hook KH-731."
         session = await filled(fov, *told)
         index, passages = counted_index(session)
-        words, vectors = await index.glance("Which hook has the spare key?", 60)
+        asked = "Which hook has the spare key?"
+        look = await index.glance(Query.of(asked), 60)
+        glanced = look.measured(await index.compare(look, await index.embed(asked)))
         assert not index.is_loaded
         assert sum(passages.rows_read) <= 12
-        full = await index.measure_words("Which hook has the spare key?")
-        for scores in (words, vectors, full):
+        look = await index.look(Query.of(asked))
+        full = look.measured(look.scores)
+        assert glanced.words
+        assert full.words
+        for scores, own in ((glanced.words, glanced), (glanced.vectors, glanced), (full.words, full)):
             assert scores
-            assert scores.passages.turn[scores.scored.values.argmax()] == 21
-        assert words.scored.standard().max() == pytest.approx(full.scored.standard().max(), rel=0.05)
+            assert own.passages.turn[scores.values.argmax()] == 21
+        assert glanced.words.standard().max() == pytest.approx(full.words.standard().max(), rel=0.05)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

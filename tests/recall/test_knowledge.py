@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from foveate import Foveate
-from foveate.recall.knowledge import ItemScores, best_items, stems
-from foveate.store.knowledge_rows import KnowledgeRow, NewKnowledge
+from foveate.recall.index import Query
+from foveate.recall.knowledge import ItemTable, best_items, stems
+from foveate.store.knowledge_rows import KnowledgeMark, KnowledgeRow, NewKnowledge
 from support.engine import with_store
 from support.stores.knowledge import item
 
@@ -31,10 +32,13 @@ def found(path: Path, items: list[NewKnowledge], prompt: str, **limits: float) -
     async def job(fov: Foveate) -> list[str]:
         session = await fov.session("s", channel="shop")
         await fov._store.knowledge.add("", items)
-        knowledge, row = fov._searcher.knowledge, session._row
-        words, vectors = await knowledge.measure_words(row, prompt), await knowledge.measure_vectors(row, prompt)
+        searcher, row = fov._searcher, session._row
+        query = replace(Query.of(prompt), session=row)
+        measured = await searcher.measure(searcher.index(row), query, prompt, words_seconds=None, vectors_seconds=None)
         given: Mapping[str, Any] = {"least": 0.8, "confidence": 0.6, "limit": 10, **limits}
-        return [each.row.id for each in best_items(words, vectors, **given)]
+        assert measured.look
+        assert measured.look.items
+        return [each.row.id for each in best_items(measured.look.items, measured.items, **given)]
 
     return asyncio.run(with_store(path / "chat.db", job))
 
@@ -70,12 +74,18 @@ def test_only_decided_and_confident_items_of_shown_kinds_count(tmp_path: Path) -
 def test_a_change_is_seen_at_once_and_unchanged_items_are_read_once(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         row = (await fov.session("s", channel="shop"))._row
-        knowledge = fov._searcher.knowledge
+        index = fov._searcher.index(row)
+
+        async def items(known: ItemTable | None = None) -> ItemTable:
+            found = (await index.look(replace(Query.of("commit message"), session=row, items=known))).items
+            assert found
+            return found
+
         await fov._store.knowledge.add("", [lesson("k-1", "Commit messages", COMMITS)])
-        first = await knowledge.measure_words(row, "commit message")
-        assert (await knowledge.measure_words(row, "staging port")).rows is first.rows
+        first = await items()
+        assert await items(first) is first
         await fov._store.knowledge.add("", [lesson("k-1", "Staging", PORT)])
-        assert (await knowledge.measure_words(row, "staging port")).values["k-1"] == 1.0
+        assert (await items(first)).by_words("staging port")["k-1"] == 1.0
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -83,14 +93,14 @@ def test_a_change_is_seen_at_once_and_unchanged_items_are_read_once(tmp_path: Pa
 def test_one_measure_is_enough_and_the_heavier_comes_first_among_equals() -> None:
     given: dict[str, Any] = {name: getattr(item(), name) for name in NewKnowledge.__slots__} | {"state": "approved"}
     stored: dict[str, Any] = {"tenant": "", "version": 1, "created_us": 0, "superseded_by": "", "uses": 0, "helped": 0}
-    rows = {
-        name: KnowledgeRow(**{**given, "id": name, "weight": weight}, **stored, last_used_us=None)
+    rows = [
+        KnowledgeRow(**{**given, "id": name, "weight": weight}, **stored, last_used_us=None)
         for name, weight in (("k-light", 0.1), ("k-heavy", 0.9))
-    }
-    scores = ItemScores(rows, {"k-light": 0.9, "k-heavy": 0.9})
-    best = best_items(None, scores, least=0.8, confidence=0.6, limit=1)
+    ]
+    items = ItemTable.of(KnowledgeMark(2, 2, 0), rows)
+    best = best_items(items, [{"k-light": 0.9, "k-heavy": 0.9}], least=0.8, confidence=0.6, limit=1)
     assert [each.row.id for each in best] == ["k-heavy"]
-    assert best_items(None, None, least=0.0, confidence=0.0, limit=9) == []
+    assert best_items(items, [], least=0.0, confidence=0.0, limit=9) == []
 
 
 def test_forms_of_a_word_are_one_word() -> None:

@@ -16,6 +16,7 @@ from foveate.recall.dates import parse_moment
 from foveate.recall.embed import StaticEmbedder
 from foveate.recall.index import Index
 from foveate.recall.search import BATCH, Hit
+from foveate.store.index_reader import IndexReader
 from support.engine import assistant, tool_step, user, with_store
 
 QUESTION = "Which port has the storage?"
@@ -101,9 +102,9 @@ def test_texts_of_copies_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     read: list[int] = []
     texts = Index.texts
 
-    async def noted(index: Index, keys: Sequence[int]) -> Any:
+    def noted(index: Index, reader: IndexReader, keys: Sequence[int]) -> Any:
         read.extend(keys)
-        return await texts(index, keys)
+        return texts(index, reader, keys)
 
     async def job(fov: Foveate) -> None:
         answers = [f"The ferry number {number} leaves at {number} o'clock from pier {number}." for number in range(8)]

@@ -6,17 +6,19 @@ All under one deadline. Late and failed results are left out, and a context is m
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections import Counter as Counts
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from foveate.cache import BoundedCache
 from foveate.compress.orders import ORDER_PHRASES, has_standing_order
 from foveate.history.late_writes import LateWrites
 from foveate.history.memory_layer import (
     LEAST_ROOM_TOKENS,
+    Count,
     LayerBuilder,
     MemoryLayer,
     MemoryPiece,
@@ -27,12 +29,12 @@ from foveate.history.memory_layer import (
 )
 from foveate.models.caller import Caller
 from foveate.recall.dates import spans_in
-from foveate.recall.deadline import Deadline, Stage, StageResults, run_stages
+from foveate.recall.deadline import Deadline
 from foveate.recall.gate import Breadth, Need, breadth_of, need_of
 from foveate.recall.judge import Judge, JudgedRequest
-from foveate.recall.knowledge import FoundItem, best_items
-from foveate.recall.search import Searcher
-from foveate.recall.sessions import SearchedSessions, searched_sessions
+from foveate.recall.knowledge import FoundItem, ItemTable, best_items, read_items
+from foveate.recall.search import Measured, Searcher
+from foveate.recall.sessions import searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.recall.speakers import SpeakerName, name_at_start, said_by_named
 from foveate.store import SessionRow, Store, bodies
@@ -41,8 +43,9 @@ from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id
 
 if TYPE_CHECKING:
-    from foveate.recall.index import Filter, Index
+    from foveate.recall.index import Index, Look
     from foveate.recall.rank import PassageScores, RankedPassages
+    from foveate.store.index_reader import IndexReader
 MAX_QUERY_CHARS = 20_000
 """Characters of a prompt that are used as the query."""
 LOADED_TURNS = 5_000
@@ -69,11 +72,8 @@ MAX_RECENT_TURN_CHARS = 800
 """each compressed if that is not longer than this, else in one sentence,"""
 MAX_RECENT_CHARS = 4_000
 """together within this."""
-WORDS = "words"
-VECTORS = "vectors"
 ORDERS = "orders"
-
-T = TypeVar("T")
+"""The stage of standing orders, as it is named where it is late."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,37 +108,18 @@ class RecallRequest:
         return breadth_of(self.words)
 
 
-@dataclass(frozen=True, slots=True)
-class _Searched:
-    """Where a prompt's words are looked for."""
-
-    session: SessionRow
-    index: Index
-    """Of the session; if others are searched too, that of all sessions."""
-    sessions: SearchedSessions
-
-    @property
-    def wanted(self) -> Filter | None:
-        """What counts of the index of all sessions."""
-        from foveate.recall.index import Filter  # noqa: PLC0415 - numpy loads with the index
-
-        return None if self.sessions.is_single else Filter(sessions=self.sessions.last_turns)
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
     """The results for a prompt, best first."""
 
-    where: _Searched
-    counter: Counter
+    session: SessionRow
+    count: Count
+    look: Look
+    index: Index
+    scores: PassageScores
     ranked: RankedPassages | None
     """None if no passage matches clearly."""
-    items: Sequence[FoundItem] = ()
-
-    @property
-    def count(self) -> int:
-        """How many passages there are."""
-        return len(self.ranked.places) if self.ranked else 0
+    items: Sequence[FoundItem]
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Keys, turns and times of some of the best."""
@@ -147,27 +128,6 @@ class _Found:
         places, passages = self.ranked.places[start:end], self.ranked.passages
         columns = (passages.key[places], passages.turn[places], passages.at_us[places])
         return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-@dataclass(frozen=True, slots=True)
-class _Measures:
-    """How well passages answer by words and by vectors, as far as it is known."""
-
-    words: PassageScores | None
-    vectors: PassageScores | None
-    late: tuple[str, ...] = ()
-    """Stages that missed the deadline."""
-    items: Sequence[FoundItem] = ()
-    """Lessons and references that match, best first."""
-    orders: PassageScores | None = None
-    """Passages with words of standing orders."""
-
-    @property
-    def is_any(self) -> bool:
-        return any(each and len(each.passages) for each in (self.words, self.vectors))
-
-    def newest_us(self) -> int:
-        return max(int(each.passages.at_us.max()) for each in (self.words, self.vectors) if each and len(each.passages))
 
 
 class Recaller:
@@ -183,10 +143,14 @@ class Recaller:
         caller: Caller | None = None,
     ) -> None:
         self._judge = Judge(caller, settings)
+        self._is_judged = self._judge.is_asked
         self._store = store
         self._searcher = searcher
         self._settings = settings
         self._writes = writes
+        self._is_alone: bool | None = None
+        """Whether no other session of the scope has turns; None: not known yet."""
+        self._lock = threading.Lock()
         self._pieces: BoundedCache[tuple[str, int], MemoryPiece] = BoundedCache(MAX_REMEMBERED)
 
     async def recall_once(
@@ -201,14 +165,14 @@ class Recaller:
     ) -> MemoryLayer:
         """The layer for a prompt, the same each time as long as the mark is and there is room for it.
 
-        `asked` is the same for the same prompt, whatever the history shows.
+        `kept` is the layer that the store has. `asked` is the same for the same prompt, whatever the history shows.
         """
         if wish.need is Need.NONE:
             return MemoryLayer()
-        known: Any = bodies.expand(kept) if kept else {}
-        if known.get("mark") == mark and known["tokens"] <= wish.room_tokens:
-            layer = stored_layer(known)
-            if await self._searcher.knowledge.are_current(session, layer.knowledge):
+        stored: Any = bodies.expand(kept) if kept else {}
+        if stored.get("mark") == mark and stored["tokens"] <= wish.room_tokens:
+            layer = stored_layer(stored)
+            if not layer.knowledge or set(layer.knowledge) <= (await self._items(session)).rows.keys():
                 return layer
         layer = await self.recall(session, counter, wish)
         packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
@@ -218,125 +182,129 @@ class Recaller:
 
     def stored(self, kept: bytes | None, *, asked: str) -> MemoryLayer:
         """The stored layer of a prompt, whatever the history shows now; empty if there is none yet."""
-        known: Any = bodies.expand(kept) if kept else {}
-        return stored_layer(known) if known.get("asked") == asked else MemoryLayer()
+        stored: Any = bodies.expand(kept) if kept else {}
+        return stored_layer(stored) if stored.get("asked") == asked else MemoryLayer()
 
     async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
-        query, need = wish.words, wish.need
-        if not query or need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
+        if not wish.words or wish.need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
             return MemoryLayer()
-        if not (session.last_turn or session.scope) and not await self._searcher.knowledge.has_items(session):
+        if not (session.last_turn or session.scope) and not (await self._items(session)).rows:
             return MemoryLayer()  # without loading anything
         deadline = Deadline(self._settings.deadline_seconds)
-        where = await self._where(session, deadline)
-        wish = replace(wish, visible=where.sessions.own(wish.visible), asking=where.sessions.own_turn(wish.asking))
-        measured = await self._measure(where, query, deadline)
-        if wish.is_one_off and not self._is_unloaded(where, deadline):
-            measured = await self._with_orders(where, measured, deadline)
-        ranked = None
-        if measured.is_any and self._is_needed(measured, wish=wish, need=need):
-            ranked = self._rank(query, measured, wish)
-        items = measured.items
+        index = await self._index(session, deadline)
+        measured = await self._measure(session, index, wish, deadline)
+        if measured.look is not None and measured.look.is_alone not in (None, self._is_alone):
+            # The first other session of the scope got turns, or the last one lost them.
+            self._is_alone = measured.look.is_alone
+            index = await self._index(session, deadline)
+            measured = await self._measure(session, index, wish, deadline)
+        look, late = measured.look, measured.late
+        if look is None or measured.scores is None:
+            return MemoryLayer(late=late)
+        if not look.searched.is_single:
+            wish = replace(wish, visible=look.searched.own(wish.visible), asking=look.searched.own_turn(wish.asking))
+        ranked = self._rank(measured.scores, wish) if self._is_needed(measured.scores, wish) else None
+        items = self._best_items(measured)
         if ranked is None and wish.is_gated and not (wish.is_first or wish.is_one_off):
             items = [item for item in items if item.score >= self._settings.knowledge_alone_score]
         if ranked is None and not items:
-            return MemoryLayer(late=measured.late)
-        found = _Found(where, counter, ranked, items)
-        found = await self._by_orders(found, measured, wish)
-        found = await self._by_named_speakers(found, wish, deadline)
-        found = await self._judged(query, found, measured, deadline)
-        layer = await self._fill(found, wish)
-        return replace(layer, late=measured.late)
+            return MemoryLayer(late=late)
+        found = _Found(
+            session=session,
+            count=counter.base,
+            look=look,
+            index=index,
+            scores=measured.scores,
+            ranked=ranked,
+            items=items,
+        )
+        if self._is_judged:
+            found = await self._judged(found, wish, deadline)
+            layer = await self._store.passages.read(lambda reader: self._fill(reader, found, wish))
+        else:
+            layer = await self._store.passages.read(
+                lambda reader: self._fill(reader, self._lifted(reader, found, wish, deadline), wish)
+            )
+        return replace(layer, late=late)
 
-    async def _where(self, session: SessionRow, deadline: Deadline) -> _Searched:
-        """The session, and the others of its scope if the index of all sessions is ready in time."""
-        own = _Searched(session, self._searcher.index(session), SearchedSessions())
-        sessions = await searched_sessions(self._store, session)
-        if sessions.is_single:
+    async def _items(self, session: SessionRow) -> ItemTable:
+        """The lessons and references of the session's scopes as they are now."""
+        known = self._searcher.items.get(session)
+        items = await self._store.passages.read(lambda reader: read_items(reader, session, known))
+        self._searcher.items.keep(session, items)
+        return items
+
+    async def _index(self, session: SessionRow, deadline: Deadline) -> Index:
+        """The index of the session, or that of all if others of its scope have turns and it is ready in time."""
+        own = self._searcher.index(session)
+        if not session.scope:
             return own
-        every = self._searcher.index_of_all()
-        left = deadline.left_seconds()
-        is_ready = await every.load_within(None if left is None else left / 2)
-        return _Searched(session, every, sessions) if is_ready else own
+        if self._is_alone is None:
+            searched = await self._store.passages.read(lambda reader: searched_sessions(reader, session))
+            self._is_alone = searched.is_single
+        if self._is_alone:
+            return own
+        every, left = self._searcher.index_of_all(), deadline.left_seconds()
+        return every if await every.load_within(None if left is None else left / 2) else own
 
-    async def _measure(self, where: _Searched, query: str, deadline: Deadline) -> _Measures:
-        """Scores of passages and of items of knowledge, from the stages ready in time."""
-        passages, (items, late) = await asyncio.gather(
-            self._passages(where, query, deadline), self._items(where.session, query, deadline)
-        )
-        return replace(passages, items=items, late=tuple(dict.fromkeys((*passages.late, *late))))
+    async def _measure(self, session: SessionRow, index: Index, wish: RecallRequest, deadline: Deadline) -> Measured:
+        """One look at the index. Words and vectors have times of their own if models check what they find."""
+        from foveate.recall.index import Query  # noqa: PLC0415 - numpy loads with the index
 
-    async def _passages(self, where: _Searched, query: str, deadline: Deadline) -> _Measures:
-        """Scores of passages. A large index is loaded after the first context."""
-        session, index, wanted = where.session, where.index, where.wanted
-        if self._is_unloaded(where, deadline):
-            glance = {"glance": lambda: index.glance(query, session.last_turn)}
-            glanced = await run_stages(glance, deadline.left_seconds())
-            seen = glanced.results.get("glance")
-            asyncio.get_running_loop().call_later(LOAD_DELAY_SECONDS, index.load_soon)
-            return _Measures(*seen) if seen else _Measures(None, None, glanced.late)
-        found = await self._stages(
-            lambda: index.measure_words(query, wanted), lambda: index.measure_vectors(query, wanted), deadline
-        )
-        words, vectors = (where.sessions.renumber(found.results.get(name)) for name in (WORDS, VECTORS))
-        return _Measures(words, vectors, found.late)
-
-    def _is_unloaded(self, where: _Searched, deadline: Deadline) -> bool:
-        """Whether the index is not in memory and takes too long to load."""
-        is_long = where.session.last_turn > LOADED_TURNS
-        return deadline.left_seconds() is not None and is_long and not where.index.is_loaded
-
-    async def _with_orders(self, where: _Searched, measured: _Measures, deadline: Deadline) -> _Measures:
-        if not self._settings.order_weight:
-            return measured
-        stage = {ORDERS: lambda: where.index.measure_phrases(ORDER_PHRASES, where.wanted)}
-        found = await run_stages(stage, deadline.left_seconds())
-        orders = where.sessions.renumber(found.results.get(ORDERS))
-        return replace(measured, orders=orders, late=(*measured.late, *found.late))
-
-    async def _stages(self, words: Stage[T], vectors: Stage[T], deadline: Deadline) -> StageResults[T]:
-        """Keyword and vector search side by side. They have times of their own if models check what they find."""
         settings = self._settings
+        # A large index is loaded after the first context.
+        is_glance = deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded
+        has_orders = wish.is_one_off and settings.order_weight > 0 and not is_glance
+        query = replace(
+            Query.of(wish.words),
+            orders=ORDER_PHRASES if has_orders else (),
+            session=session,
+            items=self._searcher.items.get(session),
+        )
         limits = (settings.keyword_seconds, settings.vector_seconds)
         if settings.search_seconds is not None:
             limits = (settings.search_seconds, settings.search_seconds)
-        by_words, by_vectors = (deadline.left_seconds(limit if self._judge.is_asked else None) for limit in limits)
-        one, other = await asyncio.gather(
-            run_stages({WORDS: words}, by_words), run_stages({VECTORS: vectors}, by_vectors)
+        words, vectors = (deadline.left_seconds(each if self._is_judged and not is_glance else None) for each in limits)
+        measured = await self._searcher.measure(
+            index,
+            query,
+            wish.words,
+            words_seconds=words,
+            vectors_seconds=vectors,
+            glanced_turns=session.last_turn if is_glance else 0,
         )
-        return StageResults({**one.results, **other.results}, (*one.late, *other.late), {**one.failed, **other.failed})
+        if is_glance:
+            asyncio.get_running_loop().call_later(LOAD_DELAY_SECONDS, index.load_soon)
+        is_late = has_orders and measured.look is None and measured.late
+        return replace(measured, late=(*measured.late, ORDERS)) if is_late else measured
 
-    async def _items(
-        self, session: SessionRow, query: str, deadline: Deadline
-    ) -> tuple[list[FoundItem], tuple[str, ...]]:
-        """Lessons and references of the session's scopes that match the prompt, and the stages that were late."""
-        settings, knowledge = self._settings, self._searcher.knowledge
-        if not settings.knowledge_items:
-            return [], ()
-        found = await self._stages(
-            lambda: knowledge.measure_words(session, query), lambda: knowledge.measure_vectors(session, query), deadline
-        )
-        items = best_items(
-            found.results.get(WORDS),
-            found.results.get(VECTORS),
+    def _best_items(self, measured: Measured) -> list[FoundItem]:
+        """Lessons and references of the session's scopes that match the prompt."""
+        settings = self._settings
+        if not settings.knowledge_items or measured.look is None or not measured.items:
+            return []
+        assert measured.look.items is not None, "scores of items"
+        return best_items(
+            measured.look.items,
+            measured.items,
             least=settings.knowledge_score,
             confidence=settings.knowledge_confidence,
-            limit=settings.candidates if self._judge.is_asked else settings.knowledge_items,
+            limit=settings.candidates if self._is_judged else settings.knowledge_items,
         )
-        return items, found.late
 
-    def _is_needed(self, measured: _Measures, *, wish: RecallRequest, need: Need) -> bool:
+    def _is_needed(self, scores: PassageScores, wish: RecallRequest) -> bool:
         """Whether a passage clearly matches the prompt. A preview has no cached prefix to protect."""
         from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
 
-        settings = self._settings
-        least = settings.gate_score if need is Need.SURE else settings.gate_doubt_score
+        if not len(scores.passages) or (scores.words is None and scores.vectors is None):
+            return False
         if not wish.is_gated or wish.is_one_off:
             return True
-        return outstanding(measured.words, measured.vectors, asking=wish.asking) >= least
+        least = self._settings.gate_score if wish.need is Need.SURE else self._settings.gate_doubt_score
+        return outstanding(scores, asking=wish.asking) >= least
 
-    def _rank(self, query: str, measured: _Measures, wish: RecallRequest) -> RankedPassages:
+    def _rank(self, scores: PassageScores, wish: RecallRequest) -> RankedPassages:
         from foveate.recall.rank import RankWeights, rank  # noqa: PLC0415
 
         settings, breadth = self._settings, wish.breadth
@@ -349,9 +317,9 @@ class Recaller:
             spread=0.0 if breadth is Breadth.POINT else settings.broad_spread,
             sitting_hours=settings.sitting_hours,
         )
-        spans = spans_in(query, from_us(measured.newest_us())) if settings.date_weight else []
-        limit = MAX_PASSAGES if self._judge.is_asked else max(NAMED_PASSAGES, self._max_passages(wish))
-        return rank(measured.words, measured.vectors, weights, spans=spans, visible=wish.visible, limit=limit)
+        spans = spans_in(wish.words, from_us(int(scores.passages.at_us.max()))) if settings.date_weight else []
+        limit = MAX_PASSAGES if self._is_judged else max(NAMED_PASSAGES, self._max_passages(wish))
+        return rank(scores, weights, spans=spans, visible=wish.visible, limit=limit)
 
     def _max_passages(self, wish: RecallRequest) -> int:
         """How many passages are shown at most."""
@@ -359,68 +327,81 @@ class Recaller:
             return MAX_PASSAGES
         return self._settings.passages if wish.breadth is Breadth.POINT else self._settings.broad_passages
 
-    async def _by_orders(self, found: _Found, measured: _Measures, wish: RecallRequest) -> _Found:
+    def _lifted(self, reader: IndexReader, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
+        """With a bonus for standing orders, and for what was said by somebody whom the prompt names."""
+        ranked = found.ranked
+        if ranked is None:
+            return found
+        if found.scores.orders is not None:
+            ranked = self._by_orders(reader, found, ranked, wish)
+        if self._settings.speaker_weight:
+            ranked = self._by_named_speakers(reader, replace(found, ranked=ranked), ranked, wish, deadline)
+        return replace(found, ranked=ranked)
+
+    def _by_orders(
+        self, reader: IndexReader, found: _Found, ranked: RankedPassages, wish: RecallRequest
+    ) -> RankedPassages:
         """With a bonus for standing orders of the user, which hold whatever the prompt is about."""
         from foveate.recall.rank import lift, said_by_user  # noqa: PLC0415
 
-        if found.ranked is None or measured.orders is None:
-            return found
-        best = said_by_user(found.ranked, measured.orders, visible=wish.visible, limit=MAX_ORDERS)
+        assert found.scores.orders is not None
+        best = said_by_user(ranked, found.scores.orders, visible=wish.visible, limit=MAX_ORDERS)
         cued = replace(found, ranked=best)
-        pieces = await self._read(cued, cued.rows(0, MAX_ORDERS))
+        pieces = self._read(reader, cued, cued.rows(0, MAX_ORDERS))
         places = [
             place
             for place, piece in zip(best.places.tolist(), pieces, strict=True)
             if piece and has_standing_order(piece.text.removeprefix(f"{piece.name}:"))
         ]
-        return replace(found, ranked=lift(found.ranked, places, self._settings.order_weight)) if places else found
+        return lift(ranked, places, self._settings.order_weight) if places else ranked
 
-    async def _by_named_speakers(self, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
+    def _by_named_speakers(
+        self, reader: IndexReader, found: _Found, ranked: RankedPassages, wish: RecallRequest, deadline: Deadline
+    ) -> RankedPassages:
         """With a bonus for what was said by somebody whom the prompt names.
 
         A passage that begins with a name is found by it, so if none of the best is by such a speaker, no more are read.
         """
         from foveate.recall.rank import prefer  # noqa: PLC0415
 
-        ranked, weight = found.ranked, self._settings.speaker_weight
-        if ranked is None or not weight:
-            return found
         by_named: list[bool] = []
         for end in (FIRST_NAMED, min(NAMED_PASSAGES, NAMED_FACTOR * self._max_passages(wish))):
             if deadline.has_passed:
                 break
-            pieces = await self._read(found, found.rows(0, end))
+            pieces = self._read(reader, found, found.rows(0, end))
             speakers = [SpeakerName(each.speaker, each.name) if each else None for each in pieces]
             by_named = said_by_named(wish.words, speakers)
             if not any(by_named):
-                return found
-        return replace(found, ranked=prefer(ranked, by_named, weight))
+                return ranked
+        return prefer(ranked, by_named, self._settings.speaker_weight)
 
-    async def _judged(self, query: str, found: _Found, measured: _Measures, deadline: Deadline) -> _Found:
+    async def _judged(self, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
         """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
-        if not self._judge.is_asked:
-            return found
-        from foveate.recall.rank import candidates  # noqa: PLC0415
-
-        ranked = found.ranked
-        asked = found
-        if ranked is not None:
-            best = candidates(ranked, measured.words, measured.vectors, self._settings.candidates)
-            asked = replace(found, ranked=replace(ranked, places=best))
-        pieces = await self._read(asked, asked.rows(0, asked.count))
-        texts = [item.row.text for item in found.items] + [piece.text if piece else "" for piece in pieces]
-        session = found.where.session
-        recent = await self._recent(session) if self._settings.judge_model else ""
-        request = JudgedRequest(text=query, session_id=session.id, recent=recent)
+        lifted, asked, texts = await self._store.passages.read(
+            lambda reader: self._candidates(reader, self._lifted(reader, found, wish, deadline))
+        )
+        recent = await self._recent(found.session) if self._settings.judge_model else ""
+        request = JudgedRequest(text=wish.words, session_id=found.session.id, recent=recent)
         judged = await self._judge.choose(request, texts, deadline)
         if not judged.is_asked:
-            return found
+            return lifted
         split = len(found.items)
         items = [found.items[place] for place in judged.places if place < split]
         if asked.ranked is None:
-            return replace(found, items=items)
+            return replace(lifted, items=items)
         places = asked.ranked.places[[place - split for place in judged.places if place >= split]]
-        return replace(found, items=items, ranked=replace(asked.ranked, places=places))
+        return replace(lifted, items=items, ranked=replace(asked.ranked, places=places))
+
+    def _candidates(self, reader: IndexReader, found: _Found) -> tuple[_Found, _Found, list[str]]:
+        """The results, those of them that models judge, and the texts of the latter, items first."""
+        from foveate.recall.rank import candidates  # noqa: PLC0415
+
+        asked = found
+        if found.ranked is not None:
+            best = candidates(found.ranked, found.scores, self._settings.candidates)
+            asked = replace(found, ranked=replace(found.ranked, places=best))
+        pieces = self._read(reader, asked, asked.rows(0, MAX_PASSAGES))
+        return found, asked, [item.row.text for item in found.items] + [piece.text if piece else "" for piece in pieces]
 
     async def _recent(self, session: SessionRow) -> str:
         """The newest turns, compressed, or in one sentence where that is long; the oldest first."""
@@ -438,21 +419,28 @@ class Recaller:
             lines.append(line)
         return "\n".join(reversed(lines))
 
-    async def _fill(self, found: _Found, wish: RecallRequest) -> MemoryLayer:
+    def _fill(self, reader: IndexReader, found: _Found, wish: RecallRequest) -> MemoryLayer:
         """Lessons and references, the best passages that fit, and the turns of the next best in one sentence each."""
-        filling = LayerBuilder(wish.room_tokens, found.counter.base, found.where.sessions)
+        searched = found.look.searched
+        filling = LayerBuilder(wish.room_tokens, found.count, searched)
         for item in found.items[: self._settings.knowledge_items]:
-            filling.add_item(make_item(item.row, found.counter.base))
+            filling.add_item(make_item(item.row, found.count))
         missed: dict[int, int] = {}
-        end = min(found.count, self._max_passages(wish))
+        end = self._max_passages(wish)
         for start in range(0, end, BATCH):
-            if filling.is_full:
+            rows = found.rows(start, min(end, start + BATCH))
+            if filling.is_full or not rows:
                 break
-            for piece in await self._read(found, found.rows(start, min(end, start + BATCH))):
+            for piece in self._read(reader, found, rows):
                 if piece and not filling.add(piece):
                     missed.setdefault(piece.turn, piece.at_us)
-        layer = filling.finish(await self._gists(found.where, missed))
-        return replace(layer, in_part=tuple(self._in_part(found, filling)))
+        gists = []
+        for number, at_us in list(missed.items())[: self._settings.ticklers]:
+            turn = searched.find(number)
+            tiny = reader.tiny((turn.session or found.session).id, turn.turn)
+            if tiny is not None:
+                gists.append(Tickler(number, at_us, tiny))
+        return replace(filling.finish(gists), in_part=tuple(self._in_part(found, filling)))
 
     def _in_part(self, found: _Found, filling: LayerBuilder) -> Iterator[int]:
         """Those of the best turns that match clearly and are not shown whole."""
@@ -464,41 +452,34 @@ class Recaller:
         for turn in list(best)[: self._settings.prefetch_turns]:
             is_of_turn = ranked.passages.turn == turn
             stands_out = float(ranked.own[is_of_turn].max()) >= self._settings.gate_doubt_score
-            own = found.where.sessions.find(turn)
+            own = found.look.searched.find(turn)
             if own.session is None and stands_out and shown[turn] < int(is_of_turn.sum()):
                 yield own.turn
 
-    async def _read(self, found: _Found, rows: Sequence[tuple[int, int, int]]) -> list[MemoryPiece | None]:
+    def _read(
+        self, reader: IndexReader, found: _Found, rows: Sequence[tuple[int, int, int]]
+    ) -> list[MemoryPiece | None]:
         """The passages of these keys, turns and times; None where one is gone."""
         from foveate.recall.index import LOOSE_KEY  # noqa: PLC0415
 
-        encoding, count = found.where.session.encoding, found.counter.base
-        # Held here until the end: the cache may drop an entry while others are added.
-        pieces = {key: self._pieces.get((encoding, key)) for key, _, _ in rows}
+        encoding = found.session.encoding
+        with self._lock:
+            # Held here until the end: the cache may drop an entry while others are added.
+            pieces = {key: self._pieces.get((encoding, key)) for key, _, _ in rows}
         # The first passage of a turn has the name of who speaks; it is in the same row.
-        texts = await found.where.index.texts(
-            [each for key, piece in pieces.items() if piece is None for each in (key, key & ~PASSAGE_MASK)]
-        )
+        missing = [each for key, piece in pieces.items() if piece is None for each in (key, key & ~PASSAGE_MASK)]
+        texts = found.index.texts(reader, missing) if missing else {}
         for key, turn, at_us in rows:
             if pieces[key] is None and key in texts:
-                said = texts[key]
-                first = texts[key & ~PASSAGE_MASK]
+                said, first = texts[key], texts[key & ~PASSAGE_MASK]
                 name = name_at_start(said.text) or (first.speaker == said.speaker and name_at_start(first.text)) or ""
                 piece = make_piece(
-                    turn, key & PASSAGE_MASK, said.speaker, said.text, at_us=at_us, count=count, name=name
+                    turn, key & PASSAGE_MASK, said.speaker, said.text, at_us=at_us, count=found.count, name=name
                 )
                 pieces[key] = piece
                 if key < LOOSE_KEY:  # the others may still change
-                    self._pieces[encoding, key] = piece
+                    with self._lock:
+                        self._pieces[encoding, key] = piece
         # A turn's number depends on the sessions that are searched.
         shown = ((pieces[key], turn) for key, turn, _ in rows)
         return [replace(piece, turn=turn) if piece and piece.turn != turn else piece for piece, turn in shown]
-
-    async def _gists(self, where: _Searched, missed: Mapping[int, int]) -> list[Tickler]:
-        gists = []
-        for number, at_us in list(missed.items())[: self._settings.ticklers]:
-            found = where.sessions.find(number)
-            session, turn = found.session or where.session, found.turn
-            for _, tiny, _ in await self._store.derived.tinies(session.id, turn, turn):
-                gists.append(Tickler(number, at_us, tiny))
-        return gists

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from foveate.errors import FoveateError
 
@@ -48,10 +48,7 @@ async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> S
     try:
         await asyncio.wait(tasks.values(), timeout=seconds)
     finally:
-        for task in tasks.values():
-            # A cancelled task is not waited for: it may be slow to end, and the deadline is not.
-            task.cancel()
-            task.add_done_callback(_look_at)
+        give_up(*tasks.values())
     results: dict[str, T] = {}
     failed: dict[str, FoveateError] = {}
     late = [name for name, task in tasks.items() if not task.done() or task.cancelled()]
@@ -68,7 +65,30 @@ async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> S
     return StageResults(results, tuple(late), failed)
 
 
-def _look_at(task: asyncio.Future[T]) -> None:
+async def is_ready(task: asyncio.Future[T], seconds: float | None) -> bool:
+    """Whether a task is done within a time; never within none."""
+    if seconds is not None and seconds <= 0:
+        return False
+    await asyncio.wait([task], timeout=seconds)
+    return task.done()
+
+
+def outcome(task: asyncio.Future[T]) -> T | None:
+    """The result of a task that is done; None if it failed."""
+    error = task.exception()
+    if error is not None and not isinstance(error, FoveateError):
+        raise error
+    return None if error else task.result()
+
+
+def give_up(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and do not wait for them: one may be slow to end, and the deadline is not."""
+    for task in tasks:
+        task.cancel()
+        task.add_done_callback(_look_at)
+
+
+def _look_at(task: asyncio.Future[Any]) -> None:
     """So that nothing complains of a late failure that nobody heard of."""
     if not task.cancelled():
         task.exception()

@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -21,11 +21,12 @@ from foveate.cache import BoundedCache
 from foveate.recall.embed import Embedder
 from foveate.recall.scopes import id_in_tenant, own_scopes
 from foveate.recall.words import telling_words
-from foveate.store import SessionRow, Store
+from foveate.store import SessionRow
 from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeMark, KnowledgeRow
 
 if TYPE_CHECKING:
     from foveate.recall.vectors import Floats
+    from foveate.store.index_reader import IndexReader
 
 SHOWN_KINDS: tuple[KnowledgeKind, ...] = ("lesson", "reference")
 DECIDED = frozenset({"approved", "pinned"})
@@ -58,74 +59,54 @@ class FoundItem:
 
 
 @dataclass(frozen=True, slots=True)
-class ItemScores:
-    """How well items answer by one measure, by their ids."""
+class ItemTable:
+    """The lessons and references of some scopes at one moment, with their words."""
 
-    rows: Mapping[str, KnowledgeRow]
-    values: Mapping[str, float]
-
-
-@dataclass(frozen=True, slots=True)
-class _Items:
     mark: KnowledgeMark
     rows: Mapping[str, KnowledgeRow]
+    """By their ids."""
     words: Mapping[str, frozenset[str]]
     counts: Counter[str]
     """Items that have each word."""
 
+    @classmethod
+    def of(cls, mark: KnowledgeMark, rows: Iterable[KnowledgeRow]) -> ItemTable:
+        current = sorted((row for row in rows if row.state != "retired"), key=lambda row: (-row.weight, row.id))
+        kept = {row.id: row for row in sorted(current[:MAX_ITEMS], key=lambda row: row.id)}
+        words = {row.id: stems(_read(row)) for row in kept.values()}
+        return cls(mark, kept, words, Counter(word for own in words.values() for word in own))
 
-class KnowledgeIndex:
-    """The lessons and references of a store, by the scopes of sessions."""
+    def by_words(self, query: str) -> dict[str, float]:
+        """The share of words that each item has in common with a prompt."""
+        asked = stems(query) if self.rows else frozenset()
+        return {each: _share(asked, self, each) for each in self.rows} if asked else {}
 
-    def __init__(self, store: Store, embedder: Callable[[], Embedder]) -> None:
-        self._store = store
-        self._embedder = embedder
-        self._known: BoundedCache[tuple[str, tuple[str, ...]], _Items] = BoundedCache(MAX_SCOPES)
+    def by_vectors(self, vectors: Sequence[Floats], asked: Floats) -> dict[str, float]:
+        """The similarity of each item and a prompt, given the vectors of `texts`."""
+        return {each: float(vector @ asked) for each, vector in zip(self.rows, vectors, strict=True)}
+
+    @property
+    def texts(self) -> list[str]:
+        """The texts of the items that vectors are made of."""
+        return [f"{row.title}. {row.text}"[:MAX_EMBEDDED_CHARS] for row in self.rows.values()]
+
+
+class KnownItems:
+    """The items of sessions' scopes, and the vectors of their texts, kept in memory."""
+
+    def __init__(self) -> None:
+        self._tables: BoundedCache[tuple[str, tuple[str, ...]], ItemTable] = BoundedCache(MAX_SCOPES)
         self._vectors: BoundedCache[tuple[str, str], Floats] = BoundedCache(MAX_VECTORS)
 
-    async def has_items(self, session: SessionRow) -> bool:
-        """Whether anything was learned in the scopes of a session."""
-        return bool((await self._store.knowledge.mark(session.tenant, _scopes(session))).count)
+    def get(self, session: SessionRow) -> ItemTable | None:
+        """The items of a session's scopes as last read."""
+        return self._tables.get((session.tenant, _scopes(session)))
 
-    async def are_current(self, session: SessionRow, item_ids: Sequence[str]) -> bool:
-        """Whether none of these items was retired, replaced or removed."""
-        return not item_ids or set(item_ids) <= (await self._items(session)).rows.keys()
+    def keep(self, session: SessionRow, items: ItemTable) -> None:
+        self._tables[session.tenant, _scopes(session)] = items
 
-    async def measure_words(self, session: SessionRow, query: str) -> ItemScores:
-        """The share of words that each item has in common with a prompt."""
-        items = await self._items(session)
-        asked = stems(query)
-        return ItemScores(items.rows, {each: _share(asked, items, each) for each in items.rows} if asked else {})
-
-    async def measure_vectors(self, session: SessionRow, query: str) -> ItemScores:
-        """The similarity of each item and a prompt."""
-        items = await self._items(session)
-        text = query[-MAX_EMBEDDED_CHARS:].strip()
-        if not items.rows or not text:
-            return ItemScores(items.rows, {})
-        (asked,) = await self._embedder().embed([text])
-        vectors = await self._vectors_of([_embedded(row) for row in items.rows.values()])
-        alike = [float(vector @ asked) for vector in vectors]
-        return ItemScores(items.rows, dict(zip(items.rows, alike, strict=True)))
-
-    async def _items(self, session: SessionRow) -> _Items:
-        scopes = _scopes(session)
-        mark = await self._store.knowledge.mark(session.tenant, scopes)
-        known = self._known.get((session.tenant, scopes))
-        if known is None or known.mark != mark:
-            rows: list[KnowledgeRow] = []
-            for kind in SHOWN_KINDS if mark.count else ():
-                rows += await self._store.knowledge.list_items(session.tenant, scopes=scopes, kind=kind)
-            current = [row for row in rows if row.state != "retired"]
-            current.sort(key=lambda row: (-row.weight, row.id))
-            kept = {row.id: row for row in sorted(current[:MAX_ITEMS], key=lambda row: row.id)}
-            words = {row.id: stems(_read(row)) for row in kept.values()}
-            known = _Items(mark, kept, words, Counter(word for own in words.values() for word in own))
-            self._known[session.tenant, scopes] = known
-        return known
-
-    async def _vectors_of(self, texts: Sequence[str]) -> list[Floats]:
-        embedder = self._embedder()
+    async def vectors(self, embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
+        """A vector for each text; those of known texts are not made again."""
         self._vectors.reserve(len(texts))
         missing = [text for text in dict.fromkeys(texts) if (embedder.name, text) not in self._vectors]
         made = dict(zip(missing, await embedder.embed(missing), strict=True)) if missing else {}
@@ -135,15 +116,31 @@ class KnowledgeIndex:
         return [made[text] if vector is None else vector for text, vector in found]
 
 
+def read_items(reader: IndexReader, session: SessionRow, known: ItemTable | None) -> ItemTable:
+    """The items of a session's scopes; those known, if none was added, replaced or removed since."""
+    scopes = _scopes(session)
+    mark = reader.mark(session.tenant, scopes)
+    if known is not None and known.mark == mark:
+        return known
+    return ItemTable.of(mark, reader.items(session.tenant, scopes, SHOWN_KINDS) if mark.count else ())
+
+
 def best_items(
-    words: ItemScores | None, vectors: ItemScores | None, *, least: float, confidence: float, limit: int
+    items: ItemTable,
+    measured: Iterable[Mapping[str, float]],
+    *,
+    least: float,
+    confidence: float,
+    limit: int,
 ) -> list[FoundItem]:
-    """The items that match from a score on, best first. One that nobody decided on needs this confidence."""
-    measured = [each for each in (words, vectors) if each]
-    rows = {item_id: row for each in measured for item_id, row in each.rows.items()}
+    """The items that match from a score on, best first, given their scores by each measure.
+
+    One that nobody decided on needs this confidence.
+    """
+    known = list(measured)
     found = []
-    for item_id, row in rows.items():
-        score = sum(each.values.get(item_id, 0.0) for each in measured)
+    for item_id, row in items.rows.items() if known else ():
+        score = sum(each.get(item_id, 0.0) for each in known)
         if score >= least and (row.state in DECIDED or row.confidence >= confidence):
             found.append(FoundItem(row, score))
     return sorted(found, key=lambda each: (-each.score - WEIGHT_SHARE * each.row.weight, each.row.id))[:limit]
@@ -161,7 +158,7 @@ def _scopes(session: SessionRow) -> tuple[str, ...]:
     return tuple(sorted(str(scope) for scope in own_scopes(session, session_id=id_in_tenant(session))))
 
 
-def _share(asked: frozenset[str], items: _Items, item_id: str) -> float:
+def _share(asked: frozenset[str], items: ItemTable, item_id: str) -> float:
     own = items.words[item_id]
     both = asked & own
     if not both:
@@ -172,7 +169,7 @@ def _share(asked: frozenset[str], items: _Items, item_id: str) -> float:
     return max(share, _weight(named, items) / _weight(keywords, items)) if len(named) >= LEAST_KEYWORDS else share
 
 
-def _weight(words: frozenset[str], items: _Items) -> float:
+def _weight(words: frozenset[str], items: ItemTable) -> float:
     count = max(LEAST_COUNT, len(items.rows))
     # Added up in order, so that the same words always have the same weight.
     return sum(math.log1p((count - items.counts[word] + 0.5) / (items.counts[word] + 0.5)) for word in sorted(words))
@@ -180,7 +177,3 @@ def _weight(words: frozenset[str], items: _Items) -> float:
 
 def _read(row: KnowledgeRow) -> str:
     return f"{row.title}\n{row.text}\n{' '.join(word for word, _ in row.keywords)} {' '.join(row.technologies)}"
-
-
-def _embedded(row: KnowledgeRow) -> str:
-    return f"{row.title}. {row.text}"[:MAX_EMBEDDED_CHARS]

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,8 +87,21 @@ class MeasureScores:
         """The same for some of the passages: mean and deviation stay those of all."""
         return MeasureScores(self.values[places], self.mean, self.deviation)
 
+    def within(self, count: int) -> MeasureScores:
+        """The same where these are all of `count` passages that answer at all: the mean and the deviation are of
+        `count`."""
+        values = self.values.astype(np.float64)
+        mean = float(values.sum()) / max(1, count)
+        deviation = max(0.0, float((values**2).sum()) / max(1, count) - mean**2) ** 0.5
+        return MeasureScores(self.values, mean, deviation)
 
-@dataclass(frozen=True, slots=True)
+    def like(self, sample: Mask) -> MeasureScores:
+        """The same with the mean and the deviation of a sample."""
+        of_sample = MeasureScores.of(self.values[sample])
+        return MeasureScores(self.values, of_sample.mean, of_sample.deviation)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Passages:
     """The passages of a session, by columns."""
 
@@ -103,36 +117,20 @@ class Passages:
         return len(self.key)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, kw_only=True)
 class PassageScores:
-    """How well the passages that a session had at one moment answer."""
+    """Scores of all passages of one moment by words and by vectors; None for a measure that is not known."""
 
     passages: Passages
-    scored: MeasureScores
+    words: MeasureScores | None = None
+    vectors: MeasureScores | None = None
+    orders: Floats | None = None
+    """Keyword scores for the words of standing orders."""
 
-    def within(self, count: int) -> PassageScores:
-        """The same where these are all of `count` passages that answer at all: the mean and the deviation are of
-        `count`."""
-        values = self.scored.values.astype(np.float64)
-        mean = float(values.sum()) / max(1, count)
-        deviation = max(0.0, float((values**2).sum()) / max(1, count) - mean**2) ** 0.5
-        return PassageScores(self.passages, MeasureScores(self.scored.values, mean, deviation))
-
-    def like(self, sample: Mask) -> PassageScores:
-        """The same with the mean and the deviation of a sample."""
-        of_sample = MeasureScores.of(self.scored.values[sample])
-        return PassageScores(self.passages, replace(of_sample, values=self.scored.values))
-
-    def over(self, passages: Passages) -> MeasureScores:
-        """The same for the passages of another moment; what was not there then is as good as the mean."""
-        if passages is self.passages or np.array_equal(passages.key, self.passages.key):
-            return self.scored
-        values = np.full(len(passages), self.scored.mean, np.float32)
-        if len(self.passages):
-            places = np.minimum(np.searchsorted(self.passages.key, passages.key), len(self.passages) - 1)
-            is_known = self.passages.key[places] == passages.key
-            values[is_known] = self.scored.values[places[is_known]]
-        return MeasureScores(values, self.scored.mean, self.scored.deviation)
+    @cached_property
+    def fused(self) -> Floats:
+        """The sum of the standard scores by words and by vectors, or the one that is known."""
+        return fuse(self.words, self.vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,28 +156,33 @@ class Scores:
     def marks(self, places: Sequence[int]) -> list[tuple[int, float, float] | None]:
         """For the passages at these places what copies of a text have in common: speaker and both scores. None for one
         whose vector was not compared, since different texts may have the same words."""
-        alike = [None] * len(places) if self.vector is None else self.vector.compared(places)
-        return [
-            None if near is None else (int(self.speaker[place]), float(self.keyword[place]), near)
-            for place, near in zip(places, alike, strict=True)
-        ]
+        if self.vector is None:
+            return [None] * len(places)
+        own = np.array(places, np.int64)
+        alike = self.vector.compared(own)
+        columns = zip(self.speaker[own].tolist(), self.keyword[own].tolist(), alike, strict=True)
+        return [None if near is None else (speaker, keyword, near) for speaker, keyword, near in columns]
 
-    def by_words(self) -> PassageScores:
-        """How well passages answer by their words, those that do not count left out."""
-        return PassageScores(self._passages(), MeasureScores.of(self.keyword[self.allowed]))
+    def passages(self) -> Passages:
+        """The passages that count."""
+        kept = self.allowed
+        return Passages(
+            key=self.key[kept],
+            turn=self.turn[kept],
+            at_us=self.at_us[kept],
+            is_user=self.speaker[kept] == SPEAKERS.index("user"),
+            words=self.words[kept].astype(np.int64),
+        )
 
-    def by_vectors(self) -> PassageScores | None:
+    def by_words(self) -> MeasureScores:
+        """Scores of the passages that count by their words."""
+        return MeasureScores.of(self.keyword[self.allowed])
+
+    def by_vectors(self) -> MeasureScores | None:
         """The same by their vectors; None if the question has none."""
         if self.vector is None:
             return None
-        values = self.vector.values()[self.allowed]
-        return PassageScores(self._passages(), MeasureScores(values, self.vector.mean, self.vector.deviation))
-
-    def _passages(self) -> Passages:
-        kept = self.allowed
-        is_user = self.speaker[kept] == SPEAKERS.index("user")
-        words = self.words[kept].astype(np.int64)
-        return Passages(self.key[kept], self.turn[kept], self.at_us[kept], is_user, words)
+        return MeasureScores(self.vector.values()[self.allowed], self.vector.mean, self.vector.deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,6 +192,8 @@ class Matches:
     places: list[int]
     scores: list[float]
     """In standard deviations above a passage that has nothing of the query."""
+    is_cut: bool
+    """There are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,29 +208,24 @@ class RankedPassages:
 
 
 def rank(
-    words: PassageScores | None,
-    vectors: PassageScores | None,
+    scores: PassageScores,
     weights: RankWeights,
     *,
     spans: Sequence[TimeSpan] = (),
     visible: Collection[int] = (),
     limit: int,
 ) -> RankedPassages:
-    """The best passages by what was measured, without those of turns that are visible already."""
-    passages = _later(words, vectors)
-    known = [measured.over(passages) if measured else None for measured in (words, vectors)]
-    scores = score(passages, known[0], known[1], weights, spans)
+    """The best passages, without those of turns that are visible already."""
+    passages, own = scores.passages, scores.fused
+    ranked = score(passages, own, weights, spans)
     allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
-    own = fuse(known[0], known[1])
-    return RankedPassages(passages, scores, best_first(passages, scores, allowed, limit), own)
+    return RankedPassages(passages, ranked, best_first(passages, ranked, allowed, limit), own)
 
 
-def said_by_user(
-    ranked: RankedPassages, having: PassageScores, *, visible: Collection[int], limit: int
-) -> RankedPassages:
+def said_by_user(ranked: RankedPassages, having: Floats, *, visible: Collection[int], limit: int) -> RankedPassages:
     """The best of the user's passages that have something, by a measure that is 0 for those without it."""
     passages = ranked.passages
-    allowed = passages.is_user & (having.over(passages).values > 0)
+    allowed = passages.is_user & (having > 0)
     if visible:
         allowed &= ~np.isin(passages.turn, list(visible))
     return replace(ranked, places=best_first(passages, ranked.scores, allowed, limit))
@@ -249,34 +249,24 @@ def prefer(ranked: RankedPassages, is_preferred: Sequence[bool], weight: float) 
     return replace(ranked, places=places)
 
 
-def candidates(
-    ranked: RankedPassages, words: PassageScores | None, vectors: PassageScores | None, count: int
-) -> Numbers:
+def candidates(ranked: RankedPassages, scores: PassageScores, count: int) -> Numbers:
     """The places of the best passages by each measure, `count` of each, in the order of the ranking."""
     chosen = np.zeros(len(ranked.places), np.bool_)
-    for measured in (words, vectors):
+    for measured in (scores.words, scores.vectors):
         if measured:
-            values = measured.over(ranked.passages).values[ranked.places]
+            values = measured.values[ranked.places]
             best = np.argsort(-values, kind="stable")[:count]
             chosen[best[values[best] > 0]] = True
     found: Numbers = ranked.places[chosen]
     return found
 
 
-def outstanding(words: PassageScores | None, vectors: PassageScores | None, *, asking: int | None = None) -> float:
+def outstanding(scores: PassageScores, *, asking: int | None = None) -> float:
     """The distance of the best passage from the mean in standard deviations, keywords and vectors together.
 
     The turn that asks says what it asks for, which does not count.
     """
-    passages = _later(words, vectors)
-    known = [measured.over(passages).standard() for measured in (words, vectors) if measured]
-    return float(_sum(known)[passages.turn != asking].max(initial=0.0)) if len(passages) else 0.0
-
-
-def _later(words: PassageScores | None, vectors: PassageScores | None) -> Passages:
-    found = [measured.passages for measured in (words, vectors) if measured]
-    assert found, "nothing was measured"
-    return max(found, key=len)
+    return float(scores.fused[scores.passages.turn != asking].max(initial=0.0)) if len(scores.passages) else 0.0
 
 
 def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
@@ -285,42 +275,50 @@ def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
     A passage matches if it has a word of the query, or if its vector is at least as near as `least_alike` and nearer
     than the mean. What tools returned and programs injected counts `TOOL_SHARE` of what people and models said.
     """
-    words = MeasureScores.of(scores.keyword if scores.allowed.all() else scores.keyword[scores.allowed])
-    words = MeasureScores(scores.keyword, words.mean, words.deviation)
-    places = np.flatnonzero((scores.keyword > 0) & scores.allowed)
-    vectors: MeasureScores | None = None
-    if scores.vector is not None:
-        alike = scores.vector
-        is_near = (alike.found >= least_alike) & (alike.found > alike.mean) & scores.allowed[alike.places]
-        places = np.union1d(places, alike.places[is_near])
-        vectors = MeasureScores(alike.at(places.tolist()), alike.mean, alike.deviation)
+    has_word = scores.allowed & (scores.keyword > 0)
+    words = MeasureScores(scores.keyword, *_mean_and_deviation(scores.keyword[has_word], int(scores.allowed.sum())))
+    is_match = has_word
+    alike = scores.vector
+    if alike is not None:
+        near = alike.places[(alike.found >= least_alike) & (alike.found > alike.mean)]
+        is_match = has_word.copy()
+        is_match[near] = scores.allowed[near]
+    places = np.flatnonzero(is_match)
+    vectors = None if alike is None else MeasureScores(alike.at(places), alike.mean, alike.deviation)
     # From the score of a passage that has none of the words and an ordinary vector, so that shares of it make sense.
     nothing = fuse(MeasureScores(np.zeros(1, np.float32), words.mean, words.deviation), None)
     gains = fuse(words.at(places), vectors) - nothing
     is_said = scores.speaker[places] <= SPEAKERS.index("assistant")
     gains = np.where(is_said | (gains < 0), gains, gains * np.float32(TOOL_SHARE)).astype(np.float32)
+    is_cut = len(places) > limit
+    if is_cut:
+        best = gains >= np.partition(gains, len(gains) - limit)[len(gains) - limit]
+        places, gains, is_said = places[best], gains[best], is_said[best]
     order = np.lexsort((places, -scores.turn[places], ~is_said, -gains))[:limit]
-    return Matches(places[order].tolist(), gains[order].tolist())
+    return Matches(places[order].tolist(), gains[order].tolist(), is_cut=is_cut)
+
+
+def _mean_and_deviation(values: Floats, count: int) -> tuple[float, float]:
+    """Of `count` numbers, given those that are not 0."""
+    if not count:
+        return 0.0, 0.0
+    known = values.astype(np.float64)
+    mean = float(known.sum()) / count
+    return mean, float((((known - mean) ** 2).sum() + (count - len(known)) * mean**2) / count) ** 0.5
 
 
 def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:
     """The sum of the standard scores by words and by vectors, or the one that is known."""
     known = [scored.standard() for scored in (keyword, vector) if scored is not None]
     assert known, "nothing was measured"
-    return _sum(known)
+    total: Floats = np.sum(known, axis=0, dtype=np.float32)
+    return total
 
 
-def score(
-    passages: Passages,
-    keyword: MeasureScores | None,
-    vector: MeasureScores | None,
-    weights: RankWeights,
-    spans: Sequence[TimeSpan] = (),
-) -> Floats:
-    """How well each passage answers."""
-    scores = fuse(keyword, vector)
+def score(passages: Passages, fused: Floats, weights: RankWeights, spans: Sequence[TimeSpan] = ()) -> Floats:
+    """How well each passage answers, given its score by itself."""
     # What is the same for every turn of a kind is not lent: a turn at the edge of a sitting has fewer to borrow from.
-    scores = scores + _lent(passages, scores, weights)
+    scores: Floats = fused + _lent(passages, fused, weights)
     scores += np.float32(weights.user) * passages.is_user.astype(np.float32)
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)
@@ -338,11 +336,6 @@ def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], l
     order = np.lexsort((places, -passages.turn[places], -scores[places]))
     found: Numbers = places[order][:limit]
     return found
-
-
-def _sum(columns: Sequence[Floats]) -> Floats:
-    total: Floats = np.sum(columns, axis=0, dtype=np.float32)
-    return total
 
 
 def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:

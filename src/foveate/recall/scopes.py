@@ -10,10 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-from foveate.errors import InputError, SessionNotFound
+from foveate.errors import InputError
 from foveate.store import SessionRow, Store
+
+if TYPE_CHECKING:
+    from foveate.store.index_reader import IndexReader
 
 ScopeKind = Literal["session", "project", "user", "org"]
 SCOPE_KINDS: tuple[ScopeKind, ...] = get_args(ScopeKind)
@@ -69,14 +72,15 @@ def id_in_tenant(session: SessionRow) -> str:
 
 async def sessions_in(store: Store, tenant: str, scope: Scope) -> list[SessionRow]:
     """The sessions of a tenant that are in a scope, the last used first; those of the owner for an empty tenant."""
+    return await store.passages.read(lambda reader: read_sessions(reader, tenant, scope))
+
+
+def read_sessions(reader: IndexReader, tenant: str, scope: Scope) -> list[SessionRow]:
+    """The same within a read transaction."""
     if scope.kind == "session":
-        stored = f"{tenant}:{scope.name}" if tenant else scope.name
-        try:
-            found = [await store.get_session(stored)]
-        except SessionNotFound:
-            found = []
+        found = reader.sessions(tenant, session_id=f"{tenant}:{scope.name}" if tenant else scope.name)
     elif scope.kind == "project":
-        found = await store.list_sessions(tenant=tenant, channel=scope.name or None)
+        found = reader.sessions(tenant, channel=scope.name or None)
     else:
-        found = await store.list_sessions(tenant=tenant, scope=str(scope))
+        found = reader.sessions(tenant, scope=str(scope))
     return [row for row in found if row.tenant == tenant and scope.contains(row, session_id=id_in_tenant(row))]

@@ -2,33 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from foveate.cache import BoundedCache
-from foveate.errors import InputError, ModelError
+from foveate.errors import Damaged, InputError, ModelError
 from foveate.models.caller import Caller
 from foveate.recall.dates import parse_moment
+from foveate.recall.deadline import give_up, is_ready, outcome
 from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.gate import has_question_marks, is_question
-from foveate.recall.knowledge import KnowledgeIndex
-from foveate.recall.passages import cut_turn
+from foveate.recall.knowledge import MAX_EMBEDDED_CHARS, KnownItems
 from foveate.recall.sessions import searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.recall.words import find_words, snippet, telling_words
-from foveate.renditions import without_recalled
 from foveate.store import SessionRow, Store
-from foveate.store.codec import restore_message
 from foveate.store.rows import SPEAKERS, IndexState, Speaker
 from foveate.turn import from_us, to_us, turn_id
 
 if TYPE_CHECKING:
-    from foveate.recall.index import Filter, Index, Loose, PassageHit
-    from foveate.recall.rank import Matches, Scores
+    from foveate.recall.index import Filter, Index, Look, Query
+    from foveate.recall.rank import Matches, PassageScores, Scores
+    from foveate.store.index_reader import IndexReader
 
+WORDS = "words"
+VECTORS = "vectors"
+GLANCE = "glance"
+"""Stages of a search, as they are named where they are late."""
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
@@ -40,7 +45,7 @@ LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
 LEAST_ALIKE_UNKNOWN = 0.65
 """And for a query of words that the model does not know: nonsense reaches 0.54, another form of the same word 0.78."""
-BATCH = 24
+BATCH = 12
 """Passages whose texts are read together."""
 MARKED = 256
 """Passages that are compared with earlier ones together."""
@@ -98,6 +103,37 @@ class Hit:
         return [(piece, is_word) for piece, is_word in [*pieces, (text[end:], False)] if piece]
 
 
+@dataclass(frozen=True, slots=True)
+class _PassageHit:
+    """A passage that was found. `keyword` is 0 where it has none of the words; `vector` the mean where it has none."""
+
+    place: int
+    """In the scores it was read from."""
+    session: int
+    """The session's number; 0 in an index of one session."""
+    turn: int
+    text: str
+    keyword: float
+    vector: float
+    speaker: Speaker
+    tool: str | None
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """The scores from one look at an index, as far as they were ready in time."""
+
+    look: Look | None
+    """None if it was late or failed."""
+    scores: PassageScores | None
+    """None if neither words nor vectors were ready."""
+    items: Sequence[Mapping[str, float]]
+    """Scores of `look.items` by each measure."""
+    late: tuple[str, ...]
+    """Stages that missed their time."""
+
+
 class Searcher:
     """The indexes of a store's sessions. They load when something is first searched."""
 
@@ -106,9 +142,10 @@ class Searcher:
         self._settings = settings
         self._caller = caller
         self._embedder: Embedder | None = None
-        self._open: BoundedCache[int, Index] = BoundedCache(MAX_OPEN)
+        self._open: BoundedCache[str, Index] = BoundedCache(MAX_OPEN)
         self._of_all: Index | None = None
-        self.knowledge = KnowledgeIndex(store, lambda: self.embedder)
+        self.items = KnownItems()
+        """Lessons and references of sessions' scopes."""
 
     @property
     def embedder(self) -> Embedder:
@@ -117,15 +154,85 @@ class Searcher:
 
     def index(self, session: SessionRow) -> Index:
         """A session's index, opened before or now."""
-        found = self._open.get(session.number)
+        found = self._open.get(session.id)
         if found is None:
-            found = self._open[session.number] = self._new_index(session.id)
+            found = self._open[session.id] = self._new_index(session.id)
         return found
 
     def index_of_all(self) -> Index:
         """The index of all sessions, opened before or now."""
         self._of_all = self._of_all or self._new_index(None)
         return self._of_all
+
+    async def measure(
+        self,
+        index: Index,
+        query: Query,
+        text: str,
+        *,
+        words_seconds: float | None,
+        vectors_seconds: float | None,
+        glanced_turns: int = 0,
+    ) -> Measured:
+        """Score passages and items by words and by vectors, side by side, from one look at an index.
+
+        With `glanced_turns`, the last turn of a session whose index is not in memory, the look is a glance.
+        """
+        looking = asyncio.ensure_future(
+            index.glance(query, glanced_turns) if glanced_turns else self._look(index, query)
+        )
+        embedding = asyncio.ensure_future(index.embed(text))
+
+        async def compare() -> tuple[Look, Scores]:
+            look, vector = await asyncio.shield(looking), await asyncio.shield(embedding)
+            if not (glanced_turns or index.is_current(look)):
+                look = await self._look(index, query)
+            return look, await index.compare(look, vector)
+
+        async def compare_items() -> dict[str, float]:
+            items = (await asyncio.shield(looking)).items
+            if items is None or not items.rows:
+                return {}
+            end = text[-MAX_EMBEDDED_CHARS:]
+            vector = await (asyncio.shield(embedding) if end == text else index.embed(end))
+            vectors = await self.items.vectors(self.embedder, items.texts) if vector is not None else ()
+            return {} if vector is None else items.by_vectors(vectors, vector)
+
+        comparing, comparing_items = asyncio.ensure_future(compare()), asyncio.ensure_future(compare_items())
+        try:
+            is_words, is_vectors, is_items = await asyncio.gather(
+                is_ready(looking, words_seconds),
+                is_ready(comparing, vectors_seconds),
+                is_ready(comparing_items, vectors_seconds),
+            )
+        finally:
+            give_up(comparing_items, comparing, embedding, looking)
+        names = (GLANCE, GLANCE, GLANCE) if glanced_turns else (WORDS, VECTORS, VECTORS)
+        late = [name for name, ready in zip(names, (is_words, is_vectors, is_items), strict=True) if not ready]
+        seen = outcome(looking) if is_words else None
+        compared = outcome(comparing) if is_vectors else None
+        alike = outcome(comparing_items) if is_items else None
+        look, scores = compared or ((seen, seen.scores) if seen else (None, None))
+        if look is None or scores is None:
+            return Measured(look=None, scores=None, items=(), late=tuple(dict.fromkeys(late)))
+        items = look.items if look.items and look.items.rows else None
+        shares = items.by_words(text) if items and seen else None
+        return Measured(
+            look=look,
+            scores=look.measured(scores, is_by_words=seen is not None),
+            items=[each for each in (shares, alike) if each is not None] if items else (),
+            late=tuple(dict.fromkeys(late)),
+        )
+
+    async def _look(self, index: Index, query: Query) -> Look:
+        """Look at an index; without words if they can't be read."""
+        try:
+            look = await index.look(query)
+        except Damaged:
+            look = replace(await index.look(replace(query, phrases=(), orders=())), has_words=False)
+        if query.session is not None and look.items is not None:
+            self.items.keep(query.session, look.items)
+        return look
 
     async def search(
         self,
@@ -144,7 +251,7 @@ class Searcher:
         self, session: SessionRow, query: str, max_results: int, *, asking: int | None = None
     ) -> list[Hit]:
         """The turns that match of a session and of the others of the scope that it was opened with, best first."""
-        searched = await searched_sessions(self._store, session)
+        searched = await self._store.passages.read(lambda reader: searched_sessions(reader, session))
         if searched.is_single:
             return await self.search(session, query, max_results, asking=asking)
         index, wanted = self.index_of_all(), SearchFilter()
@@ -192,9 +299,7 @@ class Searcher:
         asking: int | None = None,
         sessions: Mapping[int, int] | None = None,
         own: int = 0,
-    ) -> list[tuple[PassageHit, float]]:
-        from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
-
+    ) -> list[tuple[_PassageHit, float]]:
         if not query.strip():
             raise InputError("the search is empty; give some words")
         if not 1 <= max_results <= MAX_RESULTS:
@@ -202,23 +307,19 @@ class Searcher:
         scores = await index.scores(query, _filter(wanted, sessions))
         least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
         least = least if self.embedder.knows(query) else LEAST_ALIKE_UNKNOWN
-        matches = best_matches(scores, least_alike=least, limit=MAX_READ)
-        return await _choose(
-            index, scores, matches, _Repeats(query, None if asking is None else (own, asking)), max_results
-        )
+        asked = None if asking is None else (own, asking)
+
+        def choose(reader: IndexReader) -> list[tuple[_PassageHit, float]]:
+            return _choose(
+                partial(_hits, index, reader, scores), scores, partial(_Repeats, query, asked), least, max_results
+            )
+
+        return await self._store.passages.read(choose)
 
     def _new_index(self, session_id: str | None) -> Index:
         from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search
 
-        return Index(self._store, session_id, self.embedder, self._read_loose)
-
-    async def _read_loose(self, session_id: str, turn: int) -> Loose | None:
-        from foveate.recall.index import Loose  # noqa: PLC0415
-
-        rows = await self._store.read(session_id, turn, turn)
-        if not rows or any(row.body is None for row in rows):
-            return None
-        return Loose(rows[0].at_us, cut_turn(without_recalled([restore_message(row) for row in rows])))
+        return Index(self._store, session_id, self.embedder)
 
 
 class _Repeats:
@@ -230,7 +331,7 @@ class _Repeats:
         self._asking = asking
         self._seen: set[tuple[str, str]] = set()
 
-    def share(self, hit: PassageHit) -> float:
+    def share(self, hit: _PassageHit) -> float:
         """How much of its score a passage keeps; 0: it is listed only where there is nothing else."""
         text = " ".join(hit.text.split())
         if (hit.speaker, text) in self._seen:
@@ -242,6 +343,10 @@ class _Repeats:
 
     def _asks_the_same(self, text: str) -> bool:
         """Whether a text only asks for what the query is about, or is the query's question in the same words."""
+        if text.isascii():  # the same, quicker: most texts have few of the words
+            lower = text.lower()
+            if sum(word in lower for word in self._words) < LEAST_REPEATED * len(self._words):
+                return False
         words = telling_words(text)
         shared = len(words & self._words)
         if not shared or shared < LEAST_REPEATED * len(self._words):
@@ -251,17 +356,36 @@ class _Repeats:
         return shared >= LEAST_REPEATED * len(words | self._words) and (is_question(text) or is_question(self._query))
 
 
-async def _choose(
-    index: Index, scores: Scores, matches: Matches, repeats: _Repeats, limit: int
-) -> list[tuple[PassageHit, float]]:
-    """The best passage of each of the best turns. Reads on until enough turns say more than the query does."""
-    first: dict[tuple[int, int], tuple[PassageHit, float]] = {}
-    last: dict[tuple[int, int], tuple[PassageHit, float]] = {}
+def _choose(
+    read: Callable[[Sequence[int]], list[_PassageHit]],
+    scores: Scores,
+    repeats: Callable[[], _Repeats],
+    least_alike: float,
+    limit: int,
+) -> list[tuple[_PassageHit, float]]:
+    """The best passage of each of the best turns; few of the matches are put in order where these are enough."""
+    from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
+
+    few = best_matches(scores, least_alike=least_alike, limit=MARKED)
+    found = _choose_among(read, scores, few, repeats(), limit)
+    if found is None:
+        every = best_matches(scores, least_alike=least_alike, limit=MAX_READ)
+        found = _choose_among(read, scores, replace(every, is_cut=False), repeats(), limit)
+    assert found is not None, "nothing was cut"
+    return found
+
+
+def _choose_among(
+    read: Callable[[Sequence[int]], list[_PassageHit]], scores: Scores, matches: Matches, repeats: _Repeats, limit: int
+) -> list[tuple[_PassageHit, float]] | None:
+    """Read on until enough turns say more than the query does; None if the matches were cut before."""
+    first: dict[tuple[int, int], tuple[_PassageHit, float]] = {}
+    last: dict[tuple[int, int], tuple[_PassageHit, float]] = {}
     gains = dict(zip(matches.places, matches.scores, strict=True))
     copies: list[int] = []
     fresh = _without_copies(scores, matches.places, copies)
     while batch := list(islice(fresh, BATCH)):
-        for hit in await index.read(scores, batch):
+        for hit in read(batch):
             turn, gain, share = (hit.session, hit.turn), gains[hit.place], repeats.share(hit)
             group = first if share else last
             gain *= share if gain > 0 else 1
@@ -269,12 +393,43 @@ async def _choose(
                 group[turn] = (hit, gain)
         if sum(gain >= gains[batch[-1]] for _, gain in first.values()) >= limit:
             break
+    else:
+        if matches.is_cut:
+            return None
     best = sorted(first.values(), key=lambda found: -found[1])
     rest = [found for turn, found in last.items() if turn not in first]
     if len(best) + len(rest) < limit:
-        others = ((hit, gains[hit.place]) for hit in await index.read(scores, copies[:limit]))
+        others = ((hit, gains[hit.place]) for hit in read(copies[:limit]))
         rest += [(hit, gain) for hit, gain in others if not {(hit.session, hit.turn)} & (first.keys() | last.keys())]
     return [*best, *rest][:limit]
+
+
+def _hits(index: Index, reader: IndexReader, scores: Scores, places: Sequence[int]) -> list[_PassageHit]:
+    """The passages at these places, in this order; one that was taken away meanwhile is left out."""
+    import numpy as np  # noqa: PLC0415 - loads with the first search
+
+    from foveate.recall.table import TURN_BITS, TURN_MASK  # noqa: PLC0415
+
+    own = np.array(places, np.int64)
+    keys = scores.key[own].tolist()
+    texts = index.texts(reader, keys)
+    alike = [0.0] * len(places) if scores.vector is None else scores.vector.at(own).tolist()
+    turns, keyword, at_us = (column[own].tolist() for column in (scores.turn, scores.keyword, scores.at_us))
+    return [
+        _PassageHit(
+            place=place,
+            session=turns[number] >> TURN_BITS,
+            turn=turns[number] & TURN_MASK,
+            text=texts[key].text,
+            keyword=keyword[number],
+            vector=alike[number],
+            speaker=texts[key].speaker,
+            tool=texts[key].tool,
+            at_us=at_us[number],
+        )
+        for number, (place, key) in enumerate(zip(places, keys, strict=True))
+        if key in texts
+    ]
 
 
 def _without_copies(scores: Scores, places: Sequence[int], copies: list[int]) -> Iterator[int]:
@@ -312,7 +467,7 @@ def _speaker(role: str | None) -> Speaker | None:
     raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
 
 
-def _hit(session_id: str, hit: PassageHit, score: float) -> Hit:
+def _hit(session_id: str, hit: _PassageHit, score: float) -> Hit:
     return Hit(
         session_id=session_id,
         turn_id=turn_id(hit.turn),

@@ -11,12 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from foveate.recall.scopes import Scope, id_in_tenant, sessions_in
-from foveate.store import SessionRow, Store
+from foveate.recall.scopes import Scope, id_in_tenant, read_sessions
+from foveate.store import SessionRow
 from foveate.store.lineage import TurnSpan, spans
 
 if TYPE_CHECKING:
-    from foveate.recall.rank import Numbers, PassageScores
+    from foveate.recall.rank import Numbers, Passages
+    from foveate.store.index_reader import IndexReader
 
 GAP = 3
 """More than the distance over which turns lend each other score."""
@@ -72,12 +73,9 @@ class SearchedSessions:
         place = bisect_right(self.offsets, number - 1) - 1
         return RecalledTurn(self.others[place], number - self.offsets[place])
 
-    def renumber(self, measured: PassageScores | None) -> PassageScores | None:
-        """Scores from an index of all sessions, with the numbers that turns have here."""
-        if measured is None or self.is_single:
-            return measured
-        turns = self._numbers(measured.passages.turn)
-        return replace(measured, passages=replace(measured.passages, turn=turns))
+    def renumber(self, passages: Passages) -> Passages:
+        """Passages of an index of all sessions, with the numbers that turns have here."""
+        return replace(passages, turn=self._numbers(passages.turn))
 
     def _numbers(self, turn_keys: Numbers) -> Numbers:
         import numpy as np  # noqa: PLC0415 - loads with the index
@@ -96,11 +94,11 @@ class SearchedSessions:
         return found
 
 
-async def searched_sessions(store: Store, session: SessionRow) -> SearchedSessions:
+def searched_sessions(reader: IndexReader, session: SessionRow) -> SearchedSessions:
     """The session itself and the others of the scope that it was opened with, within its tenant."""
     if not session.scope:
         return SearchedSessions()
-    found = await sessions_in(store, session.tenant, Scope.parse(session.scope))
+    found = read_sessions(reader, session.tenant, Scope.parse(session.scope))
     others = sorted(
         (row for row in found if row.number != session.number and row.last_turn),
         key=lambda row: (row.updated_us, row.number),
@@ -112,22 +110,20 @@ async def searched_sessions(store: Store, session: SessionRow) -> SearchedSessio
     for row in others:
         offsets.append(end)
         end += row.last_turn + GAP
-    return SearchedSessions(others, offsets, end, await _own_spans(store, session, {row.number for row in others}))
+    chain = [session, *reader.lineage(session.id)[1:]]
+    return SearchedSessions(others, offsets, end, _own_spans(chain, {row.number for row in others}))
 
 
-async def _own_spans(store: Store, session: SessionRow, shared: set[int]) -> list[TurnSpan]:
-    """The turns that a session sees. The turn at which it was forked may have gone on elsewhere: of an ancestor that is
-    not in the scope it is left out."""
-    chain = [session]
-    while chain[-1].parent_id is not None:
-        chain.append(await store.get_session(chain[-1].parent_id))
-    own = [span for span in spans(chain) if span.session == session.number]
+def _own_spans(chain: Sequence[SessionRow], shared: set[int]) -> list[TurnSpan]:
+    """The turns that a session sees, given with its ancestors. The turn at which it was forked may have gone on
+    elsewhere: of an ancestor that is not in the scope it is left out."""
+    own = chain[0].number
     older = [
         span if span.session in shared else TurnSpan(span.session, span.first, span.last - 1, span.last_position)
         for span in spans(chain)
-        if span.session != session.number
+        if span.session != own
     ]
-    return [*older, *own]
+    return [*older, *(span for span in spans(chain) if span.session == own)]
 
 
 def title_of(session: SessionRow) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from foveate.cache import BoundedCache
 from foveate.recall.passages import Passage
-from foveate.recall.vectors import Places, Vectors, is_packed, unpack
+from foveate.recall.vectors import Mask, Places, Vectors, is_packed, unpack
 from foveate.recall.words import word_count
 from foveate.store.rows import KEY_SHIFT, SPEAKERS, IndexedSession, IndexSnapshot, PassagesRow, Postings
 
@@ -164,9 +164,10 @@ class PassageTable:
     def learn(self, phrase: str, postings: Postings, newest: int) -> KnownPhrase:
         """The places of a phrase, given those since the last call."""
         known = self._known.get(phrase)
-        places = self.find(postings.keys)
-        if known is not None:
-            places = np.concatenate([known.places, places])
+        if known is None:
+            places = self.find(postings.keys)
+        else:  # another search may have learned some of them meanwhile
+            places = np.concatenate([known.places, self.find([key for key in postings.keys if key > known.newest])])
         learnt = KnownPhrase(
             places, (newest + 1 << KEY_SHIFT) - 1, postings.is_cut or (known is not None and known.is_common)
         )
@@ -201,3 +202,15 @@ class PassageTable:
                 longer = np.zeros(max(size, 2 * capacity), column.dtype)
                 longer[: self.count] = column[: self.count]
                 self._columns[name] = longer
+
+
+def in_sessions(turn_keys: NDArray[np.int64], sessions: Mapping[int, int]) -> Mask:
+    """Which of these turns are of sessions that count."""
+    if not sessions:
+        return np.zeros(len(turn_keys), np.bool_)
+    numbers = np.array(sorted(sessions), np.int64)
+    last = np.array([sessions[number] for number in numbers.tolist()], np.int64)
+    own = turn_keys >> TURN_BITS
+    places = np.minimum(np.searchsorted(numbers, own), len(numbers) - 1)
+    found: Mask = (numbers[places] == own) & (turn_keys & TURN_MASK <= last[places])
+    return found

@@ -72,7 +72,7 @@ class Alike:
     is_exact: bool
     """Every vector was compared; else those of the nearest signatures, and mean and deviation are of a sample."""
 
-    def at(self, places: Sequence[int]) -> Floats:
+    def at(self, places: Places | Sequence[int]) -> Floats:
         """For the passages at these places."""
         if not len(self.places):
             return np.full(len(places), self.mean, np.float32)
@@ -80,13 +80,13 @@ class Alike:
         found: Floats = np.where(self.places[near] == places, self.found[near], np.float32(self.mean))
         return found
 
-    def compared(self, places: Sequence[int]) -> list[float | None]:
+    def compared(self, places: Places) -> list[float | None]:
         """For the passages at these places; None for one that was not compared."""
         if not len(self.places):
             return [None] * len(places)
         near = np.minimum(np.searchsorted(self.places, places), len(self.places) - 1)
-        is_found = self.places[near] == places
-        return [float(value) if known else None for value, known in zip(self.found[near], is_found, strict=True)]
+        is_found = (self.places[near] == places).tolist()
+        return [value if known else None for value, known in zip(self.found[near].tolist(), is_found, strict=True)]
 
     def joined(self, places: Places, found: Sequence[float]) -> Alike:
         """With passages that were compared elsewhere; those compared here stay as they are."""

@@ -26,7 +26,6 @@ from foveate.store.rows import (
     PassageText,
     Postings,
     SessionRow,
-    Speaker,
 )
 from foveate.store.sql import Connection, StoredVectors, Values
 
@@ -76,7 +75,7 @@ VECTOR_HEAD_BYTES = 6
 
 _log = logging.getLogger(__name__)
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(list[tuple[Speaker, str, str | None, str]])
+_decoder = msgspec.msgpack.Decoder(list[PassageText])
 
 
 def look(
@@ -274,9 +273,7 @@ def _add(connection: Connection, session: int, made: Sequence[NewPassages]) -> N
 
 
 def _values(session: int, made: NewPassages) -> Values:
-    packed = bodies.squeeze_bytes(
-        _encoder.encode([(text.speaker, text.text, text.tool, text.extra) for text in made.texts])
-    )
+    packed = bodies.squeeze_bytes(_encoder.encode(made.texts))
     return {
         "session": session,
         "turn": made.turn,
@@ -369,7 +366,7 @@ def _sizes(texts: Sequence[PassageText], vectors: bytes) -> Iterator[int]:
 
 
 def _unpack(packed: bytes) -> list[PassageText]:
-    return [PassageText(*values) for values in _decoder.decode(bodies.expand_bytes(packed))]
+    return _decoder.decode(bodies.expand_bytes(packed))
 
 
 def _seen(connection: Connection, chain: Sequence[SessionRow], after: int, until: int) -> Iterator[PassagesRow]:

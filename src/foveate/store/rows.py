@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from foveate.plugins import renamed
 from foveate.tokens import Counter, EncodingName, exact_counter
@@ -456,8 +456,7 @@ class DocumentRow:
     updated_us: int
 
 
-@dataclass(frozen=True, slots=True)
-class PassageText:
+class PassageText(NamedTuple):
     """A passage as recorded, and additional search words."""
 
     speaker: Speaker
