@@ -126,17 +126,15 @@ async def make_context(call: Call, session: str, body: ContextBody) -> ContextAn
 
 
 @routes.add("GET", "/sessions/{session}/tools", right="read")
-async def list_tools(call: Call, session: str, query: ToolsQuery) -> ToolList:
+async def list_tools(session: Session, query: ToolsQuery) -> ToolList:
     """Definitions of the history tools for a model."""
-    found = await call.view.open_session(session)
-    return ToolList(items=[msgspec.to_builtins(one, enc_hook=str) for one in found.tools(query.format)])
+    return ToolList(items=[msgspec.to_builtins(one, enc_hook=str) for one in session.tools(query.format)])
 
 
 @routes.add("POST", "/sessions/{session}/tools/{name}", right="read")
-async def call_tool(call: Call, session: str, name: str, body: ToolBody) -> ToolAnswer:
+async def call_tool(session: Session, name: str, body: ToolBody) -> ToolAnswer:
     """Answer a model's call of a history tool. An invalid call is answered with an explanation for the model."""
-    found = await call.view.open_session(session)
-    return ToolAnswer(text=await found.call_tool(name, body.arguments))
+    return ToolAnswer(text=await session.call_tool(name, body.arguments))
 
 
 def _answer(context: Context, shape: Format | None) -> ContextAnswer:

@@ -106,7 +106,7 @@ async def list_registry(call: Call, query: RegistryQuery) -> RegistryList:
 
 
 @routes.add("GET", "/tools/{tool}", right="read")
-async def get_tool(call: Call, tool: str) -> ToolResource:  # noqa: ARG001 # every handler takes the call
+async def get_tool(tool: str) -> ToolResource:
     """A tool: its description, the schema of its arguments, its limits, and the right that a call takes."""
     return _resource(_find(tool))
 

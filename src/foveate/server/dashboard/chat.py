@@ -29,7 +29,7 @@ from foveate.agents.chat import (
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
 from foveate.errors import FoveateError, SessionExists, contained
 from foveate.server.dashboard.approvals import ChatApprover, Question
-from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, render, session_path
+from foveate.server.dashboard.page import BASE, HEADERS, Form, Pages, Visit, render, session_path
 from foveate.server.problems import ProblemError, problem_of
 from foveate.session import Session
 from foveate.session.documents import PACK
@@ -89,9 +89,8 @@ async def say(visit: Visit, session: str) -> Response:
 
 
 @pages.add("POST", f"{BASE}/approvals/{{question}}", right="write")
-async def decide(visit: Visit, question: str) -> Response:
+async def decide(visit: Visit, question: str, form: Form) -> Response:
     """Approve or deny a tool call that waits for it."""
-    form = await visit.form()
     decision = form.get("decision", "")
     if not _may_use_packs(visit):
         raise ProblemError(403, "tool calls are approved with a key that has the right 'admin' and no tenant")
@@ -102,21 +101,19 @@ async def decide(visit: Visit, question: str) -> Response:
 
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/edit", right="write")
-async def edit_prompt(visit: Visit, session: str) -> Response:
+async def edit_prompt(visit: Visit, session: Session, form: Form) -> Response:
     """Fork a session before a turn; the page of the fork has the turn's prompt, to be changed and sent again."""
-    form = await visit.form()
-    found = await visit.view.open_session(session)
     turn = turn_number(form.get("turn", ""))
-    if turn is None or not 1 <= turn <= found.info.turns:
+    if turn is None or not 1 <= turn <= session.info.turns:
         raise ProblemError(422, f"there is no turn {form.get('turn', '')[:50]!r} to edit")
-    stem = found.id[:MAX_ID_CHARS].rstrip()
+    stem = session.id[:MAX_ID_CHARS].rstrip()
     for place in range(1, MAX_FORKS + 1):
         try:
-            fork = await found.fork(f"{stem}-edit-{place}", turn - 1)
+            fork = await session.fork(f"{stem}-edit-{place}", turn - 1)
         except SessionExists:
             continue
         return visit.go(f"{session_path(fork.id)}?edit=T-{turn}#chat")
-    raise ProblemError(409, f"{found.id} has {MAX_FORKS} edited forks already; use 'Fork here' with another name")
+    raise ProblemError(409, f"{session.id} has {MAX_FORKS} edited forks already; use 'Fork here' with another name")
 
 
 async def edited_prompt(visit: Visit, fork: Session) -> str:

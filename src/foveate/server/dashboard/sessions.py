@@ -10,7 +10,7 @@ from starlette.responses import Response
 
 from foveate.client import Foveate
 from foveate.errors import SessionNotFound
-from foveate.server.dashboard.page import BASE, Pages, Visit, session_path
+from foveate.server.dashboard.page import BASE, Form, Pages, Visit, session_path
 from foveate.server.problems import HOME_PATH as HOME
 from foveate.session.address import parent_id, short_ids
 from foveate.session.values import Hit, SessionInfo
@@ -66,24 +66,23 @@ async def list_sessions(visit: Visit) -> Response:
     start = _offset(visit)
     tops, below = _family(shown)
     part = tops[start : start + PAGE_SIZE]
-    values = {
-        "rows": await _rows(visit.view, part, below, [info.id for info in found]),
-        "next": start + PAGE_SIZE if start + PAGE_SIZE < len(tops) else None,
-        "project": project,
-        "projects": projects,
-        "total": len(shown),
-        "strategies": strategy_names(),
-        "default_strategy": visit.view.settings.session.strategy,
-    }
-    if visit.is_fragment:
-        return visit.part("session_rows.html", values=values)
-    return visit.page("sessions.html", title="Sessions", values=values)
+    return visit.part_or_page(
+        "session_rows.html",
+        "sessions.html",
+        title="Sessions",
+        rows=await _rows(visit.view, part, below, [info.id for info in found]),
+        next=start + PAGE_SIZE if start + PAGE_SIZE < len(tops) else None,
+        project=project,
+        projects=projects,
+        total=len(shown),
+        strategies=strategy_names(),
+        default_strategy=visit.view.settings.session.strategy,
+    )
 
 
 @pages.add("POST", f"{BASE}/sessions", right="write")
-async def create_session(visit: Visit) -> Response:
+async def create_session(visit: Visit, form: Form) -> Response:
     """Create a session, or open the one that has this name."""
-    form = await visit.form()
     name = form.get("name", "").strip() or f"chat-{secrets.token_hex(4)}"
     try:
         found = await visit.view.open_session(name)
@@ -99,19 +98,17 @@ async def search(visit: Visit) -> Response:
     query = visit.query("q").strip()[:MAX_QUERY_CHARS]
     chosen = {name: visit.query(name).strip()[:MAX_QUERY_CHARS] for name in FILTERS}
     project = visit.query("project")
-    groups = await _groups(visit.view, query, chosen, project) if query else []
-    missing = await visit.view.unsearched_turns() if query else 0
-    values = {
-        "query": query,
-        "groups": groups,
-        "missing": missing,
-        "chosen": chosen,
-        "project": project,
-        "roles": ROLES,
-    }
-    if visit.is_fragment:
-        return visit.part("hits.html", values=values)
-    return visit.page("search.html", title="Search", values=values)
+    return visit.part_or_page(
+        "hits.html",
+        "search.html",
+        title="Search",
+        query=query,
+        groups=await _groups(visit.view, query, chosen, project) if query else [],
+        missing=await visit.view.unsearched_turns() if query else 0,
+        chosen=chosen,
+        project=project,
+        roles=ROLES,
+    )
 
 
 async def _groups(view: Foveate, query: str, chosen: Mapping[str, str], project: str) -> list[HitGroup]:

@@ -13,6 +13,7 @@ from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, problem_of
+from foveate.session import Session
 
 MAX_FILES = 50
 PIECE = 1 << 20
@@ -60,11 +61,10 @@ async def copy_upload(upload: UploadFile, file: BinaryIO) -> None:
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/export", right="read")
-async def export(visit: Visit, session: str) -> Response:
+async def export(visit: Visit, session: Session) -> Response:
     """A session, or one turn of it, as a file."""
     shape, turn = visit.query("format", "json"), visit.query("turn")
-    found = await visit.view.open_session(session)
-    stream = await export_stream(found.export(shape, first=turn or "T-1", last=turn or None))
-    name = f"{url('-'.join(filter(None, (session, turn))))}.{SUFFIXES.get(shape, 'txt')}"
+    stream = await export_stream(session.export(shape, first=turn or "T-1", last=turn or None))
+    name = f"{url('-'.join(filter(None, (session.id, turn))))}.{SUFFIXES.get(shape, 'txt')}"
     headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
     return StreamingResponse(stream, media_type="application/octet-stream", headers=headers)

@@ -27,10 +27,7 @@ class Node:
 async def show_agents(visit: Visit) -> Response:
     """Agents, those of one tree together."""
     agents = await visit.view.agents.list(limit=MAX_AGENTS)
-    values = {"nodes": list(_tree(agents))}
-    if visit.is_fragment:
-        return visit.part("agent_rows.html", values=values)
-    return visit.page("agents.html", title="Agents", values=values)
+    return visit.part_or_page("agent_rows.html", "agents.html", title="Agents", nodes=list(_tree(agents)))
 
 
 @pages.add("POST", f"{BASE}/agents/{{agent}}/{{action}}", right="write")
