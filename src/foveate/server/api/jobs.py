@@ -17,6 +17,7 @@ from foveate.errors import FoveateError, contained
 from foveate.server.access import Principal
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.problems import ProblemError, problem_of
+from foveate.session.values import copied
 
 MAX_KEPT = 1_000
 MAX_QUEUED = 100
@@ -73,18 +74,7 @@ class ServerJob:
 
     def shown(self) -> JobResource:
         """The job as the API answers it."""
-        return JobResource(
-            id=self.id,
-            kind=self.kind,
-            session_id=self.session_id,
-            status=self.status,
-            done=min(self.done, self.total),
-            total=self.total,
-            result=self.result,
-            problem=self.problem,
-            created_at=self.created_at,
-            ended_at=self.ended_at,
-        )
+        return copied(JobResource, self, done=min(self.done, self.total))
 
 
 class Jobs:

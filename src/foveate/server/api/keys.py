@@ -11,6 +11,7 @@ from foveate.errors import NotFound
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.problems import ProblemError
 from foveate.session.keys import KeyInfo, Right
+from foveate.session.values import copied
 
 routes = Endpoints("keys")
 
@@ -56,15 +57,7 @@ async def create_key(call: Call, body: KeyBody) -> NewKeyAnswer:
         raise ProblemError(403, "a tenant's key can create keys of its own tenant only")
     made = await call.parts.fov.keys.create(body.name, tenant=tenant, rights=body.rights)
     call.parts.access.note_created()
-    info = made.info
-    return NewKeyAnswer(
-        id=info.id,
-        name=info.name,
-        tenant=info.tenant,
-        rights=list(info.rights),
-        created_at=info.created_at,
-        secret=made.secret,
-    )
+    return copied(NewKeyAnswer, made.info, rights=list(made.info.rights), secret=made.secret)
 
 
 @routes.add("DELETE", "/keys/{key}", right="admin")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.session.values import Hit
@@ -46,13 +47,5 @@ async def search_session(call: Call, session: str, query: SearchQuery) -> Search
 
 
 async def _search(call: Call, session: str | None, query: SearchQuery) -> list[Hit]:
-    return await call.view.search(
-        query.q,
-        query.limit,
-        session_id=session,
-        role=query.role,
-        tool=query.tool,
-        after=query.after,
-        before=query.before,
-        file=query.file,
-    )
+    filters = {name: value for name, value in asdict(query).items() if name not in ("q", "limit")}
+    return await call.view.search(query.q, query.limit, session_id=session, **filters)

@@ -8,7 +8,6 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import asdict
 
@@ -16,7 +15,7 @@ from foveate.errors import SessionExists, SessionNotFound
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
 from foveate.session import Session
-from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats
+from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats, copied
 
 routes = Endpoints("sessions")
 Budget = Annotated[int, Meta(ge=1, le=100_000_000)]
@@ -254,7 +253,7 @@ async def settle_session(call: Call, session: Session, query: SettleQuery) -> Se
 
 def as_resource(info: SessionInfo) -> SessionResource:
     """A session as the API answers it."""
-    return msgspec.convert(info, SessionResource, from_attributes=True)
+    return copied(SessionResource, info)
 
 
 def _place(info: SessionInfo) -> tuple[str, str]:

@@ -11,6 +11,7 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 
 from foveate.client import Foveate
@@ -92,7 +93,7 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
 @routes.add("GET", "/sessions/{session}/export", right="read", media="text/plain")
 async def export_session(session: Session, query: ExportQuery) -> str:
     """Export a conversation as a stream."""
-    pieces = session.export(query.format, first=query.first, last=query.last, after=query.after, before=query.before)
+    pieces = session.export(**asdict(query))
     return StreamingResponse(await export_stream(pieces), media_type="text/plain")  # type: ignore[return-value]
 
 

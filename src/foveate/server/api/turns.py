@@ -10,7 +10,7 @@ from msgspec import Meta, Struct
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_number, write_cursor
 from foveate.session import Session
-from foveate.session.values import TurnContent
+from foveate.session.values import TurnContent, copied
 
 routes = Endpoints("turns")
 Level = Literal["R", "S", "C", "T"]
@@ -123,11 +123,7 @@ async def record_turns(call: Call, session: Session, body: RecordBody) -> Record
     recorded = await session.record_all(
         body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn, exact=True
     )
-    turns = [
-        RecordedResource(id=turn.id, number=turn.number, messages=turn.messages, tokens=turn.tokens)
-        for turn in recorded
-    ]
-    return RecordReport(session_id=session.id, turns=turns)
+    return RecordReport(session_id=session.id, turns=[copied(RecordedResource, turn) for turn in recorded])
 
 
 async def _resources(session: Session, low: int, high: int, query: TurnsQuery) -> list[TurnResource]:
@@ -135,16 +131,10 @@ async def _resources(session: Session, low: int, high: int, query: TurnsQuery) -
     if query.level:
         texts = {one.turn_id: one for one in await session.get_turns(low, high, query.level, query.format)}
     return [
-        TurnResource(
-            id=turn.id,
-            number=turn.number,
-            messages=turn.messages,
+        copied(
+            TurnResource,
+            turn,
             tokens=texts[turn.id].tokens if turn.id in texts else turn.tokens,
-            tool_calls=turn.tool_calls,
-            started_at=turn.started_at,
-            ended_at=turn.ended_at,
-            raw_bytes=turn.raw_bytes,
-            is_pruned=turn.is_pruned,
             level=query.level,
             content=texts[turn.id].content if turn.id in texts else None,
         )
