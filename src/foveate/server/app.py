@@ -28,7 +28,7 @@ from foveate.server.api.jobs import Jobs
 from foveate.server.api.table import api_routes
 from foveate.server.dashboard.approvals import Approvals
 from foveate.server.dashboard.table import dashboard_routes
-from foveate.server.gateway.routes import routes as gateway_routes
+from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.mcp import Limits, McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import DASHBOARD_PATH, ProblemError, problem_of, problem_response, refusal
@@ -59,7 +59,7 @@ def create_app(
         Route("/metrics", _metrics, methods=["GET"]),
         Route("/mcp", mcp),
         *api_routes(parts),
-        *gateway_routes(fov, settings),
+        *GatewayEndpoints(fov, settings).routes(),
         *dashboard_routes(parts),
         *extra_routes,
     ]

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -108,7 +108,7 @@ class Prepared:
 
 
 @dataclass(slots=True)
-class Stream:
+class Delivery:
     """An answer on its way to the client."""
 
     call: ClientCall
@@ -306,16 +306,15 @@ class Gateway:
             return _failed(response, data, prepared)
         headers = {**answer_headers(response.headers), **prepared.answer_headers}
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
+        delivery = Delivery(call, prepared, answer, response)
         if not call.request.is_stream:
-            body = await self._whole(call, prepared, answer, response)
-            return GatewayReply(response.status_code, headers, body)
+            return GatewayReply(response.status_code, headers, await self._whole(delivery))
         headers["content-type"] = answer.media_type
-        stream = Stream(call, prepared, answer, response)
         return GatewayReply(
             response.status_code,
             headers,
-            stream=self._streamed(stream),
-            close=lambda: self._close(stream),
+            stream=self._streamed(delivery),
+            close=lambda: self._close(delivery),
             media_type=answer.media_type,
             ping=call.wire.ping(),
         )
@@ -356,70 +355,67 @@ class Gateway:
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream can't be reached: {_told(error)}") from error
 
-    async def _whole(
-        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, response: httpx2.Response
-    ) -> bytes:
+    async def _whole(self, delivery: Delivery) -> bytes:
         """The answer as one body."""
-        body: Record | None = prepared.body
+        body: Record | None = delivery.prepared.body
         try:
             while body is not None:
-                answer.load(_decoded(await _whole_body(response)))
-                body = await self._end_round(call, prepared, answer, body)
+                delivery.answer.load(_decoded(await _whole_body(delivery.response)))
+                body = await self._end_round(delivery, body)
                 if body is not None:
-                    response = await self._post_again(call, body)
-            return msgspec.json.encode(answer.result())
+                    delivery.response = await self._post_again(delivery.call, body)
+            return msgspec.json.encode(delivery.answer.result())
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream's answer was cut off: {_told(error)}") from error
         finally:
-            self._release(prepared)
+            self._release(delivery.prepared)
 
-    async def _streamed(self, stream: Stream) -> AsyncGenerator[bytes, None]:
+    async def _streamed(self, delivery: Delivery) -> AsyncGenerator[bytes, None]:
         """The answer as it comes; it is recorded before its end is passed on."""
-        call, answer = stream.call, stream.answer
-        body: Record | None = stream.prepared.body
+        answer = delivery.answer
+        body: Record | None = delivery.prepared.body
         try:
             while body is not None:
-                async with aclosing(self._events(answer, stream.response)) as pieces:
+                async with aclosing(self._events(answer, delivery.response)) as pieces:
                     async for piece in pieces:
                         yield piece
                 if not answer.is_complete:
                     raise BadUpstream("the upstream's stream ended in the middle of an answer")
-                stream.ending = asyncio.ensure_future(self._end_round(call, stream.prepared, answer, body))
-                body = await asyncio.shield(stream.ending)
+                delivery.ending = asyncio.ensure_future(self._end_round(delivery, body))
+                body = await asyncio.shield(delivery.ending)
                 if body is not None:
-                    await stream.response.aclose()
-                    stream.response = await self._post_again(call, body)
-                    stream.ending = None
+                    await delivery.response.aclose()
+                    delivery.response = await self._post_again(delivery.call, body)
+                    delivery.ending = None
             yield b"".join(answer.finish())
         except (BadUpstream, httpx2.HTTPError) as error:
             for piece in answer.abort(_told(error)):
                 yield piece
         finally:
-            await self._close(stream)
+            await self._close(delivery)
 
-    async def _close(self, stream: Stream) -> None:
+    async def _close(self, delivery: Delivery) -> None:
         """Give up the upstream's stream, and keep what arrived of an answer that is not complete."""
-        if stream.is_closed:
+        if delivery.is_closed:
             return
-        stream.is_closed = True
-        await stream.response.aclose()
-        if stream.ending is None:
-            await asyncio.shield(self._keep_partial(stream.call, stream.prepared, stream.answer))
-        else:
-            await asyncio.wait({stream.ending})
-        self._release(stream.prepared)
+        delivery.is_closed = True
+        await delivery.response.aclose()
+        if delivery.ending is not None:
+            await asyncio.wait({delivery.ending})
+        elif placed := delivery.prepared.placement:
+            await asyncio.shield(self._kept(delivery.call, self._add_partial(delivery, placed)))
+        self._release(delivery.prepared)
 
-    async def _end_round(
-        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, body: Record
-    ) -> Record | None:
+    async def _end_round(self, delivery: Delivery, body: Record) -> Record | None:
         """Record a round. Returns the body of the next one, if the model waits for results of own tools only."""
-        results = await self._own_results(prepared, answer)
-        is_last = answer.has_client_calls or answer.rounds > self._max_rounds
-        if not results or is_last or prepared.placement is None:
-            await self._finish(call, prepared, answer, results)
+        call, answer, placed = delivery.call, delivery.answer, delivery.prepared.placement
+        if placed is None:
             return None
-        said = answer.round_messages
-        await self._recorder.add_round(prepared.placement, call.wire.format, said, _own_messages(results))
+        results = await self._own_results(placed.session, answer)
+        if not results or answer.has_client_calls or answer.rounds > self._max_rounds:
+            await self._kept(call, self._finish(call, placed, answer, results))
+            return None
+        await self._recorder.add_round(placed, call.wire.format, answer.round_messages, _own_messages(results))
         following = answer.follow_up(body, list(results))
         answer.next_round()
         return following
@@ -449,41 +445,31 @@ class Gateway:
             if piece := b"".join(answer.feed(event)):
                 yield piece
 
-    async def _own_results(self, prepared: Prepared, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
-        calls = answer.own_calls
-        if not calls or prepared.placement is None:
-            return []
-        session = prepared.placement.session
+    async def _own_results(self, session: Session, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
         most = MAX_CALLS if answer.rounds <= self._max_rounds else 0
         return [
             (call, await session.call_tool(call.name, call.arguments) if index < most else _NO_MORE)
-            for index, call in enumerate(calls)
+            for index, call in enumerate(answer.own_calls)
         ]
 
     async def _finish(
-        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
+        self, call: ClientCall, placed: Placement, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
     ) -> None:
-        """Record the last round. A failure of the store is reported and does not fail the answer."""
-        if prepared.placement is None:
-            return
-        try:
-            await self._recorder.add_answer(
-                prepared.placement,
-                call.wire.format,
-                said=answer.round_messages,
-                shown=answer.shown_messages(),
-                results=_own_messages(results),
-            )
-            if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
-                await self._recorder.add_response(prepared.placement, answer.result())
-        except FoveateError as error:
-            self._bypassed(call, error)
+        """Record the last round."""
+        own = _own_messages(results)
+        said, shown = answer.round_messages, answer.shown_messages()
+        await self._recorder.add_answer(placed, call.wire.format, said=said, shown=shown, results=own)
+        if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
+            await self._recorder.add_response(placed, answer.result())
 
-    async def _keep_partial(self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer) -> None:
-        if prepared.placement is None:
-            return
+    async def _add_partial(self, delivery: Delivery, placed: Placement) -> None:
+        """Record what arrived of a round that is cut off."""
+        await self._recorder.add_partial(placed, delivery.call.wire.format, delivery.answer.round_messages)
+
+    async def _kept(self, call: ClientCall, writing: Awaitable[object]) -> None:
+        """Wait for a record. A failure of the store is reported and does not fail the answer."""
         try:
-            await self._recorder.add_partial(prepared.placement, call.wire.format, answer.round_messages)
+            await writing
         except FoveateError as error:
             self._bypassed(call, error)
 
