@@ -16,6 +16,7 @@ from foveate.cache import BoundedCache
 from foveate.errors import FoveateError, contained
 from foveate.server.access import Principal
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError, problem_of
 from foveate.session.values import copied
 
@@ -49,10 +50,8 @@ class JobResource(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
-class JobList(Struct, frozen=True, kw_only=True):
+class JobList(ItemList[JobResource], frozen=True):
     """The jobs of a tenant."""
-
-    items: list[JobResource]
 
 
 @dataclass(slots=True)

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from foveate.errors import NotFound
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError
 from foveate.session.keys import KeyInfo, Right
 from foveate.session.values import copied
@@ -16,10 +17,8 @@ from foveate.session.values import copied
 routes = Endpoints("keys")
 
 
-class KeyList(Struct, frozen=True, kw_only=True):
+class KeyList(ItemList[KeyInfo], frozen=True):
     """Keys without their secrets, oldest first."""
-
-    items: list[KeyInfo]
 
 
 class KeyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

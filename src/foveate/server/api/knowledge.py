@@ -15,7 +15,7 @@ from foveate.knowledge.markdown import entry_ids, plan_import, read_markdown, wr
 from foveate.knowledge.run import STEPS, LearnProgress, learn
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.jobs import Advance, JobResource
-from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
+from foveate.server.api.page import DEFAULT_LIMIT, ItemList, ItemPage, Limit, read_cursor, write_cursor
 from foveate.server.bodies import read_body
 from foveate.server.problems import ProblemError
 from foveate.session.knowledge import (
@@ -36,23 +36,16 @@ STAGES = {"merge": "made"}
 Text = Annotated[str, Meta(min_length=1)]
 
 
-class KnowledgePage(Struct, frozen=True, kw_only=True):
+class KnowledgePage(ItemPage[KnowledgeItem], frozen=True):
     """Items by scope, kind and id."""
 
-    items: list[KnowledgeItem]
-    next_cursor: str | None
 
-
-class KnowledgeVersions(Struct, frozen=True, kw_only=True):
+class KnowledgeVersions(ItemList[KnowledgeItem], frozen=True):
     """Versions of an item, the oldest first."""
 
-    items: list[KnowledgeItem]
 
-
-class LearningRuns(Struct, frozen=True, kw_only=True):
+class LearningRuns(ItemList[LearningRun], frozen=True):
     """Runs, the newest first."""
-
-    items: list[LearningRun]
 
 
 class KnowledgeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct
 
 from foveate.server.api.endpoint import Endpoints
+from foveate.server.api.page import ItemList
 from foveate.session import Session
 from foveate.session.goals import Goal
 from foveate.session.values import Board, Pin
@@ -15,10 +16,8 @@ routes = Endpoints("notes")
 Text = Annotated[str, Meta(min_length=1)]
 
 
-class PinList(Struct, frozen=True, kw_only=True):
+class PinList(ItemList[Pin], frozen=True):
     """The pins, oldest first."""
-
-    items: list[Pin]
 
 
 class PinBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,10 +35,8 @@ class UnpinQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Even if it is locked."""
 
 
-class GoalList(Struct, frozen=True, kw_only=True):
+class GoalList(ItemList[Goal], frozen=True):
     """The goals, in the order they were added."""
-
-    items: list[Goal]
 
 
 class GoalBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 from msgspec.structs import asdict
 
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.session.values import Hit
 
 routes = Endpoints("search")
@@ -28,10 +29,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Only turns that name this path."""
 
 
-class SearchPage(Struct, frozen=True, kw_only=True):
+class SearchPage(ItemList[Hit], frozen=True):
     """Turns that match, best first, each with its best passage."""
-
-    items: list[Hit]
 
 
 @routes.add("GET", "/search", right="read")

@@ -13,7 +13,7 @@ from msgspec.structs import asdict
 
 from foveate.errors import SessionExists, SessionNotFound
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
+from foveate.server.api.page import DEFAULT_LIMIT, ItemList, ItemPage, Limit, read_cursor, write_cursor
 from foveate.session import Session
 from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats, copied
 
@@ -48,12 +48,8 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty: none."""
 
 
-class SessionPage(Struct, frozen=True, kw_only=True):
+class SessionPage(ItemPage[SessionResource], frozen=True):
     """Sessions, most recently used first."""
-
-    items: list[SessionResource]
-    next_cursor: str | None
-    """Give it as `cursor` to get the next page; null on the last."""
 
 
 class SessionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,10 +133,8 @@ class SettleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 60.0
 
 
-class CostList(Struct, frozen=True, kw_only=True):
+class CostList(ItemList[CostRow], frozen=True):
     """Costs of model calls by session, day, model and purpose."""
-
-    items: list[CostRow]
 
 
 class ReliabilityReport(Struct, frozen=True, kw_only=True):

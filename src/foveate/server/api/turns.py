@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_number, write_cursor
+from foveate.server.api.page import DEFAULT_LIMIT, ItemPage, Limit, read_number, write_cursor
 from foveate.session import Session
 from foveate.session.values import TurnContent, copied
 
@@ -33,11 +33,8 @@ class TurnResource(Struct, frozen=True, kw_only=True):
     content: str | None
 
 
-class TurnPage(Struct, frozen=True, kw_only=True):
+class TurnPage(ItemPage[TurnResource], frozen=True):
     """Turns in order."""
-
-    items: list[TurnResource]
-    next_cursor: str | None
 
 
 class TurnsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
