@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
@@ -27,10 +26,10 @@ from foveate.agents.chat import (
     ToolResponse,
 )
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
-from foveate.errors import FoveateError, SessionExists, contained
+from foveate.errors import SessionExists, contained
 from foveate.server.dashboard.approvals import ChatApprover, Question
 from foveate.server.dashboard.page import BASE, HEADERS, Form, Pages, Visit, render, session_path
-from foveate.server.problems import ProblemError, problem_of
+from foveate.server.problems import ProblemError, explained
 from foveate.session import Session
 from foveate.session.documents import PACK
 from foveate.tools import Toolbox, packs
@@ -44,7 +43,6 @@ MAX_FORKS = 100
 """Names that are tried for the fork of an edited prompt."""
 pages = Pages()
 
-_log = logging.getLogger(__name__)
 Item = ChatEvent | Question | Exception | None
 """What the chat passes to the stream; None: it has ended."""
 
@@ -80,7 +78,7 @@ async def say(visit: Visit, session: str) -> Response:
         raise ProblemError(413, f"the prompt has more than {MAX_PROMPT_CHARS:,} characters; import it as a transcript")
     found = await visit.view.open_session(session)
     items: asyncio.Queue[Item] = asyncio.Queue()
-    approve = visit.parts.approvals.approver(visit.principal.tenant, found.id, items.put_nowait)
+    approve = ChatApprover(visit.parts.approvals, visit.principal.tenant, found.id, items.put_nowait)
     chosen = tuple(name for name in dict.fromkeys(form.get("pack", ())) if name)
     toolbox = await _toolbox(visit, found, chosen, approve)
     chat = await _open(visit, found, "".join(form.get("model", ())), toolbox)
@@ -208,7 +206,7 @@ def _event(item: Item, session: Session, visit: Visit) -> bytes | None:
     if isinstance(item, Notice):
         return _bytes("notice", item.text)
     if isinstance(item, Exception):
-        return _bytes("problem", _problem(item, visit.principal.tenant))
+        return _bytes("problem", explained(item, visit.principal.tenant, "a chat"))
     if part := _part(item):
         template, values = part
         kind = "done" if isinstance(item, AnswerSummary) else "part"
@@ -230,13 +228,6 @@ def _part(item: Item) -> tuple[str, Mapping[str, object]] | None:
             return "chat_done.html", {"done": item, "share": share}
         case _:
             return None
-
-
-def _problem(error: Exception, tenant: str) -> str:
-    if isinstance(error, FoveateError):
-        return problem_of(error, tenant).detail
-    _log.error("a chat failed", exc_info=error)
-    return "the server failed; its log has the details"
 
 
 def question_values(question: Question) -> dict[str, object]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -24,6 +24,8 @@ from foveate.server.api.endpoint import ApiParts, Call, Handler, bound
 from foveate.server.problems import DASHBOARD_PATH, HOME_PATH, ProblemError, problem_of
 from foveate.server.settings import MB
 from foveate.session.keys import Right
+from foveate.session.subagents import AgentInfo
+from foveate.session.values import SessionInfo
 from foveate.text import several
 
 BASE = DASHBOARD_PATH
@@ -62,6 +64,7 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 WEEK = 7 * DAY
 
 Method = Literal["GET", "POST"]
+Item = TypeVar("Item", SessionInfo, AgentInfo)
 Form: TypeAlias = dict[str, str]
 """The fields of a form that are text; of several with one name the last."""
 
@@ -224,6 +227,15 @@ def _environment() -> Environment:
     }
     found.globals["session_path"] = session_path
     return found
+
+
+def descend(top: str, below: Mapping[str, Sequence[Item]]) -> Iterator[tuple[Item, int]]:
+    """Everything below the item with an id, each behind the one that it belongs to, and how far below it is."""
+    waiting = [(item, 1) for item in reversed(below.get(top, ()))]
+    while waiting:
+        item, depth = waiting.pop()
+        yield item, depth
+        waiting.extend((child, depth + 1) for child in reversed(below.get(item.id, ())))
 
 
 def session_path(session_id: str, rest: str = "") -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
 from foveate.client import Foveate
 from foveate.errors import SessionNotFound
-from foveate.server.dashboard.page import BASE, Form, Pages, Visit, session_path
+from foveate.server.dashboard.page import BASE, Form, Pages, Visit, descend, session_path
 from foveate.server.problems import HOME_PATH as HOME
 from foveate.session.address import parent_id, short_ids
 from foveate.session.values import Hit, SessionInfo
@@ -29,20 +29,13 @@ pages = Pages()
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A fork or sub-agent in the list, and how far below the session it is."""
-
-    info: SessionInfo
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """A session in the list, with everything that was forked from it."""
 
     info: SessionInfo
     short_id: str
-    below: tuple[Child, ...]
+    below: tuple[tuple[SessionInfo, int], ...]
+    """Forks and sub-agents, each with how far below the session it is."""
     total_below: int
     usd: float
     reliability: str
@@ -150,21 +143,12 @@ async def _rows(
             usd[row.session_id] = usd.get(row.session_id, 0.0) + row.usd
     rows = []
     for info in tops:
-        children = list(_descend(info, below))
-        cost = sum(usd.get(one.id, 0.0) for one in (info, *(child.info for child in children)))
+        children = list(descend(info.id, below))
+        cost = sum(usd.get(one.id, 0.0) for one in (info, *(child for child, _ in children)))
         score = await view.reliability(info.id) if info.strategy == SCORED else None
         reliability = f"{score.score:.2f} {score.level}" if score else ""
         rows.append(Row(info, short[info.id], tuple(children[:MAX_BELOW]), len(children), cost, reliability))
     return rows
-
-
-def _descend(top: SessionInfo, below: Mapping[str, Sequence[SessionInfo]]) -> Iterator[Child]:
-    """Everything below a session, each behind its parent."""
-    waiting = [Child(info, 1) for info in reversed(below.get(top.id, ()))]
-    while waiting:
-        child = waiting.pop()
-        yield child
-        waiting.extend(Child(info, child.depth + 1) for info in reversed(below.get(child.info.id, ())))
 
 
 def _offset(visit: Visit) -> int:

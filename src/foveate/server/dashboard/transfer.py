@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
-from foveate.server.problems import ProblemError, problem_of
+from foveate.server.problems import ProblemError, explained
 from foveate.session import Session
 
 MAX_FILES = 50
@@ -40,10 +40,8 @@ async def import_files(visit: Visit) -> Response:
             name = upload_name(upload)
             try:
                 results.append((name, await import_named(visit.view, name, partial(copy_upload, upload))))
-            except ProblemError as error:
-                problems.append((name, error.detail))
-            except FoveateError as error:
-                problems.append((name, problem_of(error, visit.principal.tenant).detail))
+            except (ProblemError, FoveateError) as error:
+                problems.append((name, explained(error, visit.principal.tenant, "an import")))
     if not results and not problems:
         problems.append(("", "choose at least one file"))
     return visit.page("import.html", title="Import", results=results, problems=problems)
