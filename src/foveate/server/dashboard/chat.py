@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
@@ -27,6 +27,7 @@ from foveate.agents.chat import (
 )
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
 from foveate.errors import SessionExists, contained
+from foveate.server.api.events import event_response
 from foveate.server.dashboard.approvals import ChatApprover, Question
 from foveate.server.dashboard.page import BASE, HEADERS, Form, Pages, Visit, render, session_path
 from foveate.server.problems import ProblemError, explained
@@ -82,8 +83,7 @@ async def say(visit: Visit, session: str) -> Response:
     chosen = tuple(name for name in dict.fromkeys(form.get("pack", ())) if name)
     toolbox = await _toolbox(visit, found, chosen, approve)
     chat = await _open(visit, found, "".join(form.get("model", ())), toolbox)
-    events = _stream(chat, text, visit, items)
-    return StreamingResponse(events, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+    return event_response(_stream(chat, text, visit, items), HEADERS)
 
 
 @pages.add("POST", f"{BASE}/approvals/{{question}}", right="write")

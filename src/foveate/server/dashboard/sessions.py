@@ -10,7 +10,8 @@ from starlette.responses import Response
 
 from foveate.client import Foveate
 from foveate.errors import SessionNotFound
-from foveate.server.dashboard.page import BASE, Form, Pages, Visit, descend, session_path
+from foveate.server.api.events import event_response, event_stream
+from foveate.server.dashboard.page import BASE, HEADERS, Form, Pages, Visit, descend, session_path
 from foveate.server.problems import HOME_PATH as HOME
 from foveate.session.address import parent_id, short_ids
 from foveate.session.values import Hit, SessionInfo
@@ -71,6 +72,12 @@ async def list_sessions(visit: Visit) -> Response:
         strategies=strategy_names(),
         default_strategy=visit.view.settings.session.strategy,
     )
+
+
+@pages.add("GET", f"{BASE}/events", right="read")
+async def stream_events(visit: Visit) -> Response:
+    """What happens in the store, for pages that are open; a browser reconnects and resumes by itself."""
+    return event_response(event_stream(visit), HEADERS)
 
 
 @pages.add("POST", f"{BASE}/sessions", right="write")

@@ -26,14 +26,21 @@ from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
+from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
 from foveate.server.gateway.reply import GatewayReply, reply_soon
 from foveate.server.gateway.upstream import Target, answer_headers
-from foveate.server.gateway.whole import CACHE_CONTROL, with_breakpoints
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseParser
 from foveate.session import Session
-from foveate.session.client_requests import HISTORY_TOOLS, came_from_client, context_for, whole_tokens
+from foveate.session.client_requests import (
+    HISTORY_TOOLS,
+    came_from_client,
+    context_for,
+    extra_system,
+    messages_of,
+    whole_tokens,
+)
 from foveate.session.values import Context
 from foveate.turn import Message, Text, ToolResult
 
@@ -50,7 +57,6 @@ MAX_CALLS: Final = 16
 """Own calls of one round that are executed."""
 TOO_LONG_SHARE: Final = 0.75
 """A request that was too long for its model is sent again with this share of its tokens."""
-ANTHROPIC_BREAKPOINTS: Final = 4
 OUTPUT_RESERVE_TOKENS: Final = 4_096
 """Room for the answer where a request does not limit it."""
 MOST_TOOLS_SHARE: Final = 0.2
@@ -166,7 +172,7 @@ class Gateway:
             context = await context_for(
                 placed.session, call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
             )
-            return _messages(context, call.wire.format)
+            return messages_of(context, call.wire.format)
         finally:
             self._recorder.release(placed)
 
@@ -271,8 +277,8 @@ class Gateway:
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
             request,
-            {"messages": _messages(context, call.wire.format)},
-            extra_system=_extra_system(context, request.system),
+            {"messages": messages_of(context, call.wire.format)},
+            extra_system=extra_system(context, request.system),
             own_tools=own,
         )
         body.pop("previous_response_id", None)
@@ -484,31 +490,9 @@ def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
     return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
 
 
-def limit_breakpoints(body: Record) -> Record:
-    """At most as many cache breakpoints as Anthropic takes: the client's in system and tools, then our newest ones."""
-    fixed = sum("cache_control" in block for part in ("system", "tools") for block in _blocks(body.get(part)))
-    left = max(0, ANTHROPIC_BREAKPOINTS - fixed)
-    messages: list[Record] = []
-    for message in reversed(body["messages"]):
-        content = message.get("content")
-        if isinstance(content, list) and any("cache_control" in block for block in content):
-            blocks = []
-            for block in reversed(content):
-                if "cache_control" in block and (left := left - 1) < 0:
-                    block = {key: value for key, value in block.items() if key != "cache_control"}  # noqa: PLW2901
-                blocks.append(block)
-            message = {**message, "content": blocks[::-1]}  # noqa: PLW2901
-        messages.append(message)
-    return {**body, "messages": messages[::-1]}
-
-
 def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
     """Whether thinking of the request may have been made under recalled turns, which the client's own body lacks."""
     return bool(placed.session.info.scope) and any(mark in call.raw for mark in _SIGNED)
-
-
-def _blocks(part: object) -> list[Mapping[str, Any]]:
-    return [block for block in part if isinstance(block, Mapping)] if isinstance(part, list) else []
 
 
 def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
@@ -534,18 +518,6 @@ def _names(definitions: Sequence[Mapping[str, Any]]) -> list[str]:
         inner = definition.get("functionDeclarations") or [definition.get("function") or definition]
         found += [str(each["name"]) for each in inner]
     return found
-
-
-def _messages(context: Context, format_name: str) -> list[Record]:
-    messages = context.messages(format_name)
-    if format_name in ("openai", "openai-responses") and context.system and messages:
-        return list(messages[1:])
-    return list(messages)
-
-
-def _extra_system(context: Context, system: str) -> str:
-    """What we add to the client's system prompt: explanation and pins."""
-    return context.system.removeprefix(system).strip("\n")
 
 
 def _query(call: ClientCall) -> str:
