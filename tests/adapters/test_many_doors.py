@@ -15,7 +15,7 @@ from foveate.server.access import OWNER
 from foveate.server.app import create_app
 from foveate.server.dashboard.page import BASE
 from foveate.server.gateway.routes import GatewayEndpoints
-from foveate.server.mcp import Limits, build_server
+from foveate.server.mcp import build_server
 from foveate.server.settings import ServerSettings
 from foveate.session import Session
 from foveate.testing.adapters import Reply
@@ -89,7 +89,7 @@ async def _prompts(chat: Session) -> list[str]:
 
 
 async def _read_by_mcp(fov: foveate.Foveate) -> None:
-    async with Client(build_server(lambda _scope: fov, limits=Limits()), mode="legacy") as client:
+    async with Client(build_server(lambda _scope: fov), mode="legacy") as client:
         found: Any = await client.call_tool("get_turn", {"session": SESSION, "turn": "T-2", "level": "R"})
     assert "Sunny in Rome." in str(found)
 

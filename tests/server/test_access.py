@@ -11,6 +11,7 @@ from foveate.errors import InputError, NotFound, Refused, StoreBusy
 from foveate.server.access import AccessControl, find_key, host_name, is_local_address
 from foveate.server.problems import is_gateway_path
 from foveate.server.settings import ServerSettings
+from foveate.session.keys import Keys
 from support.servers import bearer, call, client_of
 
 PATH = "/metrics"
@@ -149,8 +150,10 @@ def test_requests_in_progress_are_limited_per_key() -> None:
         pass
 
 
-class _Broken:
+class _Broken(Keys):
     """Keys of a store that can't be read."""
+
+    def __init__(self) -> None: ...
 
     async def find(self, secret: str) -> None:
         raise StoreBusy("a.db", "is locked")

@@ -21,7 +21,8 @@ from mcp.shared.exceptions import MCPError
 
 from foveate import Foveate, Session
 from foveate.context.tags import parse_blocks
-from foveate.server.mcp import INSTRUCTIONS, TOOLS, Limits, McpApp, build_server
+from foveate.server.mcp import INSTRUCTIONS, TOOLS, McpApp, build_server
+from foveate.server.settings import ServerSettings
 from foveate.tokens import count_tokens
 from support.engine import assistant, user, with_store
 from support.servers import bearer, call, client_of
@@ -52,7 +53,9 @@ async def text_of(client: Client, name: str, arguments: dict[str, Any], *, is_er
 @asynccontextmanager
 async def asking(fov: Foveate, **limits: int) -> AsyncIterator[Ask]:
     """Calls tools of a server in this process."""
-    async with Client(build_server(lambda _scope: fov, limits=Limits(**limits)), mode="legacy") as client:
+    given: dict[str, Any] = {f"mcp_{name}": value for name, value in limits.items()}
+    settings = ServerSettings(**given)
+    async with Client(build_server(lambda _scope: fov, settings), mode="legacy") as client:
 
         async def ask(name: str, *, is_error: bool = False, **arguments: Any) -> str:
             return await text_of(client, name, arguments, is_error=is_error)

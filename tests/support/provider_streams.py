@@ -343,3 +343,33 @@ PATHS: dict[str, str] = {
     "openai-responses": "/v1/responses",
     "gemini": "/v1beta/models/gemini-x:streamGenerateContent?alt=sse",
 }
+
+
+def usage_in(format: str, body: Record) -> dict[str, int]:  # noqa: A002
+    """The tokens that a client reads from an answer; the input includes what was cached."""
+    usage = body.get("usageMetadata" if format == "gemini" else "usage") or {}
+    if format == "gemini":
+        output = usage.get("candidatesTokenCount", 0) + usage.get("thoughtsTokenCount", 0)
+        return _usage(usage.get("promptTokenCount"), output, usage.get("cachedContentTokenCount"))
+    if format == "anthropic":
+        read, written = usage.get("cache_read_input_tokens", 0), usage.get("cache_creation_input_tokens", 0)
+        return _usage(usage.get("input_tokens", 0) + read + written, usage.get("output_tokens"), read, written)
+    given, made = ("prompt", "completion") if format == "openai" else ("input", "output")
+    details = usage.get(f"{given}_tokens_details") or {}
+    return _usage(
+        usage.get(f"{given}_tokens"),
+        usage.get(f"{made}_tokens"),
+        details.get("cached_tokens"),
+        details.get("cache_write_tokens"),
+    )
+
+
+def _usage(
+    input_tokens: int | None, output_tokens: int | None, read: int | None, written: int | None = None
+) -> dict[str, int]:
+    return {
+        "input_tokens": input_tokens or 0,
+        "output_tokens": output_tokens or 0,
+        "cache_read_tokens": read or 0,
+        "cache_write_tokens": written or 0,
+    }

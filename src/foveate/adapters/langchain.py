@@ -33,7 +33,6 @@ class FoveateMiddleware(AgentMiddleware[Any, Any, Any]):
         super().__init__()
         self._bridge = Bridge(session)
         self._conversation = Conversation(self._bridge.session)
-        self._own = {definition["name"] for definition in self._conversation.history_tools()}
         offered = self._conversation.history_tools() if history_tools else []
         self.tools: Sequence[BaseTool] = [self._tool(definition) for definition in offered]
 
@@ -80,9 +79,7 @@ class FoveateMiddleware(AgentMiddleware[Any, Any, Any]):
 
     async def _view(self, request: ModelRequest[Any]) -> View:
         system = request.system_message.text if request.system_message else ""
-        offered = [convert_to_openai_tool(tool) for tool in request.tools]
-        tools = [tool for tool in offered if tool["function"]["name"] not in self._own]
-        overhead = Overhead(str(system), tools, has_history_tools=len(tools) < len(offered))
+        overhead = Overhead.offering(str(system), [convert_to_openai_tool(tool) for tool in request.tools])
         return await self._conversation.view(FORMAT, _dump(request.messages), overhead)
 
 

@@ -83,10 +83,8 @@ class FoveateSession:
         """For `RunConfig.call_model_input_filter`: record what is new, and send the view within the budget."""
         given = data.model_data
         system = given.instructions or ""
-        own = {definition["name"] for definition in self._conversation.history_tools()}
-        offered = [tool for tool in data.agent.tools if isinstance(tool, FunctionTool)]
-        tools = [_definition(tool) for tool in offered if tool.name not in own]
-        overhead = Overhead(system, tools, has_history_tools=len(tools) < len(offered))
+        offered = [_definition(tool) for tool in data.agent.tools if isinstance(tool, FunctionTool)]
+        overhead = Overhead.offering(system, offered)
         view = await self._bridge.wait(self._viewed(cast("list[dict[str, Any]]", given.input), overhead))
         instructions = "\n\n".join(part for part in (system, view.extra_system) if part)
         return ModelInputData(view.messages, instructions or None)

@@ -75,7 +75,7 @@ class Foveate(AbstractCapability[Any]):
     ) -> ModelRequestContext:
         """Record what is new, and send the view."""
         prompts, messages = without_system(request_context.messages)
-        overhead = self._overhead(prompts, request_context)
+        overhead = _overhead(prompts, request_context)
         self._release()
         view = self._view = await self._bridge.wait(self._conversation.view(FORMAT, dump_messages(messages), overhead))
         if view.is_whole:
@@ -83,14 +83,6 @@ class Foveate(AbstractCapability[Any]):
         shown = ModelMessagesTypeAdapter.validate_json(msgspec.json.encode(view.messages))
         extra = [SystemPromptPart(view.extra_system)] if view.extra_system else []
         return replace(request_context, messages=_with_system([*prompts, *extra], shown))
-
-    def _overhead(self, prompts: Sequence[SystemPromptPart], request_context: ModelRequestContext) -> Overhead:
-        parameters = request_context.model_request_parameters
-        parts = [*(part.content for part in prompts), *(part.content for part in parameters.instruction_parts or ())]
-        own = {definition["name"] for definition in self._conversation.history_tools()}
-        offered = [*parameters.function_tools, *parameters.output_tools]
-        tools = [_definition(tool) for tool in offered if tool.name not in own]
-        return Overhead("\n\n".join(parts), tools, has_history_tools=len(tools) < len(offered))
 
     async def after_model_request(
         self,
@@ -132,6 +124,13 @@ class Foveate(AbstractCapability[Any]):
         if self._view is not None:
             self._conversation.release(self._view)
             self._view = None
+
+
+def _overhead(prompts: Sequence[SystemPromptPart], request_context: ModelRequestContext) -> Overhead:
+    parameters = request_context.model_request_parameters
+    parts = [*(part.content for part in prompts), *(part.content for part in parameters.instruction_parts or ())]
+    offered = [_definition(tool) for tool in (*parameters.function_tools, *parameters.output_tools)]
+    return Overhead.offering("\n\n".join(parts), offered)
 
 
 def dump_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:

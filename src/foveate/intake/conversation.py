@@ -20,7 +20,14 @@ from foveate.intake.chain import RequestHistory, read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, branch_of, is_branch, place_name
 from foveate.session import Session
-from foveate.session.client_requests import came_from_messages, context_for, whole_tokens
+from foveate.session.client_requests import (
+    HISTORY_TOOLS,
+    came_from_messages,
+    context_for,
+    extra_system,
+    messages_of,
+    whole_tokens,
+)
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id
 from foveate.session.values import Context
@@ -43,6 +50,12 @@ class Overhead:
     max_output_tokens: int | None = None
     has_history_tools: bool = False
     """The history tools are among what the program offers, though not among `tools`."""
+
+    @classmethod
+    def offering(cls, system: str, offered: Sequence[Record]) -> Overhead:
+        """A system prompt, and tools that may have the history tools among them."""
+        tools = [tool for tool in offered if tool.get("function", tool)["name"] not in HISTORY_TOOLS]
+        return cls(system, tools, has_history_tools=len(tools) < len(offered))
 
 
 @dataclass(slots=True)
@@ -199,14 +212,9 @@ class Conversation:
         context = await context_for(
             placed.session, format, system=overhead.system, extra_tools=tools, history_tools=overhead.has_history_tools
         )
-        extra = context.system.removeprefix(overhead.system).strip("\n")
-        if format in FORMATS:
-            messages = context.messages(format)
-            if context.system and format.startswith("openai"):
-                messages = messages[1:]
-        else:
-            messages = _rendered(format, context, placed.session, tools)
-        return View(messages, extra, context.tokens, False, placed)
+        is_provider = format in FORMATS
+        shown = messages_of(context, format) if is_provider else _rendered(format, context, placed.session, tools)
+        return View(shown, extra_system(context, overhead.system), context.tokens, False, placed)
 
 
 def _rendered(format: str, context: Context, session: Session, tools: Sequence[Record]) -> list[Any]:  # noqa: A002

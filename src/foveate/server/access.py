@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -29,7 +28,7 @@ from foveate.server.problems import (
     refusal,
 )
 from foveate.server.settings import ServerSettings
-from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Right
+from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right
 
 PUBLIC_PATHS = ("/healthz", "/readyz", LOGIN_PATH, f"{LOGIN_PATH}/end")
 COOKIE = "foveate_key"
@@ -62,13 +61,6 @@ NOBODY = Principal("", frozenset(), "")
 """The caller of a public path."""
 
 
-class KeyFinder(Protocol):
-    """The part of `foveate.session.keys.Keys` that is needed here."""
-
-    async def find(self, secret: str) -> KeyInfo | None: ...
-    async def exist(self) -> bool: ...
-
-
 @dataclass(slots=True)
 class _Usage:
     """What a key has used: a bucket of requests that fills steadily, and the requests in progress."""
@@ -90,7 +82,7 @@ class _Known:
 class AccessControl:
     """Decides who makes a request, and whether it is admitted now."""
 
-    keys: KeyFinder
+    keys: Keys
     settings: ServerSettings
     is_local: bool = True
     """Whether the server listens on loopback only."""
@@ -105,7 +97,7 @@ class AccessControl:
         secret = find_key(connection)
         try:
             if secret is not None:
-                return await self._holder(secret)
+                return await self.identify_key(secret)
             if await self._must_have_key():
                 raise _denied(f"a key is needed: send 'Authorization: Bearer {PREFIX}…'; {CREATE_KEY}")
         except StoreError as error:
@@ -122,10 +114,6 @@ class AccessControl:
         except ProblemError as error:
             return error.status == UNAVAILABLE
         return True
-
-    async def identify_key(self, secret: str) -> Principal:
-        """Whose key this is; `ProblemError` 401 if nobody's."""
-        return await self._holder(secret)
 
     async def check_start(self) -> None:
         """Raise `ProblemError` if the server must not start: it listens to others, and there are no keys."""
@@ -179,7 +167,8 @@ class AccessControl:
         finally:
             used.running -= 1
 
-    async def _holder(self, secret: str) -> Principal:
+    async def identify_key(self, secret: str) -> Principal:
+        """Whose key this is; `ProblemError` 401 if nobody's."""
         known = self._known.get(secret)
         if known is None or known.until < time.monotonic():
             info = await self.keys.find(secret)

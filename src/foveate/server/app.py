@@ -28,10 +28,10 @@ from foveate.server.api.jobs import Jobs
 from foveate.server.api.table import api_routes
 from foveate.server.dashboard.approvals import Approvals
 from foveate.server.dashboard.table import dashboard_routes
-from foveate.server.gateway.routes import routes as gateway_routes
-from foveate.server.mcp import Limits, McpApp, build_server
+from foveate.server.gateway.routes import GatewayEndpoints
+from foveate.server.mcp import McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
-from foveate.server.problems import DASHBOARD_PATH, ProblemError, problem_of, problem_response, refusal
+from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, problem_response, refusal
 from foveate.server.settings import ServerSettings
 from foveate.tokens import counter_for
 
@@ -59,7 +59,7 @@ def create_app(
         Route("/metrics", _metrics, methods=["GET"]),
         Route("/mcp", mcp),
         *api_routes(parts),
-        *gateway_routes(fov, settings),
+        *GatewayEndpoints(fov, settings).routes(),
         *dashboard_routes(parts),
         *extra_routes,
     ]
@@ -171,7 +171,7 @@ def _mcp(fov: Foveate, settings: ServerSettings) -> McpApp:
     def may_write(scope: Scope) -> bool:
         return principal(scope).may("write")
 
-    server = build_server(view_for, limits=Limits.of(settings), may_write=may_write)
+    server = build_server(view_for, settings, may_write=may_write)
     return McpApp(server, check=lambda scope: check_right(principal(scope), "read"))
 
 
@@ -203,7 +203,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 async def _on_defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
-    return refusal(request.url.path, ProblemError(500, "the server failed; its log has the details"))
+    return refusal(request.url.path, ProblemError(500, DEFECT))
 
 
 async def _on_disconnect(_request: Request, _error: Exception) -> Response:

@@ -68,22 +68,6 @@ ViewFor: TypeAlias = Callable[[Scope], Foveate]
 MayWrite: TypeAlias = Callable[[Scope], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Sizes of results."""
-
-    page_tokens: int = 8_000
-    """Tokens of a page of turns, and of a context."""
-    results: int = 10
-    """Turns on a page of search results."""
-    sessions: int = 30
-    """Sessions on a page of the list."""
-
-    @classmethod
-    def of(cls, settings: ServerSettings) -> Limits:
-        return cls(settings.mcp_page_tokens, settings.mcp_results, settings.mcp_sessions)
-
-
 SessionName = Annotated[str, Meta(description="Session id or its beginning, or its title", min_length=1)]
 TurnName = Annotated[str, Meta(description='Turn id, e.g. "T-87"')]
 PageNumber = Annotated[int, Meta(ge=1)]
@@ -149,11 +133,11 @@ class PinArguments(Struct, forbid_unknown_fields=True):
 
 
 class HistoryAnswers:
-    """Answers the tools from one view of the store."""
+    """Answers the tools from one view of the store, within the sizes that the settings name."""
 
-    def __init__(self, fov: Foveate, limits: Limits) -> None:
+    def __init__(self, fov: Foveate, settings: ServerSettings) -> None:
         self._fov = fov
-        self._limits = limits
+        self._settings = settings
 
     async def search(self, asked: SearchHistoryArguments) -> str:
         sessions = {info.id: info for info in await self._fov.sessions()}
@@ -162,7 +146,7 @@ class HistoryAnswers:
             session_id = (await self._fov.find_session(asked.session)).id
         elif asked.project is not None:
             session_ids = [info.id for info in _of_project(sessions.values(), asked.project)]
-        size = self._limits.results
+        size = self._settings.mcp_results
         hits = await self._fov.search(
             asked.query,
             min(asked.page * size + 1, MAX_FOUND),
@@ -193,7 +177,7 @@ class HistoryAnswers:
         ids = {info.id for info in known}
         parents = {info.id: parent_id(info.id, ids) or info.parent_id for info in known}
         shown = [info for info in known if asked.include_children or parents[info.id] not in ids]
-        size = self._limits.sessions
+        size = self._settings.mcp_sessions
         page = shown[(asked.page - 1) * size : asked.page * size]
         if not page:
             return f"No sessions on page {asked.page}; {several(len(shown), 'session')} match.\n"
@@ -205,13 +189,13 @@ class HistoryAnswers:
     async def turns(self, asked: GetTurnArguments | GetTurnsArguments) -> str:
         session = await self._fov.find_session(asked.session)
         first, last = (asked.turn, asked.turn) if isinstance(asked, GetTurnArguments) else (asked.first, asked.last)
-        tokens = self._limits.page_tokens
+        tokens = self._settings.mcp_page_tokens
         found = await session.read_page(first, last, asked.level, page=asked.page, page_tokens=tokens)
         return f"{await self._heading(session)}\n{found.text}{_page_notes(found, asked.level)}"
 
     async def context(self, asked: GetContextArguments) -> str:
         session = await self._fov.find_session(asked.session)
-        budget = min(asked.budget_tokens or self._limits.page_tokens, self._limits.page_tokens)
+        budget = min(asked.budget_tokens or self._settings.mcp_page_tokens, self._settings.mcp_page_tokens)
         if budget == session.info.budget_tokens:
             budget -= 1  # at its own budget a session saves its plan, and this only reads
         context = await session.context(asked.prompt, budget_tokens=budget, tools=False)
@@ -267,7 +251,12 @@ TOOLS = (
 )
 
 
-def build_server(view_for: ViewFor, *, limits: Limits | None = None, may_write: MayWrite | None = None) -> Server[Any]:
+DEFAULTS = ServerSettings()
+
+
+def build_server(
+    view_for: ViewFor, settings: ServerSettings = DEFAULTS, *, may_write: MayWrite | None = None
+) -> Server[Any]:
     """The MCP server; `view_for` gets the ASGI scope of a request, which is empty over stdio."""
     by_name = {tool.name: tool for tool in TOOLS}
     definitions = [tool.definition() for tool in TOOLS]
@@ -290,7 +279,7 @@ def build_server(view_for: ViewFor, *, limits: Limits | None = None, may_write: 
             return _result(f"Error: {tool.name} needs a key with the right 'write'.", is_error=True)
         try:
             asked = _read_arguments(tool, params.arguments or {})
-            return _result(await tool.answer(HistoryAnswers(view_for(scope), limits or Limits()), asked))
+            return _result(await tool.answer(HistoryAnswers(view_for(scope), settings), asked))
         except FoveateError as error:
             return _result(f"Error: {_explain(error)}", is_error=True)
 
@@ -309,7 +298,7 @@ def build_server(view_for: ViewFor, *, limits: Limits | None = None, may_write: 
 
 async def serve_stdio(fov: Foveate) -> None:
     """Serve one client over standard input and output, until it closes them."""
-    server = build_server(lambda _scope: fov, limits=Limits.of(fov.settings.server))
+    server = build_server(lambda _scope: fov, fov.settings.server)
     async with stdio_server() as (reading, writing):
         await server.run(reading, writing, server.create_initialization_options())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
@@ -46,6 +47,7 @@ TITLES = {
     503: "Unavailable",
     507: "Storage full",
 }
+DEFECT = "the server failed; its log has the details"
 _ANTHROPIC = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 413: "request_too_large"}
 _GEMINI = {400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND"}
 HOME_PATH = "/"
@@ -54,6 +56,8 @@ LOGIN_PATH = f"{DASHBOARD_PATH}/login"
 STATIC_PATH = f"{DASHBOARD_PATH}/static/"
 _GATEWAY_PATH = re.compile(r"(?:/s/.+?)?/(v1(?:beta)?)(/.*)?", re.DOTALL)
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
+
+_log = logging.getLogger(__name__)
 
 
 class Problem(Struct, frozen=True, kw_only=True):
@@ -96,6 +100,16 @@ def problem_response(error: ProblemError) -> Response:
     title = TITLES.get(error.status, "Error")
     shown = Problem(type=f"urn:foveate:{error.kind}", title=title, status=error.status, detail=error.detail)
     return Response(msgspec.json.encode(shown), error.status, error.headers, MEDIA_TYPE)
+
+
+def explained(error: Exception, tenant: str, what: str) -> str:
+    """What a client is told of an error; a defect is in the log only."""
+    if isinstance(error, ProblemError):
+        return error.detail
+    if isinstance(error, FoveateError):
+        return problem_of(error, tenant).detail
+    _log.error("%s failed", what, exc_info=error)
+    return DEFECT
 
 
 def is_gateway_path(path: str) -> bool:

@@ -21,6 +21,7 @@ from foveate.errors import ContentExpired, ContentNotFound, InputError
 from foveate.history.late_writes import LateWrites
 from foveate.session.record import check_text
 from foveate.session.tenant import public_id
+from foveate.session.values import copied
 from foveate.settings import Settings
 from foveate.store import Store
 from foveate.store.bodies import MAX_BODY_BYTES
@@ -196,18 +197,14 @@ class Cabinet:
         )
 
     def _entry(self, row: CabinetRow) -> CabinetEntry:
-        return CabinetEntry(
-            key=row.key,
-            name=row.name,
-            size=row.size,
+        return copied(
+            CabinetEntry,
+            row,
             sha256=row.digest.hex(),
-            media_type=row.media_type,
-            source=row.source,
             created=from_us(row.created_us),
             expires=from_us(row.expires_us),
             session_id=None if row.session_id is None else public_id(self._view, row.session_id),
             turn_id=None if row.turn is None else turn_id(row.turn),
-            tenant=row.tenant,
         )
 
 

@@ -23,6 +23,8 @@ __all__ = [
     "came_from_messages",
     "context_for",
     "empty_standing",
+    "extra_system",
+    "messages_of",
     "whole_tokens",
 ]
 
@@ -45,6 +47,17 @@ async def context_for(
     return await session.context_with(
         offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
     )
+
+
+def messages_of(context: Context, format: str) -> list[Any]:  # noqa: A002
+    """The messages of a context for a provider, without the system prompt."""
+    messages = context.messages(format)
+    return list(messages[1:] if context.system and format.startswith("openai") else messages)
+
+
+def extra_system(context: Context, system: str) -> str:
+    """What goes behind a program's own system prompt: explanation and pins."""
+    return context.system.removeprefix(system).strip("\n")
 
 
 def came_from_client(

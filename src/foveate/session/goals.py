@@ -17,12 +17,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, get_args
 
 from foveate.errors import InputError, NotFound
 from foveate.store import Store, bodies
 from foveate.store.rows import GoalRow
+from foveate.turn import from_us
 
 Priority = Literal["low", "normal", "high"]
 GoalStatus = Literal["active", "done"]
@@ -36,7 +37,6 @@ MAX_DECISION_CHARS = 4_000
 MAX_GOALS = 100
 MAX_PARTS = 200
 """The most steps, locked decisions or artifacts of one goal."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _GOAL_ID = re.compile(r"G-([1-9]\d*)")
 
 
@@ -193,8 +193,8 @@ def _read(row: GoalRow) -> Goal:
         tuple(GoalStep(**step) for step in kept["steps"]),
         tuple(kept["decisions"]),
         tuple(Artifact(**artifact) for artifact in kept["artifacts"]),
-        _EPOCH + timedelta(microseconds=row.created_us),
-        _EPOCH + timedelta(microseconds=row.updated_us),
+        from_us(row.created_us),
+        from_us(row.updated_us),
     )
 
 

@@ -20,6 +20,7 @@ from foveate.errors import InputError, KnowledgeNotFound, Refused, SessionNotFou
 from foveate.recall.scopes import Scope
 from foveate.session.record import check_text
 from foveate.session.tenant import SEPARATOR, public_id, stored_id
+from foveate.session.values import copied
 from foveate.store import Store
 from foveate.store.knowledge_rows import (
     KNOWLEDGE_KINDS,
@@ -380,9 +381,9 @@ class Knowledge:
         return item_id if self._tenant else stored_id(tenant, item_id)
 
     def _item(self, row: KnowledgeRow) -> KnowledgeItem:
-        shared = {name: getattr(row, name) for name in _SHARED}
-        return KnowledgeItem(
-            **shared,
+        return copied(
+            KnowledgeItem,
+            row,
             id=self._shown(row.tenant, row.id),
             topics=tuple(self._shown(row.tenant, topic) for topic in row.topics),
             sources=tuple(
@@ -394,10 +395,6 @@ class Knowledge:
             superseded_by=row.superseded_by and self._shown(row.tenant, row.superseded_by),
             last_used=None if row.last_used_us is None else from_us(row.last_used_us),
         )
-
-
-_SHARED: tuple[str, ...] = ("version", "scope", "kind", "state", "title", "text", "keywords", "technologies", "weight")
-_SHARED += ("confidence", "maker", "prompt_version", "reason", "uses", "helped", "tenant")
 
 
 def check_scope(text: str) -> str:
@@ -465,13 +462,10 @@ def _check_choice(name: str, value: C, known: Sequence[C]) -> C:
 
 
 def _run(row: RunRow) -> LearningRun:
-    return LearningRun(
-        id=row.id,
-        scope=row.scope,
-        state=row.state,
-        prompt_version=row.prompt_version,
+    return copied(
+        LearningRun,
+        row,
         started=from_us(row.started_us),
         ended=None if row.ended_us is None else from_us(row.ended_us),
         report=json.loads(row.report) if row.report else {},
-        tenant=row.tenant,
     )

@@ -16,7 +16,7 @@ import secrets
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -28,6 +28,7 @@ from foveate.errors import AgentNotFound, InputError, InvalidMessage, Refused, S
 from foveate.events import Event
 from foveate.session.record import check_text
 from foveate.session.tenant import public_id, stored_id
+from foveate.session.values import copied
 from foveate.store import NewSession, SessionRow, Store
 from foveate.store.agent_rows import (
     AGENT_STATES,
@@ -378,21 +379,14 @@ class Agents:
 
     def _info(self, row: AgentRow) -> AgentInfo:
         tenant = self._fov.tenant_name
-        return AgentInfo(
-            id=row.id,
+        return copied(
+            AgentInfo,
+            row,
             session_id=public_id(tenant, row.session_id),
-            parent=row.parent,
             parent_session_id=row.parent_session_id and public_id(tenant, row.parent_session_id),
             tree=public_id(tenant, row.tree),
-            depth=row.depth,
-            kind=row.kind,
-            task=row.task,
-            state=row.state,
-            result=row.result,
-            problem=row.problem,
             waits=waits_of(row),
             spec=spec_of(row),
-            attempts=row.attempts,
             created_at=from_us(row.created_us),
             started_at=None if row.started_us is None else from_us(row.started_us),
             ended_at=None if row.ended_us is None else from_us(row.ended_us),
@@ -477,8 +471,4 @@ def _limits(given: Mapping[str, float], default: AgentLimits) -> AgentLimits:
     values: dict[str, int] = {names[name]: int(value) for name, value in given.items() if name in names}
     if "usd" in given:
         values["max_nano_usd"] = int(given["usd"] * NANO)
-    return AgentLimits(**{**_as_dict(default), **values})
-
-
-def _as_dict(limits: AgentLimits) -> dict[str, int]:
-    return {name: getattr(limits, name) for name in AgentLimits.__dataclass_fields__}
+    return replace(default, **values)

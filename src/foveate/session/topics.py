@@ -15,8 +15,8 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
@@ -29,26 +29,15 @@ from foveate.store import Store
 from foveate.strategy.topics import state as topic_book
 from foveate.strategy.topics.build import truncate
 from foveate.strategy.topics.state import Seal, TopicsState, Why
-from foveate.turn import Message, Turn, turn_id
+from foveate.turn import Message, from_us, turn_id
 from foveate.worker.artefacts import unpack_made
+
+if TYPE_CHECKING:
+    from foveate.session import Session
 
 STRATEGY = "topics"
 MAX_TRIES = 3
 """Retries of a seal that another process overwrote."""
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Talk(Protocol):
-    """What a session does for its topics."""
-
-    id: str
-
-    async def refresh(self) -> SessionInfo: ...
-    async def record(
-        self, messages: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
-    ) -> RecordedTurn: ...
-    async def context(self, prompt: str = "", *, budget_tokens: int | None = None, system: str = "") -> Context: ...
-    async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,9 +105,9 @@ class TopicsHistory:
 class SessionTopics:
     """The topics of one session, which must use the `topics` strategy."""
 
-    def __init__(self, talk: Talk, store: Store, driver: HistoryDriver, key: str) -> None:
+    def __init__(self, session: Session, store: Store, driver: HistoryDriver, key: str) -> None:
         """`key` is the session's id in the store."""
-        self._talk = talk
+        self._session = session
         self._key = key
         self._store = store
         self._driver = driver
@@ -128,8 +117,8 @@ class SessionTopics:
     ) -> RecordedTurn:
         """Record a message; a user's message begins a turn. If it ends a topic, the topic is sealed before this
         returns."""
-        recorded = await self._talk.record(message, at=at)
-        if (await self._talk.refresh()).strategy == STRATEGY:
+        recorded = await self._session.record(message, at=at)
+        if (await self._session.refresh()).strategy == STRATEGY:
             # The message is recorded whatever comes of this: what can't be planned now is sealed with the next context.
             with suppress(FoveateError):
                 await self._settled()
@@ -138,7 +127,7 @@ class SessionTopics:
     async def get_context(self, max_tokens: int | None = None, *, prompt: str = "", system: str = "") -> TopicsContext:
         """The context within `max_tokens` (default: the session's budget), by its tiers."""
         info = await self._check()
-        context = await self._talk.context(prompt, budget_tokens=max_tokens, system=system)
+        context = await self._session.context(prompt, budget_tokens=max_tokens, system=system)
         notes: Any = context.planned.notes
         sums = [block for block in parse_blocks(context.history) if block.level == "A"]
         texts = {(block.first, block.last): block.entries[0].text for block in sums}
@@ -160,7 +149,7 @@ class SessionTopics:
         if book.start > info.turns:
             told = "nothing was said yet" if not info.turns else f"nothing was said since {turn_id(info.turns)}"
             raise InputError(
-                f"the current topic of session {self._talk.id!r} is empty: {told}; there is nothing to seal"
+                f"the current topic of session {self._session.id!r} is empty: {told}; there is nothing to seal"
             )
         seal = Seal(info.turns, time.time_ns() // 1_000)
         for _ in range(MAX_TRIES):
@@ -172,7 +161,7 @@ class SessionTopics:
                 if topic.why == "manual" and topic.sealed_us == seal.at_us:
                     return _topic(topic, made)
         raise InputError(
-            f"the only turn of the current topic of session {self._talk.id!r}, {turn_id(book.start)}, "
+            f"the only turn of the current topic of session {self._session.id!r}, {turn_id(book.start)}, "
             "is not answered yet; seal it when it is"
         )
 
@@ -188,14 +177,16 @@ class SessionTopics:
             topic = book.topics[-1] if book.topics else None
             if topic is None or topic.why != "manual" or topic.last != info.turns:
                 raise Refused(
-                    f"there is no seal to undo in session {self._talk.id!r}: the last topic was not sealed by hand, or "
-                    "a message came after it"
+                    f"there is no seal to undo in session {self._session.id!r}: the last topic was not sealed by hand, "
+                    "or a message came after it"
                 )
             await self._driver.keep_state(STRATEGY, book.unsealed().as_json())
             await self._settled()
             if (await self._book()).start == topic.first:
                 return
-        raise Refused(f"the seal in session {self._talk.id!r} can't be undone now; another program changes its topics")
+        raise Refused(
+            f"the seal in session {self._session.id!r} can't be undone now; another program changes its topics"
+        )
 
     async def get_history(self) -> TopicsHistory:
         """All topics by tiers, including those that contexts omit."""
@@ -211,7 +202,7 @@ class SessionTopics:
         )
 
     async def _check(self) -> SessionInfo:
-        info = await self._talk.refresh()
+        info = await self._session.refresh()
         if info.strategy != STRATEGY:
             raise InputError(
                 f"session {info.id!r} uses the strategy {info.strategy!r}, which has no topics; "
@@ -221,8 +212,8 @@ class SessionTopics:
 
     async def _settled(self) -> SessionInfo:
         """The session, once the topics of all its turns are known and kept."""
-        await self._talk.context()
-        return await self._talk.refresh()
+        await self._session.context()
+        return await self._session.refresh()
 
     async def _book(self) -> TopicsState:
         return TopicsState.from_json(await self._driver.state(STRATEGY))
@@ -237,7 +228,7 @@ class SessionTopics:
         if not current or current["first"] > current["last"]:
             return ()
         messages: list[Message] = []
-        for turn in await self._talk.load_turns(current["first"], current["last"]):
+        for turn in await self._session.load_turns(current["first"], current["last"]):
             short = notes["truncated"].get(str(turn.number), ())
             messages += [
                 truncate(message, notes["max_message_chars"]) if place in short else message
@@ -258,7 +249,7 @@ def _noted_topic(noted: Any, texts: Mapping[tuple[int, int], str]) -> Topic:
         turn_id(first),
         turn_id(last),
         noted["why"],
-        _EPOCH + timedelta(microseconds=noted["sealed_us"]),
+        from_us(noted["sealed_us"]),
         noted["title"],
         texts.get((first, last), ""),
         noted["raw_tokens"],
@@ -278,7 +269,7 @@ def _topic(topic: topic_book.TopicState, made: Mapping[str, Artefact]) -> Topic:
         turn_id(topic.first),
         turn_id(topic.last),
         topic.why,
-        _EPOCH + timedelta(microseconds=topic.sealed_us),
+        from_us(topic.sealed_us),
         str(found.data.get("title", "")) if found else "",
         found.text if found else "",
         topic.tokens,

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
+from typing import Any, TypeVar
 
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport, Segment
@@ -65,10 +66,19 @@ __all__ = [
     "TurnContent",
     "TurnDetails",
     "TurnOutline",
+    "copied",
     "describe_session",
     "describe_stats",
     "escape_tags",
 ]
+
+T = TypeVar("T")
+
+
+def copied(kind: type[T], source: object, **others: Any) -> T:
+    """Make a value of a type from the fields of `source` that have the same names, and `others`."""
+    shared = {name: getattr(source, name) for name in kind.__annotations__ if name not in others}
+    return kind(**shared, **others)
 
 
 @dataclass(frozen=True, slots=True)

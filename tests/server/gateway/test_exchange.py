@@ -57,7 +57,7 @@ async def gateway(
         },
     )
     async with foveate.open(path / "chat.db", settings=settings) as fov:
-        endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"), bypass=bypass)
+        endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1", bypass=bypass))
         endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
         app = _AsOwner(Starlette(routes=endpoints.routes()))
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway") as client:
@@ -316,6 +316,19 @@ def test_nothing_is_recorded_where_the_client_or_the_server_says_so(tmp_path: Pa
             await client.post("/v1/messages", json=body, headers=HEADERS)
             assert await fov.sessions() == []
         assert upstream.bodies == [body, body]
+
+    run(scenario)
+
+
+def test_tokens_are_counted_here_where_the_provider_has_no_count(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))  # has no such endpoint
+        async with gateway(tmp_path, upstream) as (fov, client):
+            body = body_of([{"role": "user", "content": "hello"}])
+            reply = await client.post("/v1/messages/count_tokens", json=body, headers=HEADERS)
+            assert (reply.status_code, list(reply.json())) == (200, ["input_tokens"])
+            assert 5 < reply.json()["input_tokens"] < 50
+            assert await fov.sessions() == []
 
     run(scenario)
 

@@ -8,6 +8,7 @@ from msgspec import Meta, Struct
 
 from foveate.errors import InputError
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError
 from foveate.session.subagents import AgentInfo
 
@@ -16,10 +17,8 @@ Text = Annotated[str, Meta(min_length=1)]
 State = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "lost"]
 
 
-class AgentList(Struct, frozen=True, kw_only=True):
+class AgentList(ItemList[AgentInfo], frozen=True):
     """Agents, the newest first."""
-
-    items: list[AgentInfo]
 
 
 class AgentsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -8,15 +8,14 @@ from msgspec import Meta, Struct
 from starlette.responses import Response
 
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.session.cabinet import CabinetEntry, Excerpt
 
 routes = Endpoints("cabinet")
 
 
-class CabinetList(Struct, frozen=True, kw_only=True):
+class CabinetList(ItemList[CabinetEntry], frozen=True):
     """Keys that are not expired, the newest first."""
-
-    items: list[CabinetEntry]
 
 
 class LinesQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,12 +11,13 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.session import Session
-from foveate.session.values import Context, Segment
+from foveate.session.values import Context, Segment, copied
 
 MAX_OPEN = 64
 """Sessions that are kept open for contexts, those used last: a handle has its plan and texts in memory."""
@@ -113,43 +114,27 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 @routes.add("POST", "/sessions/{session}/context", right="read")
 async def make_context(call: Call, session: str, body: ContextBody) -> ContextAnswer:
     """The context for a prompt, within the budget: text, segments, plan, and a provider's request."""
+    wanted = {name: value for name, value in asdict(body).items() if name != "format"}
     async with call.parts.open_sessions.use(call.view, session) as found:
-        context = await found.context(
-            body.prompt,
-            budget_tokens=body.budget_tokens,
-            system=body.system,
-            strategy=body.strategy,
-            recall=body.recall,
-            tools=body.tools,
-        )
+        context = await found.context(**wanted)
     return _answer(context, body.format)
 
 
 @routes.add("GET", "/sessions/{session}/tools", right="read")
-async def list_tools(call: Call, session: str, query: ToolsQuery) -> ToolList:
+async def list_tools(session: Session, query: ToolsQuery) -> ToolList:
     """Definitions of the history tools for a model."""
-    found = await call.view.open_session(session)
-    return ToolList(items=[msgspec.to_builtins(one, enc_hook=str) for one in found.tools(query.format)])
+    return ToolList(items=[msgspec.to_builtins(one, enc_hook=str) for one in session.tools(query.format)])
 
 
 @routes.add("POST", "/sessions/{session}/tools/{name}", right="read")
-async def call_tool(call: Call, session: str, name: str, body: ToolBody) -> ToolAnswer:
+async def call_tool(session: Session, name: str, body: ToolBody) -> ToolAnswer:
     """Answer a model's call of a history tool. An invalid call is answered with an explanation for the model."""
-    found = await call.view.open_session(session)
-    return ToolAnswer(text=await found.call_tool(name, body.arguments))
+    return ToolAnswer(text=await session.call_tool(name, body.arguments))
 
 
 def _answer(context: Context, shape: Format | None) -> ContextAnswer:
     plan = {name: getattr(context.planned, name) for name in context.planned.__dataclass_fields__}
     plan["compression_ratio"] = context.planned.compression_ratio
     request = None if shape is None else msgspec.to_builtins(context.request(shape), enc_hook=str)
-    return ContextAnswer(
-        text=context.text,
-        tokens=context.tokens,
-        budget_tokens=context.budget_tokens,
-        stable_tokens=context.stable_tokens,
-        system=context.system,
-        segments=list(context.segments),
-        plan=msgspec.to_builtins(plan, enc_hook=str),
-        request=request,
-    )
+    plan = msgspec.to_builtins(plan, enc_hook=str)
+    return copied(ContextAnswer, context, segments=list(context.segments), plan=plan, request=request)

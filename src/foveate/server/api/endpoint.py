@@ -3,11 +3,12 @@
     routes = Endpoints("sessions")
 
     @routes.add("GET", "/sessions/{session}", right="read")
-    async def get_session(call: Call, session: str) -> SessionResource:
+    async def get_session(session: Session) -> SessionResource:
         \"\"\"A session.\"\"\"
 
 The declaration is the only one: the types of `query`, `body` and the answer are read from the annotations, and the
-OpenAPI document is made from the same.
+OpenAPI document is made from the same. A handler names what it takes: the call, the open session, a part of the path,
+`query` and `body`.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import wraps
 from types import NoneType
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_type_hints
 from urllib.parse import unquote
 
 import msgspec
@@ -33,6 +35,7 @@ from foveate.server.access import AccessControl, Principal, check_right
 from foveate.server.bodies import decode_json, read_body
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
+from foveate.session import Session
 from foveate.session.keys import Right
 
 if TYPE_CHECKING:
@@ -76,7 +79,42 @@ class Call:
     view: Foveate
     """The store as the principal sees it."""
     parts: ApiParts
-    idempotency_key: str | None
+
+    @classmethod
+    def of(cls, request: Request, parts: ApiParts) -> Self:
+        principal: Principal = request.state.principal
+        view = parts.fov.tenant(principal.tenant) if principal.tenant else parts.fov
+        return cls(request, principal, view, parts)
+
+    def path_arguments(self) -> dict[str, Any]:
+        """The names in the path as arguments of the handler."""
+        return {name: unquote(value) for name, value in self.request.path_params.items()}
+
+    @property
+    def idempotency_key(self) -> str | None:
+        """The key under which a write is done once; `ProblemError` 400 if it can't be one."""
+        key = self.request.headers.get(IDEMPOTENCY_KEY)
+        if key is None or self.request.method == "GET":
+            return None
+        if not key or len(key) > MAX_KEY_CHARS or not key.isprintable():
+            raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable characters")
+        return key
+
+
+def bound(handler: Handler) -> Handler:
+    """The handler, called with what it takes: the call only if it has a parameter for it, and an open `Session` for
+    its id in the path."""
+    hints = get_type_hints(handler)
+    opens_session = hints.get("session") is Session
+    takes_call = any(isinstance(kind, type) and issubclass(kind, Call) for kind in hints.values())
+
+    @wraps(handler)
+    async def run(call: Call, **arguments: Any) -> Any:
+        if opens_session:
+            arguments["session"] = await call.view.open_session(arguments["session"])
+        return await (handler(call, **arguments) if takes_call else handler(**arguments))
+
+    return run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +163,7 @@ class Endpoints:
         media: str = JSON,
         takes: str | None = None,
     ) -> Callable[[H], H]:
-        """Declare a handler. Its first argument is the `Call`, then those of the path, `query` and `body`."""
+        """Declare a handler. It may take the `Call`; the path's names, `query` and `body` are its other arguments."""
 
         def declare(handler: H) -> H:
             hints = get_type_hints(handler)
@@ -137,7 +175,7 @@ class Endpoints:
                     method=method,
                     path=path,
                     right=right,
-                    handler=handler,
+                    handler=bound(handler),
                     summary=inspect.getdoc(handler) or "",
                     query=hints.get("query"),
                     body=hints.get("body"),
@@ -166,12 +204,11 @@ def make_routes(endpoints: Sequence[Endpoint], parts: ApiParts) -> list[Route]:
 
 def _runner(endpoint: Endpoint, parts: ApiParts) -> Callable[[Request], Awaitable[Response]]:
     async def run(request: Request) -> Response:
-        principal: Principal = request.state.principal
+        call = Call.of(request, parts)
+        principal = call.principal
         check_right(principal, endpoint.right)
-        view = parts.fov.tenant(principal.tenant) if principal.tenant else parts.fov
-        key = _idempotency_key(request, endpoint)
-        call = Call(request, principal, view, parts, key)
-        arguments: dict[str, Any] = {name: unquote(value) for name, value in request.path_params.items()}
+        key = call.idempotency_key
+        arguments = call.path_arguments()
         if endpoint.query:
             arguments["query"] = _read_query(request, endpoint.query)
         raw = b""
@@ -188,15 +225,6 @@ def _runner(endpoint: Endpoint, parts: ApiParts) -> Callable[[Request], Awaitabl
         return await parts.replies.once(where, hashlib.sha256(raw).digest(), answer)
 
     return run
-
-
-def _idempotency_key(request: Request, endpoint: Endpoint) -> str | None:
-    key = request.headers.get(IDEMPOTENCY_KEY)
-    if key is None or endpoint.method == "GET":
-        return None
-    if not key or len(key) > MAX_KEY_CHARS or not key.isprintable():
-        raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable characters")
-    return key
 
 
 def _read_query(request: Request, kind: type[Struct]) -> Struct:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -160,32 +159,30 @@ async def stream_events(call: Call, query: EventsQuery) -> EventData:
         raise ProblemError(422, f"no event {min(unknown)[:50]!r}; available: {', '.join(EVENT_KINDS)}")
     if query.session is not None:
         await call.view.open_session(query.session)
-    last = call.request.headers.get("last-event-id", "")
-    admitted = partial(call.parts.access.still_admits, call.request)
-    stream = event_stream(call.parts.events, call.principal.tenant, last, admitted, session=query.session, kinds=kinds)
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(stream, media_type="text/event-stream", headers=headers)  # type: ignore[return-value]
+    stream = event_stream(call, session=query.session, kinds=kinds)
+    return event_response(stream, {"Cache-Control": "no-store"})  # type: ignore[return-value]
+
+
+def event_response(stream: AsyncIterator[bytes], headers: Mapping[str, str]) -> StreamingResponse:
+    """A stream of events that no proxy holds back."""
+    return StreamingResponse(stream, media_type="text/event-stream", headers={**headers, "X-Accel-Buffering": "no"})
 
 
 async def event_stream(
-    hub: EventHub,
-    tenant: str,
-    last: str,
-    admitted: Callable[[], Awaitable[bool]],
-    *,
-    session: str | None = None,
-    kinds: frozenset[str] = frozenset(),
+    call: Call, *, session: str | None = None, kinds: frozenset[str] = frozenset()
 ) -> AsyncIterator[bytes]:
-    """The events of a tenant from now on, or behind the event whose number is `last`.
+    """The events of the caller's tenant from now on, or behind the one that the header Last-Event-ID names.
 
-    It ends when the reader is not `admitted` any more, e.g. because its key was revoked.
+    It ends when the caller is not admitted any more, e.g. because its key was revoked.
     """
+    hub, tenant = call.parts.events, call.principal.tenant
+    last = call.request.headers.get("last-event-id", "")
     number = min(hub.last, int(last) if last.isdecimal() and len(last) < 19 else hub.last)  # noqa: PLR2004
     yield b": events\n\n"
     if last and hub.is_gone(tenant, number):
         yield b"event: gap\ndata: {}\n\n"
     is_open = True
-    while is_open and await admitted():
+    while is_open and await call.parts.access.still_admits(call.request):
         found = hub.after(tenant, number)[:BATCH]
         for numbered in found:
             number = numbered.number

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -13,10 +12,12 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from foveate.cache import BoundedCache
-from foveate.errors import FoveateError, contained
+from foveate.errors import contained
 from foveate.server.access import Principal
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.problems import ProblemError, problem_of
+from foveate.server.api.page import ItemList
+from foveate.server.problems import ProblemError, explained
+from foveate.session.values import copied
 
 MAX_KEPT = 1_000
 MAX_QUEUED = 100
@@ -25,7 +26,6 @@ ENDED = ("done", "failed", "cancelled")
 Advance = Callable[[int], None]
 Work = Callable[[Advance], Awaitable[dict[str, Any]]]
 
-_log = logging.getLogger(__name__)
 routes = Endpoints("jobs")
 
 
@@ -48,10 +48,8 @@ class JobResource(Struct, frozen=True, kw_only=True):
     ended_at: datetime | None
 
 
-class JobList(Struct, frozen=True, kw_only=True):
+class JobList(ItemList[JobResource], frozen=True):
     """The jobs of a tenant."""
-
-    items: list[JobResource]
 
 
 @dataclass(slots=True)
@@ -73,18 +71,7 @@ class ServerJob:
 
     def shown(self) -> JobResource:
         """The job as the API answers it."""
-        return JobResource(
-            id=self.id,
-            kind=self.kind,
-            session_id=self.session_id,
-            status=self.status,
-            done=min(self.done, self.total),
-            total=self.total,
-            result=self.result,
-            problem=self.problem,
-            created_at=self.created_at,
-            ended_at=self.ended_at,
-        )
+        return copied(JobResource, self, done=min(self.done, self.total))
 
 
 class Jobs:
@@ -135,22 +122,13 @@ class Jobs:
                     job.status = "running"
                     job.result = await work(advance)
                 job.done = job.total
-            job.status, job.problem = _ending(outcome.error, job.tenant)
+            job.status = "failed" if outcome.error else "done"
+            job.problem = explained(outcome.error, job.tenant, "a job") if outcome.error else None
         except asyncio.CancelledError:
             job.status = "cancelled"
             raise
         finally:
             job.ended_at = datetime.now(UTC)
-
-
-def _ending(error: Exception | None, tenant: str) -> tuple[JobStatus, str | None]:
-    """How a job ended, and what it reports; a defect is in the log."""
-    if error is None:
-        return "done", None
-    if isinstance(error, FoveateError):
-        return "failed", problem_of(error, tenant).detail
-    _log.error("a job failed", exc_info=error)
-    return "failed", "the server failed; its log has the details"
 
 
 @routes.add("GET", "/jobs", right="read")

@@ -9,16 +9,16 @@ from msgspec import Meta, Struct
 
 from foveate.errors import NotFound
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError
 from foveate.session.keys import KeyInfo, Right
+from foveate.session.values import copied
 
 routes = Endpoints("keys")
 
 
-class KeyList(Struct, frozen=True, kw_only=True):
+class KeyList(ItemList[KeyInfo], frozen=True):
     """Keys without their secrets, oldest first."""
-
-    items: list[KeyInfo]
 
 
 class KeyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -56,15 +56,7 @@ async def create_key(call: Call, body: KeyBody) -> NewKeyAnswer:
         raise ProblemError(403, "a tenant's key can create keys of its own tenant only")
     made = await call.parts.fov.keys.create(body.name, tenant=tenant, rights=body.rights)
     call.parts.access.note_created()
-    info = made.info
-    return NewKeyAnswer(
-        id=info.id,
-        name=info.name,
-        tenant=info.tenant,
-        rights=list(info.rights),
-        created_at=info.created_at,
-        secret=made.secret,
-    )
+    return copied(NewKeyAnswer, made.info, rights=list(made.info.rights), secret=made.secret)
 
 
 @routes.add("DELETE", "/keys/{key}", right="admin")

@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 from starlette.responses import Response
 
 from foveate.knowledge.markdown import entry_ids, plan_import, read_markdown, write_markdown
 from foveate.knowledge.run import STEPS, LearnProgress, learn
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.jobs import Advance, JobResource
-from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
+from foveate.server.api.page import DEFAULT_LIMIT, ItemList, ItemPage, Limit, read_cursor, write_cursor
 from foveate.server.bodies import read_body
 from foveate.server.problems import ProblemError
 from foveate.session.knowledge import (
@@ -35,23 +36,16 @@ STAGES = {"merge": "made"}
 Text = Annotated[str, Meta(min_length=1)]
 
 
-class KnowledgePage(Struct, frozen=True, kw_only=True):
+class KnowledgePage(ItemPage[KnowledgeItem], frozen=True):
     """Items by scope, kind and id."""
 
-    items: list[KnowledgeItem]
-    next_cursor: str | None
 
-
-class KnowledgeVersions(Struct, frozen=True, kw_only=True):
+class KnowledgeVersions(ItemList[KnowledgeItem], frozen=True):
     """Versions of an item, the oldest first."""
 
-    items: list[KnowledgeItem]
 
-
-class LearningRuns(Struct, frozen=True, kw_only=True):
+class LearningRuns(ItemList[LearningRun], frozen=True):
     """Runs, the newest first."""
-
-    items: list[LearningRun]
 
 
 class KnowledgeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -157,21 +151,13 @@ async def list_knowledge(call: Call, query: KnowledgeQuery) -> KnowledgePage:
 @routes.add("POST", "/knowledge", right="write", status=201)
 async def add_knowledge(call: Call, body: NewKnowledgeBody) -> KnowledgeItem:
     """Add an item that a person wrote. The same title again in the same scope is a new version."""
-    return await call.view.knowledge.add(
-        body.title,
-        body.text,
-        scope=body.scope,
-        kind=body.kind,
-        state=body.state,
-        technologies=body.technologies,
-        sources=body.sources,
-    )
+    return await call.view.knowledge.add(**asdict(body))
 
 
 @routes.add("GET", "/knowledge/export", right="read", media=MARKDOWN)
 async def export_knowledge(call: Call, query: KnowledgeExportQuery) -> str:
     """The items as Markdown, to edit and import back."""
-    found = await call.view.knowledge.list(scope=query.scope, kind=query.kind, state=query.state)
+    found = await call.view.knowledge.list(**asdict(query))
     # A stored text is never shown as a page of this server.
     headers = {"content-disposition": "attachment; filename=knowledge.md", "x-content-type-options": "nosniff"}
     text = await asyncio.to_thread(write_markdown, found)
@@ -220,7 +206,7 @@ async def learn_knowledge(call: Call, body: LearnBody) -> JobResource:
 @routes.add("GET", "/knowledge/runs", right="read")
 async def list_learning_runs(call: Call, query: RunsQuery) -> LearningRuns:
     """The runs that learned, with what they did."""
-    return LearningRuns(items=list(await call.view.knowledge.runs(scope=query.scope, limit=query.limit)))
+    return LearningRuns(items=list(await call.view.knowledge.runs(**asdict(query))))
 
 
 @routes.add("GET", "/knowledge/{knowledge}", right="read")
@@ -232,14 +218,7 @@ async def get_knowledge(call: Call, knowledge: str) -> KnowledgeItem:
 @routes.add("PATCH", "/knowledge/{knowledge}", right="write")
 async def edit_knowledge(call: Call, knowledge: str, body: KnowledgeEditBody) -> KnowledgeItem:
     """Change what an item says, as a new version; a proposed item is approved by it."""
-    return await call.view.knowledge.edit(
-        knowledge,
-        title=body.title,
-        text=body.text,
-        technologies=body.technologies,
-        version=body.version,
-        reason=body.reason,
-    )
+    return await call.view.knowledge.edit(knowledge, **asdict(body))
 
 
 @routes.add("GET", "/knowledge/{knowledge}/versions", right="read")

@@ -6,7 +6,9 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.endpoint import Endpoints
+from foveate.server.api.page import ItemList
+from foveate.session import Session
 from foveate.session.goals import Goal
 from foveate.session.values import Board, Pin
 
@@ -14,10 +16,8 @@ routes = Endpoints("notes")
 Text = Annotated[str, Meta(min_length=1)]
 
 
-class PinList(Struct, frozen=True, kw_only=True):
+class PinList(ItemList[Pin], frozen=True):
     """The pins, oldest first."""
-
-    items: list[Pin]
 
 
 class PinBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -35,10 +35,8 @@ class UnpinQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Even if it is locked."""
 
 
-class GoalList(Struct, frozen=True, kw_only=True):
+class GoalList(ItemList[Goal], frozen=True):
     """The goals, in the order they were added."""
-
-    items: list[Goal]
 
 
 class GoalBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -83,91 +81,87 @@ class DocumentResource(Struct, frozen=True, kw_only=True):
 
 
 @routes.add("GET", "/sessions/{session}/pins", right="read")
-async def list_pins(call: Call, session: str) -> PinList:
+async def list_pins(session: Session) -> PinList:
     """The pins."""
-    return PinList(items=await (await call.view.open_session(session)).pins())
+    return PinList(items=await session.pins())
 
 
 @routes.add("POST", "/sessions/{session}/pins", right="write", status=201)
-async def add_pin(call: Call, session: str, body: PinBody) -> Pin:
+async def add_pin(session: Session, body: PinBody) -> Pin:
     """Pin a text. Pinning it again returns the existing pin."""
-    return await (await call.view.open_session(session)).pin(body.text, locked=body.locked)
+    return await session.pin(body.text, locked=body.locked)
 
 
 @routes.add("DELETE", "/sessions/{session}/pins/{pin}", right="write")
-async def remove_pin(call: Call, session: str, pin: str, query: UnpinQuery) -> None:
+async def remove_pin(session: Session, pin: str, query: UnpinQuery) -> None:
     """Remove a pin; 409 if it is locked."""
-    await (await call.view.open_session(session)).unpin(pin, even_if_locked=query.force)
+    await session.unpin(pin, even_if_locked=query.force)
 
 
 @routes.add("GET", "/sessions/{session}/goals", right="read")
-async def list_goals(call: Call, session: str) -> GoalList:
+async def list_goals(session: Session) -> GoalList:
     """The goals."""
-    return GoalList(items=list(await (await call.view.open_session(session)).goals.list()))
+    return GoalList(items=list(await session.goals.list()))
 
 
 @routes.add("POST", "/sessions/{session}/goals", right="write", status=201)
-async def add_goal(call: Call, session: str, body: GoalBody) -> Goal:
+async def add_goal(session: Session, body: GoalBody) -> Goal:
     """Add a goal."""
-    goals = (await call.view.open_session(session)).goals
-    return await goals.add(body.title, priority=body.priority, steps=body.steps)
+    return await session.goals.add(body.title, priority=body.priority, steps=body.steps)
 
 
 @routes.add("POST", "/sessions/{session}/goals/{goal}/steps", right="write")
-async def set_step(call: Call, session: str, goal: str, body: StepBody) -> Goal:
+async def set_step(session: Session, goal: str, body: StepBody) -> Goal:
     """Set the status of a step, or add one."""
-    return await (await call.view.open_session(session)).goals.step(goal, body.step, body.status)
+    return await session.goals.step(goal, body.step, body.status)
 
 
 @routes.add("POST", "/sessions/{session}/goals/{goal}/decisions", right="write")
-async def lock_decision(call: Call, session: str, goal: str, body: DecisionBody) -> Goal:
+async def lock_decision(session: Session, goal: str, body: DecisionBody) -> Goal:
     """Lock a decision."""
-    return await (await call.view.open_session(session)).goals.decide(goal, body.text)
+    return await session.goals.decide(goal, body.text)
 
 
 @routes.add("POST", "/sessions/{session}/goals/{goal}/artifacts", right="write")
-async def add_artifact(call: Call, session: str, goal: str, body: ArtifactBody) -> Goal:
+async def add_artifact(session: Session, goal: str, body: ArtifactBody) -> Goal:
     """Note a file of the goal."""
-    return await (await call.view.open_session(session)).goals.artifact(goal, body.path, body.change)
+    return await session.goals.artifact(goal, body.path, body.change)
 
 
 @routes.add("POST", "/sessions/{session}/goals/{goal}/done", right="write")
-async def finish_goal(call: Call, session: str, goal: str) -> Goal:
+async def finish_goal(session: Session, goal: str) -> Goal:
     """Mark a goal as done."""
-    return await (await call.view.open_session(session)).goals.done(goal)
+    return await session.goals.done(goal)
 
 
 @routes.add("GET", "/sessions/{session}/documents/{name}", right="read")
-async def get_document(call: Call, session: str, name: str) -> DocumentResource:
+async def get_document(session: Session, name: str) -> DocumentResource:
     """A document, e.g. `epic` or `tasks`."""
-    found = await call.view.open_session(session)
-    return DocumentResource(name=name, text=await found.documents.get(name))
+    return DocumentResource(name=name, text=await session.documents.get(name))
 
 
 @routes.add("PUT", "/sessions/{session}/documents/{name}", right="write")
-async def set_document(call: Call, session: str, name: str, body: DocumentBody) -> DocumentResource:
+async def set_document(session: Session, name: str, body: DocumentBody) -> DocumentResource:
     """Set or replace a document."""
-    await (await call.view.open_session(session)).documents.give(name, body.text)
+    await session.documents.give(name, body.text)
     return DocumentResource(name=name, text=body.text)
 
 
 @routes.add("GET", "/sessions/{session}/board", right="read")
-async def get_board(call: Call, session: str) -> Board:
+async def get_board(session: Session) -> Board:
     """Retrieved turns that contexts show for some turns."""
-    return await (await call.view.open_session(session)).board()
+    return await session.board()
 
 
 @routes.add("PUT", "/sessions/{session}/board/{item}", right="write")
-async def save_board_item(call: Call, session: str, item: str) -> Board:
+async def save_board_item(session: Session, item: str) -> Board:
     """Keep an item on the board until it is dismissed."""
-    found = await call.view.open_session(session)
-    await found.save(item)
-    return await found.board()
+    await session.save(item)
+    return await session.board()
 
 
 @routes.add("DELETE", "/sessions/{session}/board/{item}", right="write")
-async def dismiss_board_item(call: Call, session: str, item: str) -> Board:
+async def dismiss_board_item(session: Session, item: str) -> Board:
     """Remove an item from the board."""
-    found = await call.view.open_session(session)
-    await found.dismiss(item)
-    return await found.board()
+    await session.dismiss(item)
+    return await session.board()

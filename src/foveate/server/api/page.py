@@ -1,13 +1,13 @@
-"""Pages of a list: a limit, and a cursor that says where the next page begins."""
+"""Lists and their pages: a limit, and a cursor that says where the next page begins."""
 
 from __future__ import annotations
 
 import base64
 import binascii
 from collections.abc import Sequence
-from typing import Annotated, TypeVar
+from typing import Annotated, Generic, TypeVar
 
-from msgspec import Meta
+from msgspec import Meta, Struct
 
 from foveate.server.problems import ProblemError
 
@@ -16,6 +16,19 @@ T = TypeVar("T")
 Limit = Annotated[int, Meta(ge=1, le=500)]
 """Items on a page."""
 DEFAULT_LIMIT = 50
+
+
+class ItemList(Struct, Generic[T], frozen=True, kw_only=True):
+    """A list as the API answers it."""
+
+    items: list[T]
+
+
+class ItemPage(ItemList[T], Generic[T], frozen=True, kw_only=True):
+    """A page of a list."""
+
+    next_cursor: str | None
+    """Give it as `cursor` to get the next page; null on the last."""
 
 
 def write_cursor(*parts: str | int) -> str:

@@ -7,15 +7,14 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.session.prompts import PromptInfo
 
 routes = Endpoints("prompts")
 
 
-class PromptList(Struct, frozen=True, kw_only=True):
+class PromptList(ItemList[PromptInfo], frozen=True):
     """Prompts by key, or the versions of one, the oldest first."""
-
-    items: list[PromptInfo]
 
 
 class PromptQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.page import ItemList
 from foveate.session.values import Hit
 
 routes = Endpoints("search")
@@ -27,10 +29,8 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """Only turns that name this path."""
 
 
-class SearchPage(Struct, frozen=True, kw_only=True):
+class SearchPage(ItemList[Hit], frozen=True):
     """Turns that match, best first, each with its best passage."""
-
-    items: list[Hit]
 
 
 @routes.add("GET", "/search", right="read")
@@ -46,13 +46,5 @@ async def search_session(call: Call, session: str, query: SearchQuery) -> Search
 
 
 async def _search(call: Call, session: str | None, query: SearchQuery) -> list[Hit]:
-    return await call.view.search(
-        query.q,
-        query.limit,
-        session_id=session,
-        role=query.role,
-        tool=query.tool,
-        after=query.after,
-        before=query.before,
-        file=query.file,
-    )
+    filters = {name: value for name, value in asdict(query).items() if name not in ("q", "limit")}
+    return await call.view.search(query.q, query.limit, session_id=session, **filters)

@@ -8,14 +8,14 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
-import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
+from msgspec.structs import asdict
 
-from foveate.client import Foveate
 from foveate.errors import SessionExists, SessionNotFound
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_cursor, write_cursor
-from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats
+from foveate.server.api.page import DEFAULT_LIMIT, ItemList, ItemPage, Limit, read_cursor, write_cursor
+from foveate.session import Session
+from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats, copied
 
 routes = Endpoints("sessions")
 Budget = Annotated[int, Meta(ge=1, le=100_000_000)]
@@ -48,12 +48,8 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty: none."""
 
 
-class SessionPage(Struct, frozen=True, kw_only=True):
+class SessionPage(ItemPage[SessionResource], frozen=True):
     """Sessions, most recently used first."""
-
-    items: list[SessionResource]
-    next_cursor: str | None
-    """Give it as `cursor` to get the next page; null on the last."""
 
 
 class SessionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -137,10 +133,8 @@ class SettleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 60.0
 
 
-class CostList(Struct, frozen=True, kw_only=True):
+class CostList(ItemList[CostRow], frozen=True):
     """Costs of model calls by session, day, model and purpose."""
-
-    items: list[CostRow]
 
 
 class ReliabilityReport(Struct, frozen=True, kw_only=True):
@@ -169,24 +163,24 @@ async def list_sessions(call: Call, query: SessionsQuery) -> SessionPage:
 async def create_session(call: Call, body: NewSessionBody) -> SessionResource:
     """Create a session. 409 if the id is taken."""
     name = body.id if body.id is not None else secrets.token_hex(8)
-    if await _exists(call.view, name):
+    with suppress(SessionNotFound):
+        await call.view.open_session(name)
         raise SessionExists(name)
-    given = {key: value for key, value in _fields(body).items() if key != "id" and value is not None}
+    given = {key: value for key, value in asdict(body).items() if key != "id" and value is not None}
     return as_resource((await call.view.session(name, **given)).info)
 
 
 @routes.add("GET", "/sessions/{session}", right="read")
-async def get_session(call: Call, session: str) -> SessionResource:
+async def get_session(session: Session) -> SessionResource:
     """A session."""
-    return as_resource((await call.view.open_session(session)).info)
+    return as_resource(session.info)
 
 
 @routes.add("PATCH", "/sessions/{session}", right="write")
-async def change_session(call: Call, session: str, body: SessionChanges) -> SessionResource:
+async def change_session(call: Call, session: Session, body: SessionChanges) -> SessionResource:
     """Change a session's data."""
-    await call.view.open_session(session)
-    given = {key: value for key, value in _fields(body).items() if value is not UNSET}
-    return as_resource((await call.view.session(session, **given)).info)
+    given = {key: value for key, value in asdict(body).items() if value is not UNSET}
+    return as_resource((await call.view.session(session.id, **given)).info)
 
 
 @routes.add("DELETE", "/sessions/{session}", right="write")
@@ -196,30 +190,27 @@ async def delete_session(call: Call, session: str) -> None:
 
 
 @routes.add("POST", "/sessions/{session}/fork", right="write", status=201)
-async def fork_session(call: Call, session: str, body: ForkBody) -> SessionResource:
+async def fork_session(session: Session, body: ForkBody) -> SessionResource:
     """A new session that shares the turns up to one of them."""
-    parent = await call.view.open_session(session)
-    return as_resource((await parent.fork(body.id, body.at, title=body.title)).info)
+    return as_resource((await session.fork(body.id, body.at, title=body.title)).info)
 
 
 @routes.add("PUT", "/sessions/{session}/strategy", right="write")
-async def set_strategy(call: Call, session: str, body: StrategyBody) -> SessionResource:
+async def set_strategy(session: Session, body: StrategyBody) -> SessionResource:
     """Set the strategy that shows the history; the turns are not changed."""
-    found = await call.view.open_session(session)
-    return as_resource(await found.use(body.name, **body.settings))
+    return as_resource(await session.use(body.name, **body.settings))
 
 
 @routes.add("PUT", "/sessions/{session}/labels", right="write")
-async def set_labels(call: Call, session: str, body: LabelsBody) -> SessionResource:
+async def set_labels(session: Session, body: LabelsBody) -> SessionResource:
     """Set platform and channel."""
-    found = await call.view.open_session(session)
-    return as_resource(await found.label(platform=body.platform, channel=body.channel))
+    return as_resource(await session.label(platform=body.platform, channel=body.channel))
 
 
 @routes.add("GET", "/sessions/{session}/stats", right="read")
-async def get_stats(call: Call, session: str) -> SessionStats:
+async def get_stats(session: Session) -> SessionStats:
     """Counts, sizes and the state of background work."""
-    return await (await call.view.open_session(session)).stats()
+    return await session.stats()
 
 
 @routes.add("GET", "/sessions/{session}/reliability", right="read")
@@ -247,30 +238,17 @@ async def prune_session(call: Call, session: str, body: PruneBody) -> PruneRepor
 
 
 @routes.add("POST", "/sessions/{session}/settle", right="write")
-async def settle_session(call: Call, session: str, query: SettleQuery) -> SessionStats:
+async def settle_session(call: Call, session: Session, query: SettleQuery) -> SessionStats:
     """Wait until every turn has its renditions, or the time is up; `pending` and `waiting` say what is left."""
-    found = await call.view.open_session(session)
     with suppress(TimeoutError):
-        await asyncio.wait_for(call.view.settle(session_id=session), query.timeout_seconds)
-    return await found.stats()
+        await asyncio.wait_for(call.view.settle(session_id=session.id), query.timeout_seconds)
+    return await session.stats()
 
 
 def as_resource(info: SessionInfo) -> SessionResource:
     """A session as the API answers it."""
-    return msgspec.convert(info, SessionResource, from_attributes=True)
+    return copied(SessionResource, info)
 
 
 def _place(info: SessionInfo) -> tuple[str, str]:
     return info.updated_at.isoformat(timespec="microseconds"), info.id
-
-
-def _fields(body: Struct) -> dict[str, Any]:
-    return {name: getattr(body, name) for name in body.__struct_fields__}
-
-
-async def _exists(view: Foveate, name: str) -> bool:
-    try:
-        await view.open_session(name)
-    except SessionNotFound:
-        return False
-    return True

@@ -16,6 +16,7 @@ from foveate.server.access import check_right
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.problems import ProblemError
 from foveate.session.keys import Right
+from foveate.session.values import copied
 from foveate.tools import Tool, Toolbox, ToolOutput, Workspace, packs, registry
 from foveate.tools.toolbox import EXEC
 from foveate.turn import Attachment
@@ -106,7 +107,7 @@ async def list_registry(call: Call, query: RegistryQuery) -> RegistryList:
 
 
 @routes.add("GET", "/tools/{tool}", right="read")
-async def get_tool(call: Call, tool: str) -> ToolResource:  # noqa: ARG001 # every handler takes the call
+async def get_tool(tool: str) -> ToolResource:
     """A tool: its description, the schema of its arguments, its limits, and the right that a call takes."""
     return _resource(_find(tool))
 
@@ -167,36 +168,17 @@ def _find(name: str) -> Tool:
 
 def _resource(tool: Tool) -> ToolResource:
     hints = tool.annotations
-    return ToolResource(
-        name=tool.name,
+    return copied(
+        ToolResource,
+        tool,
         usage=tool.usage(),
-        description=tool.description,
         read_only=hints.read_only,
         destructive=hints.destructive and not hints.read_only,
         open_world=hints.open_world,
-        approval=tool.approval,
         right=call_right(tool),
-        timeout_seconds=tool.timeout_seconds,
-        max_output_tokens=tool.max_output_tokens,
-        schema=tool.schema,
     )
 
 
 def _answer(output: ToolOutput) -> ToolCallResult:
-    inner = [
-        InnerToolCall(
-            name=one.name,
-            arguments=dict(one.arguments),
-            text=one.output.text,
-            is_error=one.output.is_error,
-            exit_code=one.output.exit_code,
-        )
-        for one in output.inner
-    ]
-    return ToolCallResult(
-        text=output.text,
-        is_error=output.is_error,
-        exit_code=output.exit_code,
-        attachments=list(output.attachments),
-        inner=inner,
-    )
+    inner = [copied(InnerToolCall, one.output, name=one.name, arguments=dict(one.arguments)) for one in output.inner]
+    return copied(ToolCallResult, output, attachments=list(output.attachments), inner=inner)

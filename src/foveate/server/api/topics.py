@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.api.endpoint import Endpoints
+from foveate.session import Session
 from foveate.session.checkpoints import CheckpointInfo, CheckpointStatus
 from foveate.session.topics import Topic, TopicsHistory
 
@@ -19,27 +20,26 @@ class CheckpointList(Struct, frozen=True, kw_only=True):
 
 
 @routes.add("GET", "/sessions/{session}/topics", right="read")
-async def list_topics(call: Call, session: str) -> TopicsHistory:
+async def list_topics(session: Session) -> TopicsHistory:
     """Bulks, past topics and the current one. 422 unless the session uses the topics strategy."""
-    return await (await call.view.open_session(session)).topics.get_history()
+    return await session.topics.get_history()
 
 
 @routes.add("POST", "/sessions/{session}/topics/seal", right="write")
-async def seal_topic(call: Call, session: str) -> Topic:
+async def seal_topic(session: Session) -> Topic:
     """End the current topic; the next message begins a new one."""
-    return await (await call.view.open_session(session)).topics.seal_current_topic()
+    return await session.topics.seal_current_topic()
 
 
 @routes.add("POST", "/sessions/{session}/topics/unseal", right="write")
-async def unseal_topic(call: Call, session: str) -> TopicsHistory:
+async def unseal_topic(session: Session) -> TopicsHistory:
     """Undo the last seal. Possible until the next message."""
-    topics = (await call.view.open_session(session)).topics
-    await topics.unseal()
-    return await topics.get_history()
+    await session.topics.unseal()
+    return await session.topics.get_history()
 
 
 @routes.add("GET", "/sessions/{session}/checkpoints", right="read")
-async def list_checkpoints(call: Call, session: str) -> CheckpointList:
+async def list_checkpoints(session: Session) -> CheckpointList:
     """The checkpoints and the use of the budget. 422 unless the session uses the checkpoint strategy."""
-    checkpoints = (await call.view.open_session(session)).checkpoints
+    checkpoints = session.checkpoints
     return CheckpointList(items=list(await checkpoints.list()), status=await checkpoints.status())

@@ -11,6 +11,7 @@ from typing import Annotated, Any, BinaryIO
 
 import msgspec
 from msgspec import Meta, Struct
+from msgspec.structs import asdict
 from starlette.responses import StreamingResponse
 
 from foveate.client import Foveate
@@ -90,17 +91,16 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
 
 
 @routes.add("GET", "/sessions/{session}/export", right="read", media="text/plain")
-async def export_session(call: Call, session: str, query: ExportQuery) -> str:
+async def export_session(session: Session, query: ExportQuery) -> str:
     """Export a conversation as a stream."""
-    found = await call.view.open_session(session)
-    pieces = found.export(query.format, first=query.first, last=query.last, after=query.after, before=query.before)
+    pieces = session.export(**asdict(query))
     return StreamingResponse(await export_stream(pieces), media_type="text/plain")  # type: ignore[return-value]
 
 
 @routes.add("POST", "/sessions/{session}/compare", right="read", status=202)
-async def compare_strategies(call: Call, session: str, body: CompareBody) -> JobResource:
+async def compare_strategies(call: Call, session: Session, body: CompareBody) -> JobResource:
     """Play a session through strategies at budgets, as a job. Nothing is sent to a model, and nothing is changed."""
-    comparison = await PlannedComparison.of(call.view, await call.view.open_session(session), body)
+    comparison = await PlannedComparison.of(call.view, session, body)
 
     async def work(advance: Advance) -> dict[str, Any]:
         summary: dict[str, Any] = msgspec.to_builtins((await comparison.run(advance)).summary(), enc_hook=str)

@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 from msgspec import Meta, Struct
 
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.api.page import DEFAULT_LIMIT, Limit, read_number, write_cursor
+from foveate.server.api.page import DEFAULT_LIMIT, ItemPage, Limit, read_number, write_cursor
 from foveate.session import Session
-from foveate.session.values import TurnContent
+from foveate.session.values import TurnContent, copied
 
 routes = Endpoints("turns")
 Level = Literal["R", "S", "C", "T"]
@@ -33,11 +33,8 @@ class TurnResource(Struct, frozen=True, kw_only=True):
     content: str | None
 
 
-class TurnPage(Struct, frozen=True, kw_only=True):
+class TurnPage(ItemPage[TurnResource], frozen=True):
     """Turns in order."""
-
-    items: list[TurnResource]
-    next_cursor: str | None
 
 
 class TurnsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -89,10 +86,9 @@ class RecordReport(Struct, frozen=True, kw_only=True):
 
 
 @routes.add("GET", "/sessions/{session}/turns", right="read")
-async def list_turns(call: Call, session: str, query: TurnsQuery) -> TurnPage:
+async def list_turns(session: Session, query: TurnsQuery) -> TurnPage:
     """The turns of a session, with their sizes or their texts."""
-    found = await call.view.open_session(session)
-    last = found.info.turns
+    last = session.info.turns
     is_oldest_first = query.order == "oldest"
     edge = None if query.cursor is None else read_number(query.cursor)
     if is_oldest_first:
@@ -103,34 +99,28 @@ async def list_turns(call: Call, session: str, query: TurnsQuery) -> TurnPage:
         high = last if edge is None else min(edge - 1, last)
         low = max(1, high - query.limit + 1)
         next_edge = low if low > 1 and high >= low else None
-    items = await _resources(found, low, high, query) if low <= high else []
+    items = await _resources(session, low, high, query) if low <= high else []
     items = items if is_oldest_first else items[::-1]
     return TurnPage(items=items, next_cursor=None if next_edge is None else write_cursor(next_edge))
 
 
 @routes.add("GET", "/sessions/{session}/turns/{turn}", right="read")
-async def get_turn(call: Call, session: str, turn: str, query: TurnQuery) -> TurnContent:
+async def get_turn(session: Session, turn: str, query: TurnQuery) -> TurnContent:
     """The text of a turn at a level."""
-    found = await call.view.open_session(session)
-    return await found.get_turn(turn, query.level, query.format)
+    return await session.get_turn(turn, query.level, query.format)
 
 
 @routes.add("POST", "/sessions/{session}/turns", right="write", status=201)
-async def record_turns(call: Call, session: str, body: RecordBody) -> RecordReport:
+async def record_turns(call: Call, session: Session, body: RecordBody) -> RecordReport:
     """Record messages durably.
 
     With an Idempotency-Key, messages that were recorded under it before are not recorded again; other messages under
     the same key are refused with 422.
     """
-    found = await call.view.open_session(session)
-    recorded = await found.record_all(
+    recorded = await session.record_all(
         body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn, exact=True
     )
-    turns = [
-        RecordedResource(id=turn.id, number=turn.number, messages=turn.messages, tokens=turn.tokens)
-        for turn in recorded
-    ]
-    return RecordReport(session_id=found.id, turns=turns)
+    return RecordReport(session_id=session.id, turns=[copied(RecordedResource, turn) for turn in recorded])
 
 
 async def _resources(session: Session, low: int, high: int, query: TurnsQuery) -> list[TurnResource]:
@@ -138,16 +128,10 @@ async def _resources(session: Session, low: int, high: int, query: TurnsQuery) -
     if query.level:
         texts = {one.turn_id: one for one in await session.get_turns(low, high, query.level, query.format)}
     return [
-        TurnResource(
-            id=turn.id,
-            number=turn.number,
-            messages=turn.messages,
+        copied(
+            TurnResource,
+            turn,
             tokens=texts[turn.id].tokens if turn.id in texts else turn.tokens,
-            tool_calls=turn.tool_calls,
-            started_at=turn.started_at,
-            ended_at=turn.ended_at,
-            raw_bytes=turn.raw_bytes,
-            is_pruned=turn.is_pruned,
             level=query.level,
             content=texts[turn.id].content if turn.id in texts else None,
         )

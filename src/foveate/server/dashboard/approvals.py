@@ -59,10 +59,6 @@ class Approvals:
         question.decision.set_result(chosen)
         return question
 
-    def approver(self, tenant: str, session_id: str, show: Callable[[Question], object]) -> ChatApprover:
-        """The approver for the toolbox of a session; `show` gets each question."""
-        return ChatApprover(self, tenant, session_id, show)
-
     def grants(self, tenant: str, session_id: str) -> set[str]:
         """The tools that were allowed for the rest of a session."""
         return self._granted.get((tenant, session_id)) or set()
@@ -91,6 +87,7 @@ class ChatApprover:
     tenant: str
     session_id: str
     show: Callable[[Question], object]
+    """Gets each question."""
 
     def grants(self, tool: Tool) -> bool:
         """Whether a tool was allowed for the rest of the session."""

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass
 
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from foveate.agents.budget import fitting_budget, most_output
 from foveate.agents.chat import (
@@ -27,10 +26,11 @@ from foveate.agents.chat import (
 )
 from foveate.agents.options import ChatOptions
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
-from foveate.errors import FoveateError, SessionExists, contained
+from foveate.errors import SessionExists, contained
+from foveate.server.api.events import event_response
 from foveate.server.dashboard.approvals import ChatApprover, Question
-from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, render, session_path
-from foveate.server.problems import ProblemError, problem_of
+from foveate.server.dashboard.page import BASE, HEADERS, Form, Pages, Visit, render, session_path
+from foveate.server.problems import ProblemError, explained
 from foveate.session import Session
 from foveate.session.documents import PACK
 from foveate.tools import Toolbox, packs
@@ -44,7 +44,6 @@ MAX_FORKS = 100
 """Names that are tried for the fork of an edited prompt."""
 pages = Pages()
 
-_log = logging.getLogger(__name__)
 Item = ChatEvent | Question | Exception | None
 """What the chat passes to the stream; None: it has ended."""
 
@@ -80,18 +79,16 @@ async def say(visit: Visit, session: str) -> Response:
         raise ProblemError(413, f"the prompt has more than {MAX_PROMPT_CHARS:,} characters; import it as a transcript")
     found = await visit.view.open_session(session)
     items: asyncio.Queue[Item] = asyncio.Queue()
-    approve = visit.parts.approvals.approver(visit.principal.tenant, found.id, items.put_nowait)
+    approve = ChatApprover(visit.parts.approvals, visit.principal.tenant, found.id, items.put_nowait)
     chosen = tuple(name for name in dict.fromkeys(form.get("pack", ())) if name)
     toolbox = await _toolbox(visit, found, chosen, approve)
     chat = await _open(visit, found, "".join(form.get("model", ())), toolbox)
-    events = _stream(chat, text, visit, items)
-    return StreamingResponse(events, media_type="text/event-stream", headers={**HEADERS, "X-Accel-Buffering": "no"})
+    return event_response(_stream(chat, text, visit, items), HEADERS)
 
 
 @pages.add("POST", f"{BASE}/approvals/{{question}}", right="write")
-async def decide(visit: Visit, question: str) -> Response:
+async def decide(visit: Visit, question: str, form: Form) -> Response:
     """Approve or deny a tool call that waits for it."""
-    form = await visit.form()
     decision = form.get("decision", "")
     if not _may_use_packs(visit):
         raise ProblemError(403, "tool calls are approved with a key that has the right 'admin' and no tenant")
@@ -102,21 +99,19 @@ async def decide(visit: Visit, question: str) -> Response:
 
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/edit", right="write")
-async def edit_prompt(visit: Visit, session: str) -> Response:
+async def edit_prompt(visit: Visit, session: Session, form: Form) -> Response:
     """Fork a session before a turn; the page of the fork has the turn's prompt, to be changed and sent again."""
-    form = await visit.form()
-    found = await visit.view.open_session(session)
     turn = turn_number(form.get("turn", ""))
-    if turn is None or not 1 <= turn <= found.info.turns:
+    if turn is None or not 1 <= turn <= session.info.turns:
         raise ProblemError(422, f"there is no turn {form.get('turn', '')[:50]!r} to edit")
-    stem = found.id[:MAX_ID_CHARS].rstrip()
+    stem = session.id[:MAX_ID_CHARS].rstrip()
     for place in range(1, MAX_FORKS + 1):
         try:
-            fork = await found.fork(f"{stem}-edit-{place}", turn - 1)
+            fork = await session.fork(f"{stem}-edit-{place}", turn - 1)
         except SessionExists:
             continue
         return visit.go(f"{session_path(fork.id)}?edit=T-{turn}#chat")
-    raise ProblemError(409, f"{found.id} has {MAX_FORKS} edited forks already; use 'Fork here' with another name")
+    raise ProblemError(409, f"{session.id} has {MAX_FORKS} edited forks already; use 'Fork here' with another name")
 
 
 async def edited_prompt(visit: Visit, fork: Session) -> str:
@@ -203,7 +198,7 @@ def _event(item: Item, session: Session, visit: Visit) -> bytes | None:
     if isinstance(item, Notice):
         return _bytes("notice", item.text)
     if isinstance(item, Exception):
-        return _bytes("problem", _problem(item, visit.principal.tenant))
+        return _bytes("problem", explained(item, visit.principal.tenant, "a chat"))
     if part := _part(item):
         template, values = part
         kind = "done" if isinstance(item, AnswerSummary) else "part"
@@ -225,13 +220,6 @@ def _part(item: Item) -> tuple[str, Mapping[str, object]] | None:
             return "chat_done.html", {"done": item, "share": share}
         case _:
             return None
-
-
-def _problem(error: Exception, tenant: str) -> str:
-    if isinstance(error, FoveateError):
-        return problem_of(error, tenant).detail
-    _log.error("a chat failed", exc_info=error)
-    return "the server failed; its log has the details"
 
 
 def question_values(question: Question) -> dict[str, object]:

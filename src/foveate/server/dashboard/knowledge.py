@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
-from foveate.server.dashboard.page import BASE, Pages, Visit, url
+from foveate.server.dashboard.page import BASE, Form, Pages, Visit, url
 from foveate.server.problems import ProblemError
 from foveate.session.knowledge import KNOWLEDGE_KINDS as KINDS
 from foveate.session.knowledge import KNOWLEDGE_STATES as STATES
@@ -53,9 +53,8 @@ async def show_item(visit: Visit, item: str) -> Response:
 
 
 @pages.add("POST", f"{BASE}/knowledge/{{item}}/{{action}}", right="write")
-async def change_item(visit: Visit, item: str, action: str) -> Response:
+async def change_item(visit: Visit, item: str, action: str, form: Form) -> Response:
     """Approve, pin, retire or edit an item; a change is a new version."""
-    form = await visit.form()
     knowledge = visit.view.knowledge
     if action == "edit":
         await knowledge.edit(item, title=form.get("title"), text=form.get("text"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from starlette.responses import Response
 
 from foveate.server.access import COOKIE
-from foveate.server.dashboard.page import Pages, Visit
+from foveate.server.dashboard.page import Form, Pages, Visit
 from foveate.server.problems import HOME_PATH as HOME
 from foveate.server.problems import LOGIN_PATH as LOGIN
 from foveate.server.problems import ProblemError
@@ -22,9 +22,9 @@ async def show_login(visit: Visit) -> Response:
 
 
 @pages.add("POST", LOGIN, right=None)
-async def log_in(visit: Visit) -> Response:
+async def log_in(visit: Visit, form: Form) -> Response:
     """Check the key and keep it."""
-    key = (await visit.form()).get("key", "").strip()
+    key = form.get("key", "").strip()
     try:
         principal = await visit.parts.access.identify_key(key)
     except ProblemError as error:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from typing import Literal
-from urllib.parse import quote, unquote
+from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.requests import Request
@@ -17,14 +17,15 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 import foveate
-from foveate.client import Foveate
 from foveate.errors import FoveateError
 from foveate.events import EVENT_KINDS
-from foveate.server.access import Principal, check_right
-from foveate.server.api.endpoint import ApiParts
+from foveate.server.access import check_right
+from foveate.server.api.endpoint import ApiParts, Call, Handler, bound
 from foveate.server.problems import DASHBOARD_PATH, HOME_PATH, ProblemError, problem_of
 from foveate.server.settings import MB
 from foveate.session.keys import Right
+from foveate.session.subagents import AgentInfo
+from foveate.session.values import SessionInfo
 from foveate.text import several
 
 BASE = DASHBOARD_PATH
@@ -63,35 +64,24 @@ MINUTE, HOUR, DAY = 60, 3_600, 86_400
 WEEK = 7 * DAY
 
 Method = Literal["GET", "POST"]
-Handler = Callable[..., Awaitable[Response]]
+Item = TypeVar("Item", SessionInfo, AgentInfo)
+Form: TypeAlias = dict[str, str]
+"""The fields of a form that are text; of several with one name the last."""
 
 _log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class Visit:
+class Visit(Call):
     """One request for a page."""
 
-    request: Request
-    principal: Principal
-    view: Foveate
-    """The store as the principal sees it."""
-    parts: ApiParts
+    __slots__ = ()
 
     @property
     def is_fragment(self) -> bool:
         """Whether htmx asks for a part of the page."""
         return "hx-request" in self.request.headers
 
-    def page(
-        self,
-        template: str,
-        *,
-        title: str,
-        status: int = 200,
-        values: Mapping[str, object] | None = None,
-        **more: object,
-    ) -> Response:
+    def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
         """A whole page."""
         shown = {
             "title": title,
@@ -102,17 +92,18 @@ class Visit:
             "version": foveate.__version__,
             "has_key": bool(self.principal.key_id),
             "may_write": self.principal.may("write"),
-            **(values or {}),
-            **more,
+            **values,
         }
         return HTMLResponse(render(template, shown), status, HEADERS)
 
-    def part(
-        self, template: str, *, status: int = 200, values: Mapping[str, object] | None = None, **more: object
-    ) -> Response:
+    def part(self, template: str, *, status: int = 200, **values: Any) -> Response:
         """A part of a page, for htmx."""
-        shown = {"may_write": self.principal.may("write"), **(values or {}), **more}
+        shown = {"may_write": self.principal.may("write"), **values}
         return HTMLResponse(render(template, shown), status, HEADERS)
+
+    def part_or_page(self, part: str, page: str, *, title: str, **values: Any) -> Response:
+        """The part of a page that htmx asks for, or else the page around it."""
+        return self.part(part, **values) if self.is_fragment else self.page(page, title=title, **values)
 
     def go(self, path: str) -> Response:
         """Send the browser elsewhere."""
@@ -120,8 +111,7 @@ class Visit:
             return Response(status_code=204, headers={**HEADERS, "HX-Redirect": path})
         return RedirectResponse(path, 303, HEADERS)
 
-    async def form(self) -> dict[str, str]:
-        """The fields of a form that are text; of several with one name the last."""
+    async def form(self) -> Form:
         return {name: values[-1] for name, values in (await self.form_lists()).items()}
 
     async def form_lists(self) -> dict[str, list[str]]:
@@ -164,10 +154,10 @@ class Pages:
         self.listed: list[PageRoute] = []
 
     def add(self, method: Method, path: str, *, right: Right | None) -> Callable[[Handler], Handler]:
-        """Declare a page. `{names}` in the path are arguments of the handler."""
+        """Declare a page. `{names}` in the path are arguments of the handler, and `form` is what was sent."""
 
         def declare(handler: Handler) -> Handler:
-            self.listed.append(PageRoute(method, path, right, handler))
+            self.listed.append(PageRoute(method, path, right, bound(handler)))
             return handler
 
         return declare
@@ -179,19 +169,22 @@ def make_routes(pages: Sequence[PageRoute], parts: ApiParts) -> list[Route]:
 
 
 def _runner(page: PageRoute, parts: ApiParts) -> Callable[[Request], Awaitable[Response]]:
+    takes_form = "form" in inspect.signature(page.handler).parameters
+
     async def run(request: Request) -> Response:
-        principal: Principal = request.state.principal
-        view = parts.fov.tenant(principal.tenant) if principal.tenant else parts.fov
-        visit = Visit(request, principal, view, parts)
-        arguments = {name: unquote(value) for name, value in request.path_params.items()}
+        visit = Visit.of(request, parts)
+        arguments = visit.path_arguments()
         try:
             if page.right:
-                check_right(principal, page.right)
-            return await page.handler(visit, **arguments)
+                check_right(visit.principal, page.right)
+            if takes_form:
+                arguments["form"] = await visit.form()
+            response: Response = await page.handler(visit, **arguments)
+            return response
         except ProblemError as error:
             return refused(visit, error)
         except FoveateError as error:
-            problem = problem_of(error, principal.tenant)
+            problem = problem_of(error, visit.principal.tenant)
             if problem.status >= SERVER_ERROR:
                 _log.error("%s %s failed", request.method, page.path, exc_info=error)
             return refused(visit, problem)
@@ -234,6 +227,15 @@ def _environment() -> Environment:
     }
     found.globals["session_path"] = session_path
     return found
+
+
+def descend(top: str, below: Mapping[str, Sequence[Item]]) -> Iterator[tuple[Item, int]]:
+    """Everything below the item with an id, each behind the one that it belongs to, and how far below it is."""
+    waiting = [(item, 1) for item in reversed(below.get(top, ()))]
+    while waiting:
+        item, depth = waiting.pop()
+        yield item, depth
+        waiting.extend((child, depth + 1) for child in reversed(below.get(item.id, ())))
 
 
 def session_path(session_id: str, rest: str = "") -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from starlette.responses import Response
 
 from foveate.client import Foveate
 from foveate.errors import SessionNotFound
-from foveate.server.dashboard.page import BASE, Pages, Visit, session_path
+from foveate.server.api.events import event_response, event_stream
+from foveate.server.dashboard.page import BASE, HEADERS, Form, Pages, Visit, descend, session_path
 from foveate.server.problems import HOME_PATH as HOME
 from foveate.session.address import parent_id, short_ids
 from foveate.session.values import Hit, SessionInfo
@@ -29,20 +30,13 @@ pages = Pages()
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
-    """A fork or sub-agent in the list, and how far below the session it is."""
-
-    info: SessionInfo
-    depth: int
-
-
-@dataclass(frozen=True, slots=True)
 class Row:
     """A session in the list, with everything that was forked from it."""
 
     info: SessionInfo
     short_id: str
-    below: tuple[Child, ...]
+    below: tuple[tuple[SessionInfo, int], ...]
+    """Forks and sub-agents, each with how far below the session it is."""
     total_below: int
     usd: float
     reliability: str
@@ -66,24 +60,29 @@ async def list_sessions(visit: Visit) -> Response:
     start = _offset(visit)
     tops, below = _family(shown)
     part = tops[start : start + PAGE_SIZE]
-    values = {
-        "rows": await _rows(visit.view, part, below, [info.id for info in found]),
-        "next": start + PAGE_SIZE if start + PAGE_SIZE < len(tops) else None,
-        "project": project,
-        "projects": projects,
-        "total": len(shown),
-        "strategies": strategy_names(),
-        "default_strategy": visit.view.settings.session.strategy,
-    }
-    if visit.is_fragment:
-        return visit.part("session_rows.html", values=values)
-    return visit.page("sessions.html", title="Sessions", values=values)
+    return visit.part_or_page(
+        "session_rows.html",
+        "sessions.html",
+        title="Sessions",
+        rows=await _rows(visit.view, part, below, [info.id for info in found]),
+        next=start + PAGE_SIZE if start + PAGE_SIZE < len(tops) else None,
+        project=project,
+        projects=projects,
+        total=len(shown),
+        strategies=strategy_names(),
+        default_strategy=visit.view.settings.session.strategy,
+    )
+
+
+@pages.add("GET", f"{BASE}/events", right="read")
+async def stream_events(visit: Visit) -> Response:
+    """What happens in the store, for pages that are open; a browser reconnects and resumes by itself."""
+    return event_response(event_stream(visit), HEADERS)
 
 
 @pages.add("POST", f"{BASE}/sessions", right="write")
-async def create_session(visit: Visit) -> Response:
+async def create_session(visit: Visit, form: Form) -> Response:
     """Create a session, or open the one that has this name."""
-    form = await visit.form()
     name = form.get("name", "").strip() or f"chat-{secrets.token_hex(4)}"
     try:
         found = await visit.view.open_session(name)
@@ -99,19 +98,17 @@ async def search(visit: Visit) -> Response:
     query = visit.query("q").strip()[:MAX_QUERY_CHARS]
     chosen = {name: visit.query(name).strip()[:MAX_QUERY_CHARS] for name in FILTERS}
     project = visit.query("project")
-    groups = await _groups(visit.view, query, chosen, project) if query else []
-    missing = await visit.view.unsearched_turns() if query else 0
-    values = {
-        "query": query,
-        "groups": groups,
-        "missing": missing,
-        "chosen": chosen,
-        "project": project,
-        "roles": ROLES,
-    }
-    if visit.is_fragment:
-        return visit.part("hits.html", values=values)
-    return visit.page("search.html", title="Search", values=values)
+    return visit.part_or_page(
+        "hits.html",
+        "search.html",
+        title="Search",
+        query=query,
+        groups=await _groups(visit.view, query, chosen, project) if query else [],
+        missing=await visit.view.unsearched_turns() if query else 0,
+        chosen=chosen,
+        project=project,
+        roles=ROLES,
+    )
 
 
 async def _groups(view: Foveate, query: str, chosen: Mapping[str, str], project: str) -> list[HitGroup]:
@@ -153,21 +150,12 @@ async def _rows(
             usd[row.session_id] = usd.get(row.session_id, 0.0) + row.usd
     rows = []
     for info in tops:
-        children = list(_descend(info, below))
-        cost = sum(usd.get(one.id, 0.0) for one in (info, *(child.info for child in children)))
+        children = list(descend(info.id, below))
+        cost = sum(usd.get(one.id, 0.0) for one in (info, *(child for child, _ in children)))
         score = await view.reliability(info.id) if info.strategy == SCORED else None
         reliability = f"{score.score:.2f} {score.level}" if score else ""
         rows.append(Row(info, short[info.id], tuple(children[:MAX_BELOW]), len(children), cost, reliability))
     return rows
-
-
-def _descend(top: SessionInfo, below: Mapping[str, Sequence[SessionInfo]]) -> Iterator[Child]:
-    """Everything below a session, each behind its parent."""
-    waiting = [Child(info, 1) for info in reversed(below.get(top.id, ()))]
-    while waiting:
-        child = waiting.pop()
-        yield child
-        waiting.extend(Child(info, child.depth + 1) for info in reversed(below.get(child.info.id, ())))
 
 
 def _offset(visit: Visit) -> int:

@@ -12,7 +12,8 @@ from starlette.responses import Response, StreamingResponse
 from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
-from foveate.server.problems import ProblemError, problem_of
+from foveate.server.problems import ProblemError, explained
+from foveate.session import Session
 
 MAX_FILES = 50
 PIECE = 1 << 20
@@ -39,10 +40,8 @@ async def import_files(visit: Visit) -> Response:
             name = upload_name(upload)
             try:
                 results.append((name, await import_named(visit.view, name, partial(copy_upload, upload))))
-            except ProblemError as error:
-                problems.append((name, error.detail))
-            except FoveateError as error:
-                problems.append((name, problem_of(error, visit.principal.tenant).detail))
+            except (ProblemError, FoveateError) as error:
+                problems.append((name, explained(error, visit.principal.tenant, "an import")))
     if not results and not problems:
         problems.append(("", "choose at least one file"))
     return visit.page("import.html", title="Import", results=results, problems=problems)
@@ -60,11 +59,10 @@ async def copy_upload(upload: UploadFile, file: BinaryIO) -> None:
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/export", right="read")
-async def export(visit: Visit, session: str) -> Response:
+async def export(visit: Visit, session: Session) -> Response:
     """A session, or one turn of it, as a file."""
     shape, turn = visit.query("format", "json"), visit.query("turn")
-    found = await visit.view.open_session(session)
-    stream = await export_stream(found.export(shape, first=turn or "T-1", last=turn or None))
-    name = f"{url('-'.join(filter(None, (session, turn))))}.{SUFFIXES.get(shape, 'txt')}"
+    stream = await export_stream(session.export(shape, first=turn or "T-1", last=turn or None))
+    name = f"{url('-'.join(filter(None, (session.id, turn))))}.{SUFFIXES.get(shape, 'txt')}"
     headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{name}"}
     return StreamingResponse(stream, media_type="application/octet-stream", headers=headers)

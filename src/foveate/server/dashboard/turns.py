@@ -58,51 +58,46 @@ class LevelText:
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns", right="read")
-async def list_turns(visit: Visit, session: str) -> Response:
+async def list_turns(visit: Visit, session: Session) -> Response:
     """Turns, the newest first, in pages."""
-    found = await visit.view.open_session(session)
-    newest = found.info.turns
+    newest = session.info.turns
     last = min(newest, whole_number(visit.query("before"), "before", least=0) or newest)
     first = max(1, last - TURNS_PAGE + 1)
-    outlines = (await found.outline(first, last))[::-1] if newest else []
-    gists = await _gists(found, first, last) if newest else {}
-    values = {"info": found.info, "outlines": outlines, "gists": gists, "next": first - 1 if first > 1 else None}
-    return visit.part("turn_rows.html", values=values)
+    outlines = (await session.outline(first, last))[::-1] if newest else []
+    gists = await _gists(session, first, last) if newest else {}
+    following = first - 1 if first > 1 else None
+    return visit.part("turn_rows.html", info=session.info, outlines=outlines, gists=gists, next=following)
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/find", right="read")
-async def find_in_session(visit: Visit, session: str) -> Response:
+async def find_in_session(visit: Visit, session: Session) -> Response:
     """Turns of this session that match a query."""
     query = visit.query("q").strip()[:500]
-    found = await visit.view.open_session(session)
-    hits = await found.search(query, 30) if query else []
-    return visit.part("session_hits.html", info=found.info, query=query, hits=hits)
+    hits = await session.search(query, 30) if query else []
+    return visit.part("session_hits.html", info=session.info, query=query, hits=hits)
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns/{{turn}}", right="read")
-async def show_turn(visit: Visit, session: str, turn: str) -> Response:
+async def show_turn(visit: Visit, session: Session, turn: str) -> Response:
     """A turn at all its levels, side by side, and its messages."""
-    found = await visit.view.open_session(session)
-    levels = await _levels(found, turn)
     number = turn_number(turn) or 0
-    values = {
-        "info": found.info,
-        "turn": f"T-{number}",
-        "number": number,
-        "levels": levels,
-        "messages": shown_messages(await found.load_turn(turn), MAX_TEXT_CHARS),
-        "details": await found.turn_details(turn),
-    }
-    if visit.is_fragment:
-        return visit.part("turn.html", values=values)
-    return visit.page("turn_page.html", title=f"T-{number} of {found.info.title or found.id}", values=values)
+    return visit.part_or_page(
+        "turn.html",
+        "turn_page.html",
+        title=f"T-{number} of {session.info.title or session.id}",
+        info=session.info,
+        turn=f"T-{number}",
+        number=number,
+        levels=await _levels(session, turn),
+        messages=shown_messages(await session.load_turn(turn), MAX_TEXT_CHARS),
+        details=await session.turn_details(turn),
+    )
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns/{{turn}}/images/{{place}}", right="read")
-async def show_image(visit: Visit, session: str, turn: str, place: str) -> Response:
+async def show_image(session: Session, turn: str, place: str) -> Response:
     """An image of a turn."""
-    found = await visit.view.open_session(session)
-    images = _images(await found.load_turn(turn))
+    images = _images(await session.load_turn(turn))
     number = int(place) if place.isascii() and place.isdigit() and len(place) < MAX_PLACE_DIGITS else len(images)
     if number >= len(images):
         raise ProblemError(404, f"{turn[:20]} has no image {place[:20]!r}")

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-
 from starlette.responses import Response
 
-from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url, whole_number
+from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, descend, url, whole_number
 from foveate.session.subagents import AgentInfo
 
 MAX_AGENTS = 500
@@ -15,22 +12,16 @@ LINES = 200
 pages = Pages()
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
-    """An agent in the tree."""
-
-    agent: AgentInfo
-    depth: int
-
-
 @pages.add("GET", f"{BASE}/agents", right="read")
 async def show_agents(visit: Visit) -> Response:
     """Agents, those of one tree together."""
     agents = await visit.view.agents.list(limit=MAX_AGENTS)
-    values = {"nodes": list(_tree(agents))}
-    if visit.is_fragment:
-        return visit.part("agent_rows.html", values=values)
-    return visit.page("agents.html", title="Agents", values=values)
+    known = {agent.id for agent in agents}
+    below: dict[str, list[AgentInfo]] = {}
+    for agent in agents:
+        below.setdefault(agent.parent if agent.parent in known else "", []).append(agent)
+    nodes = [(agent, depth - 1) for agent, depth in descend("", below)]
+    return visit.part_or_page("agent_rows.html", "agents.html", title="Agents", nodes=nodes)
 
 
 @pages.add("POST", f"{BASE}/agents/{{agent}}/{{action}}", right="write")
@@ -67,16 +58,3 @@ async def download_file(visit: Visit, key: str) -> Response:
     content = await visit.view.cabinet.content(key)
     headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{url(key)}"}
     return Response(content, headers=headers, media_type="application/octet-stream")
-
-
-def _tree(agents: Sequence[AgentInfo]) -> Iterator[Node]:
-    """Each agent behind the one that it works for."""
-    known = {agent.id for agent in agents}
-    below: dict[str | None, list[AgentInfo]] = {}
-    for agent in agents:
-        below.setdefault(agent.parent if agent.parent in known else None, []).append(agent)
-    waiting = [Node(agent, 0) for agent in reversed(below.get(None, []))]
-    while waiting:
-        node = waiting.pop()
-        yield node
-        waiting.extend(Node(child, node.depth + 1) for child in reversed(below.get(node.agent.id, [])))

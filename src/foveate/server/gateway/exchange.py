@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,14 +26,21 @@ from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
+from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
 from foveate.server.gateway.reply import GatewayReply, reply_soon
 from foveate.server.gateway.upstream import Target, answer_headers
-from foveate.server.gateway.whole import CACHE_CONTROL, with_breakpoints
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.server.sse import SseParser
 from foveate.session import Session
-from foveate.session.client_requests import HISTORY_TOOLS, came_from_client, context_for, whole_tokens
+from foveate.session.client_requests import (
+    HISTORY_TOOLS,
+    came_from_client,
+    context_for,
+    extra_system,
+    messages_of,
+    whole_tokens,
+)
 from foveate.session.values import Context
 from foveate.turn import Message, Text, ToolResult
 
@@ -50,7 +57,6 @@ MAX_CALLS: Final = 16
 """Own calls of one round that are executed."""
 TOO_LONG_SHARE: Final = 0.75
 """A request that was too long for its model is sent again with this share of its tokens."""
-ANTHROPIC_BREAKPOINTS: Final = 4
 OUTPUT_RESERVE_TOKENS: Final = 4_096
 """Room for the answer where a request does not limit it."""
 MOST_TOOLS_SHARE: Final = 0.2
@@ -108,7 +114,7 @@ class Prepared:
 
 
 @dataclass(slots=True)
-class Stream:
+class Delivery:
     """An answer on its way to the client."""
 
     call: ClientCall
@@ -166,7 +172,7 @@ class Gateway:
             context = await context_for(
                 placed.session, call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
             )
-            return _messages(context, call.wire.format)
+            return messages_of(context, call.wire.format)
         finally:
             self._recorder.release(placed)
 
@@ -271,8 +277,8 @@ class Gateway:
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
             request,
-            {"messages": _messages(context, call.wire.format)},
-            extra_system=_extra_system(context, request.system),
+            {"messages": messages_of(context, call.wire.format)},
+            extra_system=extra_system(context, request.system),
             own_tools=own,
         )
         body.pop("previous_response_id", None)
@@ -306,16 +312,15 @@ class Gateway:
             return _failed(response, data, prepared)
         headers = {**answer_headers(response.headers), **prepared.answer_headers}
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
+        delivery = Delivery(call, prepared, answer, response)
         if not call.request.is_stream:
-            body = await self._whole(call, prepared, answer, response)
-            return GatewayReply(response.status_code, headers, body)
+            return GatewayReply(response.status_code, headers, await self._whole(delivery))
         headers["content-type"] = answer.media_type
-        stream = Stream(call, prepared, answer, response)
         return GatewayReply(
             response.status_code,
             headers,
-            stream=self._streamed(stream),
-            close=lambda: self._close(stream),
+            stream=self._streamed(delivery),
+            close=lambda: self._close(delivery),
             media_type=answer.media_type,
             ping=call.wire.ping(),
         )
@@ -356,70 +361,67 @@ class Gateway:
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream can't be reached: {_told(error)}") from error
 
-    async def _whole(
-        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, response: httpx2.Response
-    ) -> bytes:
+    async def _whole(self, delivery: Delivery) -> bytes:
         """The answer as one body."""
-        body: Record | None = prepared.body
+        body: Record | None = delivery.prepared.body
         try:
             while body is not None:
-                answer.load(_decoded(await _whole_body(response)))
-                body = await self._end_round(call, prepared, answer, body)
+                delivery.answer.load(_decoded(await _whole_body(delivery.response)))
+                body = await self._end_round(delivery, body)
                 if body is not None:
-                    response = await self._post_again(call, body)
-            return msgspec.json.encode(answer.result())
+                    delivery.response = await self._post_again(delivery.call, body)
+            return msgspec.json.encode(delivery.answer.result())
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream's answer was cut off: {_told(error)}") from error
         finally:
-            self._release(prepared)
+            self._release(delivery.prepared)
 
-    async def _streamed(self, stream: Stream) -> AsyncGenerator[bytes, None]:
+    async def _streamed(self, delivery: Delivery) -> AsyncGenerator[bytes, None]:
         """The answer as it comes; it is recorded before its end is passed on."""
-        call, answer = stream.call, stream.answer
-        body: Record | None = stream.prepared.body
+        answer = delivery.answer
+        body: Record | None = delivery.prepared.body
         try:
             while body is not None:
-                async with aclosing(self._events(answer, stream.response)) as pieces:
+                async with aclosing(self._events(answer, delivery.response)) as pieces:
                     async for piece in pieces:
                         yield piece
                 if not answer.is_complete:
                     raise BadUpstream("the upstream's stream ended in the middle of an answer")
-                stream.ending = asyncio.ensure_future(self._end_round(call, stream.prepared, answer, body))
-                body = await asyncio.shield(stream.ending)
+                delivery.ending = asyncio.ensure_future(self._end_round(delivery, body))
+                body = await asyncio.shield(delivery.ending)
                 if body is not None:
-                    await stream.response.aclose()
-                    stream.response = await self._post_again(call, body)
-                    stream.ending = None
+                    await delivery.response.aclose()
+                    delivery.response = await self._post_again(delivery.call, body)
+                    delivery.ending = None
             yield b"".join(answer.finish())
         except (BadUpstream, httpx2.HTTPError) as error:
             for piece in answer.abort(_told(error)):
                 yield piece
         finally:
-            await self._close(stream)
+            await self._close(delivery)
 
-    async def _close(self, stream: Stream) -> None:
+    async def _close(self, delivery: Delivery) -> None:
         """Give up the upstream's stream, and keep what arrived of an answer that is not complete."""
-        if stream.is_closed:
+        if delivery.is_closed:
             return
-        stream.is_closed = True
-        await stream.response.aclose()
-        if stream.ending is None:
-            await asyncio.shield(self._keep_partial(stream.call, stream.prepared, stream.answer))
-        else:
-            await asyncio.wait({stream.ending})
-        self._release(stream.prepared)
+        delivery.is_closed = True
+        await delivery.response.aclose()
+        if delivery.ending is not None:
+            await asyncio.wait({delivery.ending})
+        elif placed := delivery.prepared.placement:
+            await asyncio.shield(self._kept(delivery.call, self._add_partial(delivery, placed)))
+        self._release(delivery.prepared)
 
-    async def _end_round(
-        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, body: Record
-    ) -> Record | None:
+    async def _end_round(self, delivery: Delivery, body: Record) -> Record | None:
         """Record a round. Returns the body of the next one, if the model waits for results of own tools only."""
-        results = await self._own_results(prepared, answer)
-        is_last = answer.has_client_calls or answer.rounds > self._max_rounds
-        if not results or is_last or prepared.placement is None:
-            await self._finish(call, prepared, answer, results)
+        call, answer, placed = delivery.call, delivery.answer, delivery.prepared.placement
+        if placed is None:
             return None
-        said = answer.round_messages
-        await self._recorder.add_round(prepared.placement, call.wire.format, said, _own_messages(results))
+        results = await self._own_results(placed.session, answer)
+        if not results or answer.has_client_calls or answer.rounds > self._max_rounds:
+            await self._kept(call, self._finish(call, placed, answer, results))
+            return None
+        await self._recorder.add_round(placed, call.wire.format, answer.round_messages, _own_messages(results))
         following = answer.follow_up(body, list(results))
         answer.next_round()
         return following
@@ -449,41 +451,31 @@ class Gateway:
             if piece := b"".join(answer.feed(event)):
                 yield piece
 
-    async def _own_results(self, prepared: Prepared, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
-        calls = answer.own_calls
-        if not calls or prepared.placement is None:
-            return []
-        session = prepared.placement.session
+    async def _own_results(self, session: Session, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
         most = MAX_CALLS if answer.rounds <= self._max_rounds else 0
         return [
             (call, await session.call_tool(call.name, call.arguments) if index < most else _NO_MORE)
-            for index, call in enumerate(calls)
+            for index, call in enumerate(answer.own_calls)
         ]
 
     async def _finish(
-        self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
+        self, call: ClientCall, placed: Placement, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
     ) -> None:
-        """Record the last round. A failure of the store is reported and does not fail the answer."""
-        if prepared.placement is None:
-            return
-        try:
-            await self._recorder.add_answer(
-                prepared.placement,
-                call.wire.format,
-                said=answer.round_messages,
-                shown=answer.shown_messages(),
-                results=_own_messages(results),
-            )
-            if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
-                await self._recorder.add_response(prepared.placement, answer.result())
-        except FoveateError as error:
-            self._bypassed(call, error)
+        """Record the last round."""
+        own = _own_messages(results)
+        said, shown = answer.round_messages, answer.shown_messages()
+        await self._recorder.add_answer(placed, call.wire.format, said=said, shown=shown, results=own)
+        if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
+            await self._recorder.add_response(placed, answer.result())
 
-    async def _keep_partial(self, call: ClientCall, prepared: Prepared, answer: UpstreamAnswer) -> None:
-        if prepared.placement is None:
-            return
+    async def _add_partial(self, delivery: Delivery, placed: Placement) -> None:
+        """Record what arrived of a round that is cut off."""
+        await self._recorder.add_partial(placed, delivery.call.wire.format, delivery.answer.round_messages)
+
+    async def _kept(self, call: ClientCall, writing: Awaitable[object]) -> None:
+        """Wait for a record. A failure of the store is reported and does not fail the answer."""
         try:
-            await self._recorder.add_partial(prepared.placement, call.wire.format, answer.round_messages)
+            await writing
         except FoveateError as error:
             self._bypassed(call, error)
 
@@ -498,31 +490,9 @@ def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
     return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
 
 
-def limit_breakpoints(body: Record) -> Record:
-    """At most as many cache breakpoints as Anthropic takes: the client's in system and tools, then our newest ones."""
-    fixed = sum("cache_control" in block for part in ("system", "tools") for block in _blocks(body.get(part)))
-    left = max(0, ANTHROPIC_BREAKPOINTS - fixed)
-    messages: list[Record] = []
-    for message in reversed(body["messages"]):
-        content = message.get("content")
-        if isinstance(content, list) and any("cache_control" in block for block in content):
-            blocks = []
-            for block in reversed(content):
-                if "cache_control" in block and (left := left - 1) < 0:
-                    block = {key: value for key, value in block.items() if key != "cache_control"}  # noqa: PLW2901
-                blocks.append(block)
-            message = {**message, "content": blocks[::-1]}  # noqa: PLW2901
-        messages.append(message)
-    return {**body, "messages": messages[::-1]}
-
-
 def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
     """Whether thinking of the request may have been made under recalled turns, which the client's own body lacks."""
     return bool(placed.session.info.scope) and any(mark in call.raw for mark in _SIGNED)
-
-
-def _blocks(part: object) -> list[Mapping[str, Any]]:
-    return [block for block in part if isinstance(block, Mapping)] if isinstance(part, list) else []
 
 
 def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
@@ -548,18 +518,6 @@ def _names(definitions: Sequence[Mapping[str, Any]]) -> list[str]:
         inner = definition.get("functionDeclarations") or [definition.get("function") or definition]
         found += [str(each["name"]) for each in inner]
     return found
-
-
-def _messages(context: Context, format_name: str) -> list[Record]:
-    messages = context.messages(format_name)
-    if format_name in ("openai", "openai-responses") and context.system and messages:
-        return list(messages[1:])
-    return list(messages)
-
-
-def _extra_system(context: Context, system: str) -> str:
-    """What we add to the client's system prompt: explanation and pins."""
-    return context.system.removeprefix(system).strip("\n")
 
 
 def _query(call: ClientCall) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import httpx2
@@ -42,33 +42,30 @@ _PATHS: Final = {
 class GatewayEndpoints:
     """The endpoints of one server."""
 
-    def __init__(self, fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> None:
+    def __init__(self, fov: Foveate, settings: ServerSettings) -> None:
         self._fov = fov
         self._settings = settings
-        self._bypass = bypass
         self._gateways: dict[str, Gateway] = {}
         self._client: httpx2.AsyncClient | None = None
 
     def routes(self) -> list[BaseRoute]:
         found: list[BaseRoute] = [Route("/", self._alive, methods=["HEAD"])]
         for before in ("", "/s/{session}"):
-            for format_name, path in ((name, path) for name, path in _PATHS.items() if name in WIRES):
+            for format_name, path in _PATHS.items():
                 found.append(Route(f"{before}{path}", self._answering(WIRES[format_name]), methods=["POST"]))
             found += [
                 Route(f"{before}/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
                 Route(f"{before}/v1/models", self._forward, methods=["GET"]),
                 Route(f"{before}/v1/models/{{model:path}}", self._forward, methods=["GET"]),
             ]
-            if "gemini" in WIRES:
-                for version in ("v1beta", "v1"):  # google-genai 3 asks for v1
-                    path = f"{before}/{version}/models/{{model:path}}"
-                    found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
-                found.append(Route(f"{before}/v1beta/models", self._forward, methods=["GET"]))
-            if "openai-responses" in WIRES:
-                found += [
-                    Route(f"{before}/v1/responses/compact", self._compact, methods=["POST"]),
-                    Route(f"{before}/v1/responses/{{id}}", self._stored_response, methods=["GET", "DELETE"]),
-                ]
+            for version in ("v1beta", "v1"):  # google-genai 3 asks for v1
+                path = f"{before}/{version}/models/{{model:path}}"
+                found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
+            found += [
+                Route(f"{before}/v1beta/models", self._forward, methods=["GET"]),
+                Route(f"{before}/v1/responses/compact", self._compact, methods=["POST"]),
+                Route(f"{before}/v1/responses/{{id}}", self._stored_response, methods=["GET", "DELETE"]),
+            ]
         return found
 
     def use(self, client: httpx2.AsyncClient) -> None:
@@ -96,7 +93,7 @@ class GatewayEndpoints:
 
     async def _answer(self, wire: Wire, request: Request) -> Response:
         call = self._call(wire, request, await self._raw(request))
-        is_stored = not self._bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
+        is_stored = not self._settings.bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
         reply = await self._gateway(request).handle(call, store=is_stored)
         return reply.response()
 
@@ -207,10 +204,6 @@ class GatewayEndpoints:
         if self._client is None:
             self._client = upstream_client()
         return self._client
-
-
-def routes(fov: Foveate, settings: ServerSettings, *, bypass: bool = False) -> Sequence[BaseRoute]:
-    return GatewayEndpoints(fov, settings, bypass=bypass).routes()
 
 
 def _decoded(raw: bytes) -> object:

@@ -10,7 +10,17 @@ import pytest
 from foveate.errors import BadRequest
 from foveate.server.gateway.wires.anthropic import AnthropicAnswer, AnthropicWire
 from foveate.server.sse import SseEvent, SseParser
-from support.provider_streams import REQUESTS, Call, Record, Said, Scripted, anthropic_body, anthropic_stream, sse
+from support.provider_streams import (
+    REQUESTS,
+    Call,
+    Record,
+    Said,
+    Scripted,
+    anthropic_body,
+    anthropic_stream,
+    sse,
+    usage_in,
+)
 
 WIRE = AnthropicWire()
 PATH = "/v1/messages"
@@ -105,7 +115,7 @@ def test_usage_of_two_rounds_has_the_last_input_and_each_round_as_an_iteration()
     usage = events[0]["usage"]
     assert (usage["input_tokens"], usage["cache_read_input_tokens"], usage["output_tokens"]) == (120, 60, 16)
     assert [one["input_tokens"] for one in usage["iterations"]] == [100, 120]
-    assert two.usage() == {
+    assert usage_in("anthropic", two.result()) == {
         "input_tokens": 180,
         "output_tokens": 16,
         "cache_read_tokens": 60,

@@ -11,7 +11,7 @@ import pytest
 from foveate.errors import BadRequest, BadUpstream
 from foveate.server.gateway.wires.gemini import GeminiAnswer, GeminiWire
 from foveate.server.sse import SseEvent, SseParser
-from support.provider_streams import PATHS, REQUESTS, Call, Record, Said, Scripted, gemini_stream
+from support.provider_streams import PATHS, REQUESTS, Call, Record, Said, Scripted, gemini_stream, usage_in
 
 WIRE = GeminiWire()
 PATH = PATHS["gemini"]
@@ -228,8 +228,12 @@ def test_an_error_is_passed_on_once() -> None:
 def test_usage_counts_thoughts_as_output() -> None:
     to = answer()
     counts = {"promptTokenCount": 9, "cachedContentTokenCount": 4, "candidatesTokenCount": 2, "thoughtsTokenCount": 3}
-    to.load({"candidates": [], "usageMetadata": counts})
-    assert to.usage() == {"input_tokens": 9, "output_tokens": 5, "cache_read_tokens": 4, "cache_write_tokens": 0}
+    to.load({"candidates": [], "usageMetadata": {**counts, "totalTokenCount": 14}})
+    expected = {"input_tokens": 9, "output_tokens": 5, "cache_read_tokens": 4, "cache_write_tokens": 0}
+    assert usage_in("gemini", to.result()) == expected
+    to.next_round()
+    to.load({"candidates": [], "usageMetadata": {**counts, "totalTokenCount": 14}})
+    assert to.result()["usageMetadata"]["totalTokenCount"] == 9 + 2 * 5
 
 
 def test_a_body_without_candidates_is_rejected() -> None:

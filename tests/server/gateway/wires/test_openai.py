@@ -11,7 +11,7 @@ import pytest
 from foveate.errors import BadRequest
 from foveate.server.gateway.wires.openai import OpenAIAnswer, OpenAIWire
 from foveate.server.sse import SseEvent, SseParser
-from support.provider_streams import REQUESTS, Call, Record, Said, Scripted, openai_stream
+from support.provider_streams import REQUESTS, Call, Record, Said, Scripted, openai_stream, usage_in
 
 WIRE = OpenAIWire()
 PATH = "/v1/chat/completions"
@@ -170,7 +170,7 @@ def test_usage_of_two_rounds_has_the_last_input() -> None:
             to.next_round()
         for event in SseParser().feed(b"".join(openai_stream(scripted))):
             to.feed(event)
-    assert to.usage() == {
+    assert usage_in("openai", to.result()) == {
         "input_tokens": 120,
         "output_tokens": 16,
         "cache_read_tokens": 60,

@@ -16,8 +16,6 @@ from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAn
 __all__ = [
     "WIRES",
     "AnthropicWire",
-    "BadRequest",
-    "BadUpstream",
     "ClientRequest",
     "OpenAIWire",
     "OwnCall",

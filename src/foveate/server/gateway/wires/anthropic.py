@@ -12,7 +12,6 @@ from foveate.server.gateway.wires.fields import (
     Record,
     add_usage,
     check_content,
-    client_usage,
     count_in,
     decode,
     encode,
@@ -49,9 +48,6 @@ KINDS: Final = {
 }
 CALLS: Final = frozenset({"tool_use"})
 """Blocks that the client has to answer; server tools have other types."""
-
-INPUTS: Final = frozenset({"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"})
-"""Fields of the usage that measure a request."""
 
 
 class AnthropicWire:
@@ -164,17 +160,15 @@ class _Block:
 
 
 class AnthropicAnswer(UpstreamAnswer):
+    inputs = frozenset({"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"})
+
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
-        self._first: Record = {}
-        """The first round's message: later rounds continue it."""
         self._message: Record = {}
         self._blocks: dict[int, _Block] = {}
         self._next_index = 0
         self._end: Record = {}
         """The `message_delta` of this round."""
-        self._usage: Record = {}
-        self._rounds_usage: list[Record] = []
         self._shown: list[Record] = []
         """Content of earlier rounds without own calls."""
 
@@ -290,10 +284,8 @@ class AnthropicAnswer(UpstreamAnswer):
 
     def next_round(self) -> None:
         self._shown = self._all_shown()
-        self._rounds_usage.append(self._usage)
-        self.rounds += 1
-        self.is_complete = False
-        self._message, self._end, self._usage, self._blocks = {}, {}, {}, {}
+        super().next_round()
+        self._message, self._end, self._blocks = {}, {}, {}
 
     def finish(self) -> list[bytes]:
         end = {"type": "message_delta", **self._end}
@@ -332,32 +324,11 @@ class AnthropicAnswer(UpstreamAnswer):
         error = {"type": "error", "error": {"type": kind or "api_error", "message": message}}
         return [write_event(encode(error), name="error")]
 
-    def _client_usage(self) -> Record:
-        """The usage for the client; `iterations` has all that was billed."""
-        return client_usage(self._total(), self._usage, INPUTS) if self._rounds_usage else self._usage
-
-    def _total(self) -> Record:
-        """Usage of all rounds. `iterations` has each round's."""
-        if not self._rounds_usage:
-            return self._usage
-        total: Record = {}
-        iterations: list[object] = []
-        for usage in (*self._rounds_usage, self._usage):
-            single = {key: value for key, value in usage.items() if key != "iterations"}
-            total = add_usage(total, single)
-            listed = usage.get("iterations")
-            iterations += listed if listed and isinstance(listed, list) else [_iteration(usage)]
-        return {**total, "iterations": iterations}
-
-    def usage(self) -> dict[str, int]:
-        usage = self._client_usage()
-        read, written = count_in(usage, "cache_read_input_tokens"), count_in(usage, "cache_creation_input_tokens")
-        return {
-            "input_tokens": count_in(usage, "input_tokens") + read + written,
-            "output_tokens": count_in(usage, "output_tokens"),
-            "cache_read_tokens": read,
-            "cache_write_tokens": written,
-        }
+    def _total_usage(self) -> Record:
+        """The usage of all rounds; `iterations` has each round's."""
+        listed = self._usage.get("iterations")
+        iterations = listed if listed and isinstance(listed, list) else [_iteration(self._usage)]
+        return add_usage(self._before, {**self._usage, "iterations": iterations})
 
 
 def _iteration(usage: Record) -> Record:

@@ -13,9 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 from foveate.errors import BadRequest, BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
-    add_usage,
     check_content,
-    client_usage,
     count_in,
     decode,
     encode,
@@ -50,19 +48,6 @@ STATUSES: Final = {
 EMPTY: Final[Record] = {"text": ""}
 """The part of an answer without content; the client rejects a candidate without any part."""
 METHOD: Final = re.compile(r"([^/:]+):(\w+)$")
-INPUTS: Final = frozenset(
-    {
-        "promptTokenCount",
-        "cachedContentTokenCount",
-        "toolUsePromptTokenCount",
-        "promptTokensDetails",
-        "cacheTokensDetails",
-        "toolUsePromptTokensDetails",
-    }
-)
-"""Fields of the usage that measure a request."""
-COUNTS: Final = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
-"""What the total is the sum of."""
 
 
 def error_body(status: int, message: str, *, kind: str | None) -> Record:
@@ -251,20 +236,28 @@ class _Candidate:
 
 
 class GeminiAnswer(UpstreamAnswer):
+    inputs = frozenset(
+        {
+            "promptTokenCount",
+            "cachedContentTokenCount",
+            "toolUsePromptTokenCount",
+            "promptTokensDetails",
+            "cacheTokensDetails",
+            "toolUsePromptTokensDetails",
+        }
+    )
+    total_field = "totalTokenCount"
+    summed_fields = ("promptTokenCount", "toolUsePromptTokenCount", "candidatesTokenCount", "thoughtsTokenCount")
+
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
         if request.is_json_array:
             self.media_type = "application/json"
-        self._first: Record = {}
-        """The first chunk: later rounds take its id."""
         self._last: Record = {}
         self._is_loaded = False
         self._candidates: dict[int, _Candidate] = {}
         self._ends: list[Record] = []
         """The chunks of this round with a finish reason."""
-        self._usage: Record = {}
-        self._before: Record = {}
-        """Usage of earlier rounds."""
         self._shown: dict[int, list[Record]] = {}
         """Parts of each candidate as shown in earlier rounds."""
         self._count = 0
@@ -369,10 +362,8 @@ class GeminiAnswer(UpstreamAnswer):
 
     def next_round(self) -> None:
         self._shown = self._all_shown()
-        self._before = self._total()
-        self.rounds += 1
-        self.is_complete = self._is_loaded = False
-        self._candidates, self._ends, self._usage = {}, [], {}
+        super().next_round()
+        self._candidates, self._ends, self._is_loaded = {}, [], False
 
     def finish(self) -> list[bytes]:
         ends: list[bytes] = []
@@ -417,27 +408,9 @@ class GeminiAnswer(UpstreamAnswer):
             return self._closed()
         return [self._write(encode(error_body(502, message, kind=kind or "UNAVAILABLE"))), *self._closed()]
 
-    def _client_usage(self) -> Record:
-        """The usage for the client."""
-        if not self._before:
-            return self._usage
-        usage = client_usage(self._total(), self._usage, INPUTS)
-        if "totalTokenCount" in usage:
-            usage["totalTokenCount"] = sum(count_in(usage, key) for key in COUNTS)
-        return usage
-
-    def _total(self) -> Record:
-        total = add_usage(self._before, self._usage)
+    def _total_usage(self) -> Record:
+        total = super()._total_usage()
         return {key: _by_modality(value) if key.endswith("Details") else value for key, value in total.items()}
-
-    def usage(self) -> dict[str, int]:
-        usage = self._client_usage()
-        return {
-            "input_tokens": count_in(usage, "promptTokenCount") + count_in(usage, "toolUsePromptTokenCount"),
-            "output_tokens": count_in(usage, "candidatesTokenCount") + count_in(usage, "thoughtsTokenCount"),
-            "cache_read_tokens": count_in(usage, "cachedContentTokenCount"),
-            "cache_write_tokens": 0,
-        }
 
 
 def _made_id(position: int) -> str:

@@ -9,9 +9,6 @@ from typing import Any, Final
 from foveate.errors import BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
-    add_usage,
-    client_usage,
-    count_in,
     decode,
     encode,
     int_in,
@@ -56,8 +53,6 @@ GROWING: Final = frozenset(
 )
 """Text fields of a delta that are added to; other fields replace what was there."""
 DONE: Final = b"[DONE]"
-INPUTS: Final = frozenset({"prompt_tokens", "prompt_tokens_details"})
-"""Fields of the usage that measure a request."""
 
 
 def error_body(status: int, message: str, *, kind: str | None, param: str | None) -> Record:
@@ -309,17 +304,16 @@ class _Choice:
 
 
 class OpenAIAnswer(UpstreamAnswer):
+    inputs = frozenset({"prompt_tokens", "prompt_tokens_details"})
+    total_field = "total_tokens"
+    summed_fields = ("prompt_tokens", "completion_tokens")
+
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
-        self._first: Record = {}
-        """The first chunk or body: later rounds take its id."""
         self._last: Record = {}
         self._choices: dict[int, _Choice] = {}
         self._ends: list[Record] = []
         """The chunks of this round with a finish reason or usage alone."""
-        self._usage: Record = {}
-        self._before: Record = {}
-        """Usage of earlier rounds."""
         self._shown: dict[int, Record] = {}
         """The message of each choice as shown in earlier rounds."""
 
@@ -444,10 +438,8 @@ class OpenAIAnswer(UpstreamAnswer):
 
     def next_round(self) -> None:
         self._shown = self._all_shown()
-        self._before = self._total()
-        self.rounds += 1
-        self.is_complete = False
-        self._choices, self._ends, self._usage = {}, [], {}
+        super().next_round()
+        self._choices, self._ends = {}, []
 
     def finish(self) -> list[bytes]:
         ends: list[bytes] = []
@@ -492,27 +484,6 @@ class OpenAIAnswer(UpstreamAnswer):
         if self.has_failed:
             return []
         return [write_event(encode(error_body(502, message, kind=kind or "upstream_error", param=None)))]
-
-    def _client_usage(self) -> Record:
-        """The usage for the client."""
-        if not self._before:
-            return self._usage
-        usage = client_usage(self._total(), self._usage, INPUTS)
-        if "total_tokens" in usage:
-            usage["total_tokens"] = count_in(usage, "prompt_tokens") + count_in(usage, "completion_tokens")
-        return usage
-
-    def _total(self) -> Record:
-        return add_usage(self._before, self._usage)
-
-    def usage(self) -> dict[str, int]:
-        usage = self._client_usage()
-        return {
-            "input_tokens": count_in(usage, "prompt_tokens"),
-            "output_tokens": count_in(usage, "completion_tokens"),
-            "cache_read_tokens": count_in(usage, "prompt_tokens_details", "cached_tokens"),
-            "cache_write_tokens": count_in(usage, "prompt_tokens_details", "cache_write_tokens"),
-        }
 
 
 def _has_content(delta: Record) -> bool:

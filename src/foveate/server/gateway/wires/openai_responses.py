@@ -8,10 +8,7 @@ from typing import Final
 from foveate.errors import BadRequest, BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
-    add_usage,
     check_content,
-    client_usage,
-    count_in,
     decode,
     encode,
     int_in,
@@ -41,8 +38,6 @@ HOSTED_CALLS: Final = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
 """Calls that the provider answers itself."""
-INPUTS: Final = frozenset({"input_tokens", "input_tokens_details"})
-"""Fields of the usage that measure a request."""
 
 
 class OpenAIResponsesWire(OpenAIShared):
@@ -149,10 +144,12 @@ class _Item:
 
 
 class OpenAIResponsesAnswer(UpstreamAnswer):
+    inputs = frozenset({"input_tokens", "input_tokens_details"})
+    total_field = "total_tokens"
+    summed_fields = ("input_tokens", "output_tokens")
+
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
-        self._first: Record = {}
-        """The first round's response object: later rounds continue it."""
         self._response: Record = {}
         """The newest response object of this round."""
         self._end = "response.completed"
@@ -161,8 +158,6 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         self._next_number: int | None = None
         self._used_ids: set[str] = set()
         """Ids of the items of earlier rounds."""
-        self._before: Record = {}
-        """Usage of earlier rounds."""
         self._shown: list[Record] = []
         """Items of earlier rounds without own calls."""
 
@@ -213,7 +208,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
     def _pass_response(self, kind: str, event: SseEvent, data: Record) -> list[bytes]:
         """An event with the whole response: those of a beginning are passed on in the first round only."""
         self._response = record_in(data, "response")
-        record_in(self._response, "usage")
+        self._usage = record_in(self._response, "usage")
         if not self._first:
             self._first = self._response
         if kind == "response.failed":
@@ -273,7 +268,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
             self._next_number = number
 
     def _complete(self, kind: str, response: Record) -> None:
-        record_in(response, "usage")
+        self._usage = record_in(response, "usage")
         output = records_in(response, "output")
         for whole in output:
             _checked(whole)
@@ -301,10 +296,8 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
 
     def next_round(self) -> None:
         self._shown = self.shown_messages()
-        self._before = self._total()
         self._used_ids |= {item_id for item in self._items.values() if (item_id := item.new_id)}
-        self.rounds += 1
-        self.is_complete = False
+        super().next_round()
         self._items, self._response = {}, {}
 
     def finish(self) -> list[bytes]:
@@ -353,28 +346,6 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         response = {**self._public(self._response or self._first), "status": "failed", "error": error, "output": output}
         failed: Record = {"type": "response.failed", **number, "response": response}
         return [write_event(encode(failed), name="response.failed")]
-
-    def _client_usage(self) -> Record:
-        """The usage for the client."""
-        last = record_in(self._response, "usage")
-        if not self._before:
-            return last
-        usage = client_usage(self._total(), last, INPUTS)
-        if "total_tokens" in usage:
-            usage["total_tokens"] = count_in(usage, "input_tokens") + count_in(usage, "output_tokens")
-        return usage
-
-    def _total(self) -> Record:
-        return add_usage(self._before, record_in(self._response, "usage"))
-
-    def usage(self) -> dict[str, int]:
-        usage = self._client_usage()
-        return {
-            "input_tokens": count_in(usage, "input_tokens"),
-            "output_tokens": count_in(usage, "output_tokens"),
-            "cache_read_tokens": count_in(usage, "input_tokens_details", "cached_tokens"),
-            "cache_write_tokens": count_in(usage, "input_tokens_details", "cache_write_tokens"),
-        }
 
 
 def _checked(item: Record) -> Record:

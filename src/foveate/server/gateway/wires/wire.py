@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar, Protocol
 
-from foveate.server.gateway.wires.fields import Record
+from foveate.server.gateway.wires.fields import Record, add_usage, client_usage, count_in
 from foveate.server.sse import SseEvent
 
 
@@ -53,6 +53,11 @@ class UpstreamAnswer(ABC):
     """
 
     media_type = "text/event-stream"
+    inputs: ClassVar[frozenset[str]]
+    """Fields of the usage that measure a request."""
+    total_field: ClassVar[str] = ""
+    """The field of the usage that is the sum of `summed_fields`."""
+    summed_fields: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         self.request = request
@@ -62,6 +67,12 @@ class UpstreamAnswer(ABC):
         """The provider's end of this round was seen."""
         self.has_failed = False
         """An error event of the provider was passed on."""
+        self._first: Record = {}
+        """The first round's chunk or body: later rounds continue it, under its id."""
+        self._usage: Record = {}
+        """Usage of this round."""
+        self._before: Record = {}
+        """Usage of earlier rounds."""
 
     @property
     @abstractmethod
@@ -93,9 +104,11 @@ class UpstreamAnswer(ABC):
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         """The next upstream body: `body` with this round's messages and the results of own calls behind it."""
 
-    @abstractmethod
     def next_round(self) -> None:
         """Begin a round whose content continues the same answer."""
+        self._before, self._usage = self._total_usage(), {}
+        self.rounds += 1
+        self.is_complete = False
 
     @abstractmethod
     def finish(self) -> list[bytes]:
@@ -116,10 +129,18 @@ class UpstreamAnswer(ABC):
         `kind` is the error's type, by default that of a failed upstream.
         """
 
-    @abstractmethod
-    def usage(self) -> dict[str, int]:
-        """Usage for the client: `input_tokens` of the last round (cached ones included), `cache_read_tokens` and
-        `cache_write_tokens` of them, and `output_tokens` of all rounds."""
+    def _total_usage(self) -> Record:
+        """The usage of all rounds."""
+        return add_usage(self._before, self._usage)
+
+    def _client_usage(self) -> Record:
+        """The usage for the client: output of all rounds, input of the last."""
+        if not self._before:
+            return self._usage
+        usage = client_usage(self._total_usage(), self._usage, self.inputs)
+        if self.total_field in usage:
+            usage[self.total_field] = sum(count_in(usage, name) for name in self.summed_fields)
+        return usage
 
 
 class Wire(Protocol):

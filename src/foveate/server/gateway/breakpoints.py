@@ -1,4 +1,4 @@
-"""A client's request that goes upstream as it came: all that its session holds fits the budget word for word."""
+"""Cache breakpoints of Anthropic requests: set for a client that sets none, and no more than the API takes."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ Record = dict[str, Any]
 
 CACHE_CONTROL: Final = b'"cache_control"'
 BREAKPOINT: Final = {"type": "ephemeral"}
+ANTHROPIC_BREAKPOINTS: Final = 4
 TURN_ENDS: Final = 2
 """The newest finished turns that end with a breakpoint: this request's, and the one that the request before wrote."""
 THINKING: Final = ("thinking", "redacted_thinking")
@@ -27,6 +28,24 @@ def with_breakpoints(body: Mapping[str, Any], history: RequestHistory) -> Record
     return {**body, "messages": messages}
 
 
+def limit_breakpoints(body: Record) -> Record:
+    """At most as many cache breakpoints as Anthropic takes: the client's in system and tools, then our newest ones."""
+    fixed = sum("cache_control" in block for part in ("system", "tools") for block in _blocks(body.get(part)))
+    left = max(0, ANTHROPIC_BREAKPOINTS - fixed)
+    messages: list[Record] = []
+    for message in reversed(body["messages"]):
+        content = message.get("content")
+        if isinstance(content, list) and any("cache_control" in block for block in content):
+            blocks = []
+            for block in reversed(content):
+                if "cache_control" in block and (left := left - 1) < 0:
+                    block = {key: value for key, value in block.items() if key != "cache_control"}  # noqa: PLW2901
+                blocks.append(block)
+            message = {**message, "content": blocks[::-1]}  # noqa: PLW2901
+        messages.append(message)
+    return {**body, "messages": messages[::-1]}
+
+
 def _marked(message: Mapping[str, Any]) -> Record | None:
     """The message with a breakpoint at the last block that can have one."""
     content = message.get("content")
@@ -37,3 +56,7 @@ def _marked(message: Mapping[str, Any]) -> Record | None:
             blocks[place] = {**block, "cache_control": BREAKPOINT}
             return {**message, "content": blocks}
     return None
+
+
+def _blocks(part: object) -> list[Mapping[str, Any]]:
+    return [block for block in part if isinstance(block, Mapping)] if isinstance(part, list) else []
