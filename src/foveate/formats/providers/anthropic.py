@@ -30,10 +30,10 @@ from foveate.formats.exchanges import (
     wrap_system,
 )
 from foveate.formats.parse import (
+    ANTHROPIC_USAGE,
     ContentBlock,
     Media,
     Record,
-    anthropic_usage,
     arguments_object,
     optional_text,
     parse_content,
@@ -87,7 +87,7 @@ def parse(data: Json, path: str) -> Message:
         role,
         parse_content(message.get("content"), f"{path}.content", _parse_block),
         model=optional_text(message, "model", path),
-        usage=anthropic_usage(message.get("usage")),
+        usage=ANTHROPIC_USAGE.read(message.get("usage")),
     )
 
 

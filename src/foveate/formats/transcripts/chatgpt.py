@@ -15,10 +15,9 @@ import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from io import SEEK_CUR
 from pathlib import PurePath
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
@@ -33,7 +32,17 @@ from foveate.formats.files import (
     short_title,
     zip_start,
 )
-from foveate.formats.parse import number_at, parse_arguments, record, role_of, text_at, value_at
+from foveate.formats.parse import (
+    Media,
+    listed_at,
+    moment_at,
+    number_at,
+    parse_arguments,
+    record,
+    role_of,
+    text_at,
+    value_at,
+)
 from foveate.turn import (
     ROLES,
     Attachment,
@@ -46,7 +55,6 @@ from foveate.turn import (
     Text,
     ToolCall,
     ToolResult,
-    parse_time,
 )
 
 NAME = "chatgpt"
@@ -191,8 +199,7 @@ def _children(nodes: _Nodes) -> dict[str, list[str]]:
         if parent not in nodes or parent is None:
             continue
         if parent not in children:
-            listed = value_at(nodes[parent], "children")
-            known = [child for child in listed if isinstance(child, str)] if isinstance(listed, list) else []
+            known = [child for child in listed_at(nodes[parent], "children") if isinstance(child, str)]
             ours = (child for child in known if child in nodes and text_at(nodes[child], "parent") == parent)
             children[parent] = dict.fromkeys(ours)
         children[parent][id_] = None
@@ -203,7 +210,7 @@ def parse(data: Json, path: str) -> Message:
     piece = record(data, path)
     nodes = record(piece.get("mapping"), f"{path}.mapping")
     if not nodes:
-        return Message("system", kind="display", at=seconds_at(piece, "create_time"))
+        return Message("system", kind="display", at=moment_at(piece, "create_time", per_second=1))
     if len(nodes) > 1:
         raise InvalidMessage(f"{path}.mapping", "has several nodes: a conversation's nodes are kept one by one")
     ((id_, node),) = nodes.items()
@@ -247,10 +254,7 @@ def _add_children(nodes: dict[str, Json]) -> None:
             nodes[parent] = {**above, "children": [*listed, id_]}
 
 
-NAME = "chatgpt"
-
-_Media = Literal["image", "audio", "video", "file"]
-_POINTERS: dict[str, _Media] = {
+_POINTERS: dict[str, Media] = {
     "image_asset_pointer": "image",
     "audio_asset_pointer": "audio",
     "video_container_asset_pointer": "video",
@@ -268,7 +272,7 @@ def read_node(node: Mapping[str, Json], *, id_: str, call: str | None, path: str
     role = role_of(author, f"{path}.message.author", {name: name for name in ROLES})
     content = record(message.get("content"), f"{path}.message.content")
     parts = (*_content_parts(content), *_attached(message, content))
-    at, model = seconds_at(message, "create_time"), text_at(message, "metadata", "model_slug")
+    at, model = moment_at(message, "create_time", per_second=1), text_at(message, "metadata", "model_slug")
     kind: Kind = "message"
     tool = called_tool(message)
     if role == "assistant" and tool:
@@ -290,14 +294,6 @@ def called_tool(message: Json) -> str | None:
     """The tool that a message is addressed to; None if it is to everyone."""
     recipient = text_at(message, "recipient")
     return None if recipient in (None, "all", "assistant", "user") else recipient
-
-
-def seconds_at(message: Json, *path: str) -> datetime | None:
-    value = number_at(message, *path)
-    try:
-        return None if value is None else parse_time(value)
-    except InvalidMessage:
-        return None
 
 
 def _is_context(message: Mapping[str, Json], content: Mapping[str, Json]) -> bool:
@@ -344,14 +340,12 @@ def _part(part: Json) -> Part:
 
 def _attached(message: Mapping[str, Json], content: Mapping[str, Json]) -> Iterator[Attachment]:
     """Files that are listed beside the content; a picture that is also in the content counts once."""
-    listed = value_at(message, "metadata", "attachments")
-    parts = content.get("parts")
-    inline = [text_at(part, "asset_pointer") or "" for part in parts] if isinstance(parts, list) else []
-    for file in listed if isinstance(listed, list) else []:
+    inline = [text_at(part, "asset_pointer") or "" for part in listed_at(content, "parts")]
+    for file in listed_at(message, "metadata", "attachments"):
         id_ = text_at(file, "id")
         if id_ and not any(pointer.endswith(id_) for pointer in inline):
             media_type = text_at(file, "mime_type") or text_at(file, "mimeType")
-            media: _Media = "image" if (media_type or "").startswith("image/") else "file"
+            media: Media = "image" if (media_type or "").startswith("image/") else "file"
             yield Attachment(media, file_id=id_, name=text_at(file, "name"), media_type=media_type)
 
 

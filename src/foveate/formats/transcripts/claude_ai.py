@@ -18,7 +18,7 @@ from foveate.formats import TranscriptItem, TranscriptProblem, load
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
 from foveate.formats.files import ZIP, Readable, array_elements, encode_json, zip_start
-from foveate.formats.parse import Record, text_at, time_at, time_text, value_at
+from foveate.formats.parse import Record, listed_at, records_at, text_at, time_at, time_text, value_at
 from foveate.turn import Attachment, Json, Kind, Message, Part, Reasoning, Text, ToolCall
 
 NAME = "claude-ai"
@@ -76,7 +76,7 @@ class _ClaudeAi(ConversationFormat):
         return text_at(item, "uuid")
 
     def split(self, item: Record) -> Iterable[Record]:
-        blocks = _blocks(item)
+        blocks = records_at(item, "content")
         if not any(block.get("type") == "tool_result" for block in blocks):
             yield item
             return
@@ -93,11 +93,11 @@ class _ClaudeAi(ConversationFormat):
     def join(self, pieces: Sequence[Record]) -> Record:
         if len(pieces) == 1:
             return pieces[0]
-        return {**pieces[0], "content": [block for piece in pieces for block in _blocks(piece)]}
+        return {**pieces[0], "content": [block for piece in pieces for block in records_at(piece, "content")]}
 
     def message(self, piece: Record, path: str) -> Message:
         at = time_at(piece, "created_at")
-        blocks = [block for block in _blocks(piece) if block.get("type") not in _SILENT]
+        blocks = [block for block in records_at(piece, "content") if block.get("type") not in _SILENT]
         if blocks and all(block.get("type") == "tool_result" for block in blocks):
             spoken: Json = {"role": "user", "content": [_known(block) for block in blocks]}
             return Message("tool", load("anthropic").parse(spoken, path).parts, at=at)
@@ -138,11 +138,6 @@ class _ClaudeAi(ConversationFormat):
         yield encode_json([self.conversation(messages)]) + "\n"
 
 
-def _blocks(piece: Record) -> list[Record]:
-    content = piece.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
-
-
 def _known(block: Record) -> Json:
     """A block as the API has it: the export adds fields, and lists what a result shows."""
     match block.get("type"):
@@ -178,19 +173,17 @@ def _call_id(block: Record, key: str) -> str:
 
 
 def _texts(content: Json) -> Iterator[str]:
-    for one in content if isinstance(content, list) else []:
+    for one in listed_at(content):
         if text := text_at(one, "text") or text_at(one, "title") or text_at(one, "url"):
             yield text
 
 
 def _attached(piece: Record) -> Iterator[Part]:
     """Pasted files come with their text, others by name only."""
-    listed = piece.get("attachments")
-    for file in listed if isinstance(listed, list) else []:
+    for file in listed_at(piece, "attachments"):
         if text := text_at(file, "extracted_content"):
             yield Text(f"{text_at(file, 'file_name') or 'attachment'}:\n{text}")
-    files = piece.get("files")
-    for file in files if isinstance(files, list) else []:
+    for file in listed_at(piece, "files"):
         id_ = text_at(file, "file_uuid") or text_at(file, "file_name")
         if id_:
             yield Attachment("file", file_id=id_, name=text_at(file, "file_name"))

@@ -25,7 +25,7 @@ from foveate.formats.files import (
     made_session,
     session_in_name,
 )
-from foveate.formats.parse import anthropic_usage, every_text, number_at, text_at, time_at, time_text, value_at
+from foveate.formats.parse import ANTHROPIC_USAGE, every_text, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
 from foveate.text import as_typed
 from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Text, ToolResult, Usage
@@ -185,7 +185,7 @@ def _parse_spoken(record: Mapping[str, Json], kind: str, path: str) -> Message:
         kind=_kind_of_user(record, message) if kind == "user" else _kind_of_assistant(record, model),
         at=time_at(record, "timestamp"),
         model=None if model == _SYNTHETIC_MODEL else model,
-        usage=anthropic_usage(spoken.get("usage")) if kind == "assistant" else None,
+        usage=ANTHROPIC_USAGE.read(spoken.get("usage")) if kind == "assistant" else None,
     )
 
 

@@ -8,13 +8,14 @@ from dataclasses import replace
 from typing import BinaryIO
 
 from foveate.formats import TranscriptItem, load, render_messages
-from foveate.formats.conversations import ConversationFormat, Labels, moment_at
-from foveate.formats.parse import Record, count_at, text_at, value_at
-from foveate.turn import Json, Message, Text, Usage
+from foveate.formats.conversations import ConversationFormat, Labels
+from foveate.formats.parse import Record, UsageKeys, listed_at, moment_at, text_at, value_at
+from foveate.turn import Json, Message, Text
 
 NAME = "cline"
 _INPUT = re.compile(r"\A<user_input mode=\"\w+\">(.*)</user_input>\Z", re.DOTALL)
 _FOLDER = re.compile(r"Working Directory: (.+)")
+_USAGE = UsageKeys("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 
 
 def detect(head: bytes, name: str) -> bool:
@@ -31,8 +32,7 @@ class _Cline(ConversationFormat):
     items_key = "messages"
 
     def labels(self, conversation: Record) -> Labels:
-        listed = conversation.get("messages")
-        messages = listed if isinstance(listed, list) else []
+        messages = listed_at(conversation, "messages")
         model = next((found for one in messages if (found := text_at(one, "modelInfo", "id"))), None)
         typed = (_typed(value_at(one, "content")) for one in messages if value_at(one, "role") == "user")
         folder = _FOLDER.search(text_at(conversation, "system_prompt") or "")
@@ -42,18 +42,11 @@ class _Cline(ConversationFormat):
     def message(self, piece: Record, path: str) -> Message:
         role = "assistant" if piece.get("role") == "assistant" else "user"
         message = load("anthropic").parse({"role": role, "content": piece.get("content") or []}, path)
-        metrics = piece.get("metrics")
-        usage = None
-        if isinstance(metrics, Mapping):
-            usage = Usage(
-                input_tokens=count_at(metrics, "inputTokens"),
-                output_tokens=count_at(metrics, "outputTokens"),
-                cache_read_tokens=count_at(metrics, "cacheReadTokens"),
-                cache_write_tokens=count_at(metrics, "cacheWriteTokens"),
-            )
         parts = tuple(Text(_plain(part.text)) if isinstance(part, Text) else part for part in message.parts)
         model = text_at(piece, "modelInfo", "id")
-        return replace(message, parts=parts, at=moment_at(piece, "ts"), model=model, usage=usage)
+        return replace(
+            message, parts=parts, at=moment_at(piece, "ts"), model=model, usage=_USAGE.read(piece.get("metrics"))
+        )
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
         for number, made in enumerate(render_messages("anthropic", [message.without_original()])):
@@ -71,8 +64,7 @@ def _plain(text: str) -> str:
 
 
 def _typed(content: Json) -> str:
-    blocks = content if isinstance(content, list) else []
-    return " ".join(_plain(text) for block in blocks if (text := text_at(block, "text")))
+    return " ".join(_plain(text) for block in listed_at(content) if (text := text_at(block, "text")))
 
 
 _FORMAT = _Cline()

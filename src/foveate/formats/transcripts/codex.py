@@ -25,9 +25,9 @@ from foveate.formats.files import (
     made_session,
     session_in_name,
 )
-from foveate.formats.parse import count_at, every_text, number_at, text_at, time_at, time_text, value_at
+from foveate.formats.parse import UsageKeys, every_text, listed_at, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
-from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Role, Text, ToolResult, Usage
+from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Role, Text, ToolResult
 
 NAME: Final = "codex"
 
@@ -69,6 +69,7 @@ _SHOWN_EVENTS: dict[str, tuple[Role, str]] = {
     "user_message": ("user", "message"),
     "warning": ("system", "message"),
 }
+_USAGE = UsageKeys("input_tokens", "output_tokens", "cached_input_tokens", reasoning="reasoning_output_tokens")
 _HEADER_STARTS = ("Chunk ID:", "Command:", "Exit code:", "Script ", "Wall time")
 _EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.MULTILINE)
 _WALL_TIME = re.compile(r"^Wall time:? (\d{1,9}(?:\.\d{1,9})?) seconds?$", re.MULTILINE)
@@ -158,7 +159,7 @@ def _parse_payload(record: Mapping[str, Json], path: str) -> Message:
         asks: Kind = "message" if payload.get("trigger_turn") is True else "injection"
         return Message("user", (Text(text),), kind=asks, name=text_at(payload, "author"))
     if kind == "token_usage_record":
-        return replace(_display(record), usage=_usage(payload.get("usage")))
+        return replace(_display(record), usage=_USAGE.read(payload.get("usage")))
     return _display(record, text=text_at(payload, "message") if kind == "compacted" else None)
 
 
@@ -167,19 +168,8 @@ def _parse_event(record: Mapping[str, Json], payload: Mapping[str, Json]) -> Mes
     role, field = _SHOWN_EVENTS.get(str(payload.get("type")), ("system", ""))
     message = _display(record, role, text_at(payload, field))
     if payload.get("type") == "token_count":
-        return replace(message, usage=_usage(value_at(payload, "info", "last_token_usage")))
+        return replace(message, usage=_USAGE.read(value_at(payload, "info", "last_token_usage")))
     return message
-
-
-def _usage(usage: Json) -> Usage | None:
-    if not isinstance(usage, Mapping):
-        return None
-    return Usage(
-        input_tokens=count_at(usage, "input_tokens"),
-        output_tokens=count_at(usage, "output_tokens"),
-        cache_read_tokens=count_at(usage, "cached_input_tokens"),
-        reasoning_tokens=count_at(usage, "reasoning_output_tokens"),
-    )
 
 
 def _parse_item(item: Mapping[str, Json], path: str) -> Message:
@@ -199,9 +189,7 @@ def _parse_item(item: Mapping[str, Json], path: str) -> Message:
 
 def _parse_agent_message(item: Mapping[str, Json]) -> Message | None:
     """What another agent said; sealed words are kept for display."""
-    blocks = item.get("content")
-    texts = [text_at(block, "text") for block in blocks] if isinstance(blocks, list) else []
-    parts = tuple(Text(text) for text in texts if text)
+    parts = tuple(Text(text) for block in listed_at(item, "content") if (text := text_at(block, "text")))
     return Message("user", parts, kind="injection", name=text_at(item, "author")) if parts else None
 
 

@@ -32,7 +32,7 @@ from foveate.formats.files import (
     read_whole,
     short_title,
 )
-from foveate.formats.parse import Record, record, text_at, time_at, value_at
+from foveate.formats.parse import Record, listed_at, record, text_at, time_at, value_at
 from foveate.turn import Json, Message
 
 NAME = "langsmith"
@@ -152,9 +152,8 @@ def _overlap(known: Sequence[str], keys: Sequence[str]) -> int:
 
 
 def _inputs(run: Record) -> list[Json]:
-    listed = value_at(run, "inputs", "messages")
-    messages = list(listed) if isinstance(listed, list) else []
-    return list(messages[0]) if messages and isinstance(messages[0], list) else messages
+    messages = listed_at(run, "inputs", "messages")
+    return messages[0] if messages and isinstance(messages[0], list) else messages
 
 
 def _outputs(run: Record) -> list[Json]:
