@@ -214,7 +214,7 @@ def time_text(moment: datetime) -> str:
 
 @dataclass(frozen=True, slots=True)
 class UsageKeys:
-    """Where a format has the counts of a response, in the order of `Usage`; `cache.read` is a key of an inner object."""
+    """Where a format has the counts of a response, in the order of `Usage`; `cache.read` is a key inside `cache`."""
 
     input: str
     output: str

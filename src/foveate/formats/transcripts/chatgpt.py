@@ -11,12 +11,7 @@ nodes (`"mapping": {}`), display-only. Writing joins the pieces again. One conve
 from __future__ import annotations
 
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import SEEK_CUR
-from pathlib import PurePath
 from typing import BinaryIO
 
 from foveate.errors import InvalidMessage
@@ -29,6 +24,7 @@ from foveate.formats.files import (
     content_key,
     encode_json,
     made_session,
+    read_export,
     short_title,
     zip_start,
 )
@@ -60,8 +56,6 @@ from foveate.turn import (
 NAME = "chatgpt"
 
 _CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
-_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
-"""What reading a damaged, encrypted or foreign zip file raises."""
 
 _Nodes = Mapping[str, Json]
 
@@ -75,37 +69,17 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    """A zip file must be one that can be searched: its directory is at its end."""
-    if not stream.seekable():
-        yield from _read_list(stream, "")
-        return
-    start = stream.read(len(ZIP))
-    stream.seek(-len(start), SEEK_CUR)
-    yield from _read_zip(stream, name) if start == ZIP else _read_list(stream, "")
+    missing = "the zip file has no conversations.json; is it ChatGPT's data export?"
+    return read_export(stream, name, _CONVERSATIONS, _read_list, missing)
 
 
-def _read_zip(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            members = archive.namelist()
-            found = sorted(member for member in members if _CONVERSATIONS.fullmatch(PurePath(member).name))
-            found = [member for member in found if "__MACOSX" not in member]
-            if not found:
-                yield TranscriptProblem(name, "the zip file has no conversations.json; is it ChatGPT's data export?")
-            for member in found:
-                with archive.open(member) as file:
-                    yield from _read_list(file, f"{member}, ")
-    except _DAMAGED as error:
-        yield TranscriptProblem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
-
-
-def _read_list(stream: Readable, where: str) -> Iterator[TranscriptItem]:
+def _read_list(stream: Readable, member: str) -> Iterator[TranscriptItem]:
     for item in array_elements(stream, "conversation"):
+        place = f"{member}, {item.place}" if member else item.place
         if isinstance(item, TranscriptProblem):
-            yield TranscriptProblem(where + item.place, item.reason)
+            yield TranscriptProblem(place, item.reason)
             continue
-        number, conversation = item
-        place = f"{where}conversation {number}"
+        conversation = item.value
         nodes = value_at(conversation, "mapping")
         if not isinstance(conversation, Mapping) or not isinstance(nodes, Mapping):
             yield TranscriptProblem(place, "is not a conversation: it has no object 'mapping'")

@@ -6,24 +6,28 @@ result is a message of its own. What an edited prompt left behind is in the orde
 
 from __future__ import annotations
 
-import struct
-import zipfile
-import zlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import SEEK_CUR
-from pathlib import PurePath
 from typing import BinaryIO
 
 from foveate.formats import TranscriptItem, TranscriptProblem, load
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
-from foveate.formats.files import ZIP, Readable, array_elements, encode_json, zip_start
+from foveate.formats.files import (
+    ZIP,
+    PlacedRecord,
+    Readable,
+    array_elements,
+    encode_json,
+    read_each,
+    read_export,
+    zip_start,
+)
 from foveate.formats.parse import Record, listed_at, records_at, text_at, time_at, time_text, value_at
 from foveate.turn import Attachment, Json, Kind, Message, Part, Reasoning, Text, ToolCall
 
 NAME = "claude-ai"
 _FILE = "conversations.json"
-_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
 _SILENT = ("token_budget", "flag")
 
 
@@ -34,32 +38,19 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    start = stream.read(len(ZIP)) if stream.seekable() else b""
-    if start:
-        stream.seek(-len(start), SEEK_CUR)
-    if start != ZIP:
-        yield from _read_list(stream)
-        return
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            for member in archive.namelist():
-                if PurePath(member).name == _FILE and "__MACOSX" not in member:
-                    with archive.open(member) as file:
-                        yield from _read_list(file)
-    except _DAMAGED as error:
-        yield TranscriptProblem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
+    return read_export(stream, name, re.compile(re.escape(_FILE)), _read_list)
 
 
-def _read_list(stream: Readable) -> Iterator[TranscriptItem]:
-    for item in array_elements(stream, "conversation"):
-        if isinstance(item, TranscriptProblem):
-            yield item
-            continue
-        number, conversation = item
-        if not isinstance(conversation, Mapping) or not isinstance(conversation.get("chat_messages"), list):
-            yield TranscriptProblem(f"conversation {number}", "it has no list 'chat_messages'")
-            continue
-        yield from _FORMAT.read_one(conversation, f"conversation {number}")
+def _read_list(stream: Readable, _member: str) -> Iterator[TranscriptItem]:
+    return read_each(array_elements(stream, "conversation"), _read_conversation)
+
+
+def _read_conversation(record: PlacedRecord) -> Iterator[TranscriptItem]:
+    conversation = record.value
+    if isinstance(conversation, Mapping) and isinstance(conversation.get("chat_messages"), list):
+        yield from _FORMAT.read_one(conversation, record.place)
+    else:
+        yield TranscriptProblem(record.place, "it has no list 'chat_messages'")
 
 
 class _ClaudeAi(ConversationFormat):

@@ -13,9 +13,10 @@ from pathlib import PurePath
 from typing import BinaryIO, Final
 
 from foveate.errors import InvalidMessage
-from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
+from foveate.formats import SessionHeader, TranscriptItem, load, render_messages
 from foveate.formats.exchanges import with_call_ids
 from foveate.formats.files import (
+    PlacedRecord,
     Sessions,
     TitleRank,
     decode_json,
@@ -23,6 +24,7 @@ from foveate.formats.files import (
     first_json_line,
     json_lines,
     made_session,
+    read_each,
     session_in_name,
 )
 from foveate.formats.parse import UsageKeys, every_text, listed_at, number_at, text_at, time_at, time_text, value_at
@@ -93,21 +95,17 @@ def _is_bare_meta(record: Mapping[str, Json]) -> bool:
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
     session: str | None = None
-    for line in json_lines(stream):
-        if isinstance(line, TranscriptProblem):
-            yield line
-            continue
-        number, value = line
-        try:
-            record = as_record(value, "record")
-            message = replace(parse(record, "record"), original=Original(NAME, record))
-        except InvalidMessage as error:
-            yield TranscriptProblem(f"line {number}", str(error))
-            continue
+
+    def read_line(line: PlacedRecord) -> Iterator[TranscriptItem]:
+        nonlocal session
+        record = as_record(line.value, "record")
+        message = replace(parse(record, "record"), original=Original(NAME, record))
         # Only the first line names the session: a fork copies its ancestor's, first line and all, below its own.
         session = session or _session_of(record) or session_in_name(name)
         yield from _news(sessions, session, record, message)
-        yield sessions.found(session, record, message, line=number, id_=None)
+        yield sessions.found(session, record, message, place=line.place, id_=None)
+
+    return read_each(json_lines(stream), read_line)
 
 
 def _session_of(record: Mapping[str, Json]) -> str | None:

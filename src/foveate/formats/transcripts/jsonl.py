@@ -30,6 +30,8 @@ from foveate.formats import (
 )
 from foveate.formats.files import (
     MAX_LINE_BYTES,
+    Placed,
+    PlacedRecord,
     array_elements,
     content_key,
     decode_json,
@@ -65,7 +67,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     records = _records(stream, name)
     sample = list(islice(records, SAMPLE_RECORDS))
     session = PurePath(name).stem or "session"
-    usual = detect_messages([item[1] for item in sample if not isinstance(item, TranscriptProblem)])
+    usual = detect_messages([item.value for item in sample if not isinstance(item, TranscriptProblem)])
     seen = False
     position = 0
     for batch in (sample, records):
@@ -74,7 +76,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
             if isinstance(item, TranscriptProblem):
                 yield item
                 continue
-            place, value = item
+            _, value, place = item
             listed = _list_in(value)
             if listed is not None and isinstance(value, Mapping):
                 own = session if place == _WHOLE else f"{session}/{position}"
@@ -87,20 +89,17 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 _WHOLE = "the file"
-_Placed = tuple[str, Json]
 
 
-def _records(stream: BinaryIO, name: str) -> Iterator[_Placed | TranscriptProblem]:
+def _records(stream: BinaryIO, name: str) -> Iterator[Placed]:
     """The records of the file and their places, in any of the three shapes."""
     rest = _Continued(stream.read(HEAD_BYTES), stream)
     if rest.begun.lstrip().startswith(b"["):
-        for element in array_elements(rest, "record"):
-            yield element if isinstance(element, TranscriptProblem) else (f"record {element[0]}", element[1])
+        yield from array_elements(rest, "record")
     elif _is_one_object(rest, name):
         yield _whole(rest)
     else:
-        for line in json_lines(rest):  # type: ignore[arg-type]
-            yield line if isinstance(line, TranscriptProblem) else (f"line {line[0]}", line[1])
+        yield from json_lines(rest)
 
 
 def _is_one_object(rest: _Continued, name: str) -> bool:
@@ -116,12 +115,12 @@ def _is_one_object(rest: _Continued, name: str) -> bool:
     return name.lower().endswith(".json") and not rest.has_more()
 
 
-def _whole(rest: _Continued) -> _Placed | TranscriptProblem:
+def _whole(rest: _Continued) -> Placed:
     raw = rest.read(MAX_LINE_BYTES + 1)
     try:
         if len(raw) > MAX_LINE_BYTES:
             raise ValueError(f"longer than {MAX_LINE_BYTES:,} bytes")
-        return _WHOLE, decode_json(raw)
+        return PlacedRecord(1, decode_json(raw), _WHOLE)
     except ValueError as error:
         return TranscriptProblem(_WHOLE, str(error))
 

@@ -70,20 +70,20 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         if isinstance(item, TranscriptProblem):
             yield item
             continue
-        line, record = item
+        _, record, place = item
         if session is None:
             session = (value_at(record, "type") == "session" and text_at(record, "id")) or session_in_name(name)
         try:
             message = parse_message(NAME, record, "entry")
         except InvalidMessage as error:
-            yield TranscriptProblem(f"line {line}", str(error))
+            yield TranscriptProblem(place, str(error))
             continue
         yield from _news(sessions, session, record, message)
         key = text_at(record, "id")
         if key is None or key in keys:
             key = content_key(position, record)
         keys.add(key)
-        yield TranscriptMessage(session, key, message, f"line {line}")
+        yield TranscriptMessage(session, key, message, place)
 
 
 def _news(sessions: Sessions, session: str, record: Json, message: Message) -> Iterator[SessionHeader]:
