@@ -11,27 +11,10 @@ from foveate.compress.tools import diffs, files, generic, json_data, listings, s
 from foveate.text import several
 
 tools: tuple[str, ...] = (
-    "bash",
-    "exec",
-    "shell",
-    "terminal",
-    "run",
-    "execcommand",
-    "runcommand",
-    "runterminalcmd",
-    "executecommand",
-)
-tools += ("localshell", "sh", "zsh", "powershell", "cmd", "runshellcommand", "executebash", "runinterminal", "python")
-tools += (
-    "executepython",
-    "runpython",
-    "ipython",
-    "executecode",
-    "codeinterpreter",
-    "bashoutput",
-    "writestdin",
-    "console",
-)
+    "bash", "exec", "shell", "terminal", "run", "execcommand", "runcommand", "runterminalcmd", "executecommand",
+    "localshell", "sh", "zsh", "powershell", "cmd", "runshellcommand", "executebash", "runinterminal", "python",
+    "executepython", "runpython", "ipython", "executecode", "codeinterpreter", "bashoutput", "writestdin", "console",
+)  # fmt: skip
 COMMAND_CHARS = 70
 OUTCOME_CHARS = 90
 
