@@ -33,8 +33,6 @@ class Readable(Protocol):
 
     def read(self, size: int, /) -> bytes: ...
 
-    def readline(self, size: int, /) -> bytes: ...
-
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 """A longer line is reported, not read: it would not fit one row of the store."""
@@ -117,7 +115,7 @@ def read_list(session: str, records: Sequence[Json], format_name: str, where: st
     return read_each(placed, read)
 
 
-def json_lines(stream: BinaryIO | Readable) -> Iterator[Placed]:
+def json_lines(stream: BinaryIO) -> Iterator[Placed]:
     """Each line's number and value, one line in memory at a time; blank lines are skipped."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):

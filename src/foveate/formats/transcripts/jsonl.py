@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from itertools import groupby, islice
 from pathlib import PurePath
 from typing import BinaryIO
@@ -93,70 +92,43 @@ _WHOLE = "the file"
 
 def _records(stream: BinaryIO, name: str) -> Iterator[Placed]:
     """The records of the file and their places, in any of the three shapes."""
-    rest = _Continued(stream.read(HEAD_BYTES), stream)
-    if rest.begun.lstrip().startswith(b"["):
-        yield from array_elements(rest, "record")
-    elif _is_one_object(rest, name):
-        yield _whole(rest)
+    first, has_more = _peek(stream)
+    if first.startswith(b"["):
+        yield from array_elements(stream, "record")
+    elif first.startswith(b"{") and _is_one_object(first, name, has_more=has_more):
+        yield _whole(stream)
     else:
-        yield from json_lines(rest)
+        yield from json_lines(stream)
 
 
-def _is_one_object(rest: _Continued, name: str) -> bool:
+def _peek(stream: BinaryIO) -> tuple[bytes, bool]:
+    """The first line that is not blank, and whether anything but white space follows it."""
+    start = stream.tell()
+    lines = iter(lambda: stream.readline(MAX_LINE_BYTES), b"")
+    first = next((line.lstrip() for line in lines if line.strip()), b"")
+    has_more = bool(stream.read(HEAD_BYTES).strip())
+    stream.seek(start)
+    return first, has_more
+
+
+def _is_one_object(first: bytes, name: str, *, has_more: bool) -> bool:
     """Whether an object takes the whole file: it goes on after its first line, or is all there is in a `.json` file."""
-    first = rest.first_line()
-    if not first.startswith(b"{"):
-        return False
     try:
         decode_json(first)
     except ValueError as error:
         cut = error.__cause__
         return isinstance(cut, json.JSONDecodeError) and cut.pos >= len(cut.doc.rstrip()) and first.endswith(b"\n")
-    return name.lower().endswith(".json") and not rest.has_more()
+    return name.lower().endswith(".json") and not has_more
 
 
-def _whole(rest: _Continued) -> Placed:
-    raw = rest.read(MAX_LINE_BYTES + 1)
+def _whole(stream: BinaryIO) -> Placed:
+    raw = stream.read(MAX_LINE_BYTES + 1)
     try:
         if len(raw) > MAX_LINE_BYTES:
             raise ValueError(f"longer than {MAX_LINE_BYTES:,} bytes")
         return PlacedRecord(1, decode_json(raw), _WHOLE)
     except ValueError as error:
         return TranscriptProblem(_WHOLE, str(error))
-
-
-class _Continued:
-    """A stream of which the beginning was read already, and will be read again."""
-
-    def __init__(self, begun: bytes, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._again = BytesIO(begun)
-
-    @property
-    def begun(self) -> bytes:
-        return self._again.getvalue()
-
-    def first_line(self) -> bytes:
-        """The first line that is not blank, for deciding."""
-        if b"\n" not in self.begun.lstrip():
-            self._again = BytesIO(self.begun + self._stream.readline(MAX_LINE_BYTES))
-        return next(iter(self.begun.lstrip().splitlines(keepends=True)), b"")
-
-    def has_more(self) -> bool:
-        """Whether anything but white space follows the first line."""
-        if self.begun.strip().count(b"\n"):
-            return True
-        self._again = BytesIO(self.begun + self._stream.read(HEAD_BYTES))
-        return b"\n" in self.begun.strip()
-
-    def read(self, size: int, /) -> bytes:
-        taken = self._again.read(size)
-        return taken + self._stream.read(size - len(taken)) if len(taken) < size else taken
-
-    def readline(self, size: int, /) -> bytes:
-        taken = self._again.readline(size)
-        whole = taken.endswith(b"\n") or len(taken) == size
-        return taken if whole else taken + self._stream.readline(size - len(taken))
 
 
 def _list_in(value: Json) -> list[Json] | None:
