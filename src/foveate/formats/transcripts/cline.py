@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import BinaryIO
 
-from foveate.formats import TranscriptItem, load, render_messages
+from foveate.formats import load, render_messages
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.parse import Record, UsageKeys, listed_at, moment_at, text_at, value_at
 from foveate.turn import Json, Message, Text
@@ -21,10 +20,6 @@ _USAGE = UsageKeys("inputTokens", "outputTokens", "cacheReadTokens", "cacheWrite
 def detect(head: bytes, name: str) -> bool:
     is_file = name.endswith(".messages.json") or b'"modelInfo"' in head
     return is_file and head.lstrip().startswith(b"{") and b'"messages"' in head and b'"sessionId"' in head
-
-
-def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return _FORMAT.read(stream, name)
 
 
 class _Cline(ConversationFormat):
@@ -68,5 +63,6 @@ def _typed(content: Json) -> str:
 
 
 _FORMAT = _Cline()
+read = _FORMAT.read
 parse = _FORMAT.parse
 write = _FORMAT.write

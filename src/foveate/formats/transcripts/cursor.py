@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from foveate.formats import SQLITE, TranscriptItem
 from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, read_rows
@@ -59,10 +58,6 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
             left_out = ("fullConversationHeadersOnly", "conversation", *_HEAVY)
             rest = {name: field for name, field in composer.items() if name not in left_out}
             yield from _FORMAT.read_one({**rest, "composerId": id_, "bubbles": bubbles}, f"conversation {id_}")
-
-
-def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return _FORMAT.read(stream, name)
 
 
 class _Cursor(ConversationFormat):
@@ -161,5 +156,6 @@ def _result(tool: Json) -> ToolResult:
 
 
 _FORMAT = _Cursor()
+read = _FORMAT.read
 parse = _FORMAT.parse
 write = _FORMAT.write

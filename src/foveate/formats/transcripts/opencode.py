@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from foveate.formats import SQLITE, TranscriptItem
 from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, read_rows
@@ -62,10 +61,6 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
             for message, data in read_rows(path, _MESSAGES, (str(id_),))
         ]
         yield from _FORMAT.read_one({"info": info, "messages": messages}, f"session {id_}")
-
-
-def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return _FORMAT.read(stream, name)
 
 
 def _decoded(data: Json) -> Json:
@@ -213,5 +208,6 @@ def _made_part(part: Part) -> dict[str, Json] | None:
 
 
 _FORMAT = _OpenCode()
+read = _FORMAT.read
 parse = _FORMAT.parse
 write = _FORMAT.write
