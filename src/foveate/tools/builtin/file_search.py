@@ -33,9 +33,7 @@ async def file_search(
     words = query[:MAX_QUERY_CHARS].casefold().split()
     if not words:
         raise ToolError("query is empty; give a part of a file's path")
-    start = workspace.path(path)
-    if not start.is_dir():
-        raise ToolError(f"{path} is not a folder")
+    start = workspace.folder(path)
     arguments = ("--files", *ripgrep.NEVER, "--", workspace.shown(start))
     paths: list[str] = []
     async with (
