@@ -68,7 +68,7 @@ class ConversationFormat:
         raise NotImplementedError
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        """Items for a message that came from another format."""
+        """Items for a message that came from another format, and is not for display only."""
         raise NotImplementedError
 
     def make_conversation(self, id_: str) -> dict[str, Json]:
@@ -141,7 +141,8 @@ class ConversationFormat:
         pieces: dict[str, list[Record]] = {}
         for number, message in enumerate(messages):
             if message.original is None or message.original.format != self.name:
-                for part, item in enumerate(self.make(message, f"message-{number + 1}")):
+                made = () if message.kind == "display" else self.make(message, f"message-{number + 1}")
+                for part, item in enumerate(made):
                     pieces[f"message-{number + 1}-{part}"] = [item]
                 continue
             piece = record(message.original.data, "piece")

@@ -101,8 +101,6 @@ class _ClaudeAi(ConversationFormat):
         return Message("assistant" if role == "assistant" else "user", parts, kind=kind, at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         made: dict[str, Json] = {"uuid": id_, "sender": "assistant" if message.role == "assistant" else "human"}
         content: list[Json] = []
         for part in message.parts:

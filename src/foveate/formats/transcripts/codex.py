@@ -37,18 +37,9 @@ _ITEM_FORMAT: Final = "openai-responses"
 
 _LINE_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _SPOKEN_ITEMS = (
-    "message",
-    "reasoning",
-    "function_call",
-    "function_call_output",
-    "custom_tool_call",
-    "custom_tool_call_output",
-    "local_shell_call",
-    "tool_search_call",
-    "tool_search_output",
-    "web_search_call",
-    "image_generation_call",
-)
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+    "local_shell_call", "tool_search_call", "tool_search_output", "web_search_call", "image_generation_call",
+)  # fmt: skip
 _INJECTED = (
     ("# agents.md instructions", "</instructions>"),
     ("<agent_message_board_notification>", "</agent_message_board_notification>"),

@@ -170,8 +170,6 @@ class _CopilotChat(ConversationFormat):
         return Message("user", (Text(text),) if text else (), kind="message" if text else "display", at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         made: dict[str, Json] = {
             "requestId": id_,
             "timestamp": int(message.at.timestamp() * 1000) if message.at else None,

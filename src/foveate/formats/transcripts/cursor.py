@@ -108,8 +108,6 @@ class _Cursor(ConversationFormat):
         return Message("assistant", parts, kind="message" if parts else "display", at=at, model=model, usage=usage)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         moment: dict[str, Json] = {"createdAt": time_text(message.at)} if message.at else {}
         kind = ASSISTANT if message.role in ("assistant", "tool") else USER
         thoughts = [part.text for part in message.parts if isinstance(part, Reasoning)]

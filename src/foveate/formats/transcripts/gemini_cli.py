@@ -150,8 +150,6 @@ class _GeminiCli(ConversationFormat):
         return Message("user", parts, kind=spoken, at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         made: dict[str, Json] = {"id": id_, "timestamp": time_text(message.at) if message.at else None}
         if message.tool_results:
             made |= {"type": "user", "content": [_made_result(part) for part in message.tool_results]}

@@ -130,8 +130,6 @@ class _OpenCode(ConversationFormat):
         return Message("user", said, kind="injection" if by_program or not said else "message", at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         role = "assistant" if message.role == "assistant" else "user"
         time = {"created": int(message.at.timestamp() * 1000), "completed": 0} if message.at else {"completed": 0}
         parts: list[Json] = []
