@@ -134,7 +134,7 @@ def plain_or_list(content: list[Record]) -> Json:
     if not content:
         return ""
     is_text = len(content) == 1 and content[0].get("type") in ("text", "input_text", "output_text")
-    return content[0]["text"] if is_text else content
+    return content[0]["text"] if is_text and "text" in content[0] else content
 
 
 class _Weaver:
