@@ -52,13 +52,8 @@ def _outcome(exchange: ToolExchange) -> str:
     error = first_error(exchange.lines) if exchange.failed else None
     if error:
         return ", ".join([*(said or ["error"]), brief(error, OUTCOME_CHARS)])
-    if specialist is diffs:
-        return ", ".join([*said, diffs.described(exchange.output)])
-    if specialist is search:
-        return ", ".join([*said, search.outcome(exchange)])
-    if specialist is listings:
-        return ", ".join([*said, listings.outcome(exchange)])
-    return ", ".join([*said, _printed(exchange)])
+    outcome = specialist.outcome if specialist in (diffs, search, listings) else _printed
+    return ", ".join([*said, outcome(exchange)])
 
 
 def _printed(exchange: ToolExchange) -> str:
