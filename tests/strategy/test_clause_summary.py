@@ -18,7 +18,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.plan import Artefact, ArtefactSpec
 from foveate.strategy.build import ArtefactAssignment, ArtefactKind, Material, SourceTurn, WordingReport
 from foveate.strategy.checkpoint import Checkpoint
-from foveate.strategy.checkpoint.model_summary import CheckpointWording
+from foveate.strategy.checkpoint.build import CheckpointWording
 from foveate.strategy.topics import Topics
 from foveate.tokens import O200K
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult

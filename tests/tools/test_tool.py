@@ -16,7 +16,7 @@ import pytest
 import foveate
 from foveate.errors import InputError, InvalidToolCall
 from foveate.tools import Tool, Toolbox, ToolError, Workspace, packs, registry, tool
-from foveate.tools.definitions import FORMATS, definitions
+from foveate.tools.toolbox import FORMATS, definitions
 from support.patience import PATIENCE_SECONDS
 
 

@@ -16,9 +16,9 @@ import pytest
 import foveate
 from foveate.tokens import count_tokens
 from foveate.tools import Toolbox, ToolError, Workspace, registry
+from foveate.tools.builtin import web_search as searching
 from foveate.tools.settings import ToolsSettings, WebSettings
 from foveate.tools.web import fetch as fetching
-from foveate.tools.web import search as searching
 from foveate.tools.web.fetch import decode, fetch
 from foveate.tools.web.readable import markdown
 

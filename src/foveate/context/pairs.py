@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from foveate.formats.exchanges import answers
 from foveate.turn import Attachment, Message, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -51,18 +52,12 @@ def loose_ends(messages: Iterable[Message]) -> LooseEnds:
             if isinstance(part, ToolCall):
                 waiting.append(part)
             elif isinstance(part, ToolResult):
-                call = next((call for call in waiting if _belong(call, part)), None)
+                call = next((call for call in waiting if answers(part, call)), None)
                 if call is None:
                     stray.append(part)
                 else:
                     waiting.remove(call)
     return LooseEnds(tuple(waiting), tuple(stray))
-
-
-def _belong(call: ToolCall, result: ToolResult) -> bool:
-    if call.id and result.call_id:
-        return call.id == result.call_id
-    return result.name in (None, call.name)
 
 
 def provider_message_count(messages: Iterable[Message]) -> int:

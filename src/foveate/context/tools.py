@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidToolCall, UnknownFormat
@@ -102,6 +102,13 @@ class HistoryTool:
     description: str
     arguments: Mapping[str, Argument]
     request: type[Request]
+
+    @property
+    def function(self) -> FunctionSpec:
+        required = [key for key, argument in self.arguments.items() if argument.is_required]
+        properties = {key: argument.schema for key, argument in self.arguments.items()}
+        schema: dict[str, Json] = {"type": "object", "properties": properties, "required": required}
+        return FunctionSpec(self.name, self.description, schema)
 
 
 def _read_turn(value: object) -> TurnAddress:
@@ -207,8 +214,8 @@ def parse_call(name: str, arguments: object) -> Request:
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
         raise InvalidToolCall(str(name), f"there is no such tool; available: {', '.join(tool.name for tool in TOOLS)}")
-    given = _as_object(tool, arguments)
-    usage = _usage(tool)
+    usage = call_usage(tool.function)
+    given = call_object(tool.function, arguments)
     for key in given:
         if key not in tool.arguments:
             raise InvalidToolCall(name, f"there is no argument {key!r}; call {usage}")
@@ -241,20 +248,25 @@ def _addressed(tool: HistoryTool, values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **turns, **dict.fromkeys(("session",) if sessions else (), "".join(sessions))}
 
 
-def _as_object(tool: HistoryTool, arguments: object) -> Mapping[str, object]:
+def call_object(function: FunctionSpec, arguments: object) -> Mapping[str, object]:
+    """A call's arguments, which some providers send as JSON text; `InvalidToolCall` says how it is called."""
+    problem = "an object"
     if isinstance(arguments, str):
         try:
             arguments = json.loads(arguments or "{}")
         except (ValueError, RecursionError):
-            raise InvalidToolCall(tool.name, f"the arguments are not JSON; call {_usage(tool)}") from None
+            problem = "JSON"
     if not isinstance(arguments, Mapping):
-        raise InvalidToolCall(tool.name, f"the arguments are not an object; call {_usage(tool)}")
+        raise InvalidToolCall(function.name, f"the arguments are not {problem}; call {call_usage(function)}")
     return arguments
 
 
-def _usage(tool: HistoryTool) -> str:
-    names = (key if argument.is_required else f"[{key}]" for key, argument in tool.arguments.items())
-    return f"{tool.name}({', '.join(names)})"
+def call_usage(function: FunctionSpec) -> str:
+    """How a tool is called, e.g. `read_file(path, [first_line])`."""
+    required: Any = function.schema.get("required", ())
+    properties: Any = function.schema.get("properties", {})
+    names = (name if name in required else f"[{name}]" for name in properties)
+    return f"{function.name}({', '.join(names)})"
 
 
 def _shown(value: object) -> str:
@@ -294,18 +306,35 @@ class ToolSet:
         return replace(self, has_history=False) if self.extra else None
 
 
+class FunctionSpec(NamedTuple):
+    """A tool as a model is told of it."""
+
+    name: str
+    description: str
+    schema: Mapping[str, Json]
+
+    def record(self, schema_key: str) -> dict[str, Json]:
+        return {"name": self.name, "description": self.description, schema_key: self.schema}
+
+
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
-    """The tools as a provider takes them: `openai`, `openai-responses`, `anthropic` or `gemini`."""
+    """The history tools as a provider takes them: `openai`, `openai-responses`, `anthropic` or `gemini`."""
+    return function_definitions([tool.function for tool in TOOLS], format)
+
+
+def function_definitions(functions: Sequence[FunctionSpec], format: str) -> list[dict[str, Json]]:  # noqa: A002
+    """Tools as a provider takes them."""
     match format:
         case "openai":
-            return [{"type": "function", "function": _function(tool, "parameters")} for tool in TOOLS]
+            return [{"type": "function", "function": function.record("parameters")} for function in functions]
         case "openai-responses":
             # There, tools are strict unless they say otherwise, and strict ones can't leave an argument out.
-            return [{"type": "function", **_function(tool, "parameters"), "strict": False} for tool in TOOLS]
+            return [{"type": "function", **function.record("parameters"), "strict": False} for function in functions]
         case "anthropic":
-            return [_function(tool, "input_schema") for tool in TOOLS]
+            return [function.record("input_schema") for function in functions]
         case "gemini":
-            return [{"functionDeclarations": [_function(tool, "parameters") for tool in TOOLS]}]
+            declared = [function.record("parameters") for function in functions]
+            return [{"functionDeclarations": declared}] if declared else []
     raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
 
 
@@ -318,13 +347,3 @@ def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002
 def most_definitions_tokens(counter: Counter) -> int:
     """With room for the format that takes the most there is room for any."""
     return max(definitions_tokens(name, counter) for name in FORMATS)
-
-
-def _function(tool: HistoryTool, schema_key: str) -> dict[str, Json]:
-    required = [key for key, argument in tool.arguments.items() if argument.is_required]
-    schema: dict[str, Json] = {
-        "type": "object",
-        "properties": {key: argument.schema for key, argument in tool.arguments.items()},
-        "required": required,
-    }
-    return {"name": tool.name, "description": tool.description, schema_key: schema}

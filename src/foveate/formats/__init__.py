@@ -93,7 +93,9 @@ class TranscriptFormat(Format, Protocol):
         ...
 
     def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-        """The content of the file in order, in constant memory; unreadable parts come as a Problem."""
+        """The content of the file in order, in constant memory; unreadable parts come as a Problem.
+
+        The stream can be searched."""
         ...
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:

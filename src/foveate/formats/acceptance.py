@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
+from foveate.formats.exchanges import answers
 from foveate.formats.parse import Record
 from foveate.formats.providers import anthropic, openai, openai_responses
 from foveate.turn import Attachment, Json, Message, Part, Reasoning, Text, ToolCall, ToolResult
@@ -101,7 +102,7 @@ class Acceptance:
     def _result(self, result: ToolResult) -> ToolResult:
         for entry in self._waiting:
             call, call_id = entry
-            if result.call_id == call.id if result.call_id and call.id else result.name in (None, call.name):
+            if answers(result, call):
                 self._waiting.remove(entry)
                 # Gemini finds the call by its name; a recorded result may name another tool.
                 name = call.name if result.name and self.format == "gemini" else result.name

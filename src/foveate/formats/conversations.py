@@ -10,16 +10,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
 from foveate.errors import InputError, InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
 from foveate.formats.files import content_key, decode_json, made_session, read_whole, short_title
-from foveate.formats.parse import Record, number_at, record, text_at
+from foveate.formats.parse import Record, listed_at, record, text_at
 from foveate.text import json_slices
-from foveate.turn import Json, Message, parse_time
+from foveate.turn import Json, Message
 
 REST = "conversation"
 """The record that holds everything but the items."""
@@ -69,7 +68,7 @@ class ConversationFormat:
         raise NotImplementedError
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        """Items for a message that came from another format."""
+        """Items for a message that came from another format, and is not for display only."""
         raise NotImplementedError
 
     def make_conversation(self, id_: str) -> dict[str, Json]:
@@ -96,8 +95,7 @@ class ConversationFormat:
 
     def read_one(self, conversation: Record, place: str) -> Iterator[TranscriptItem]:
         """The items of one conversation."""
-        listed = conversation.get(self.items_key)
-        items = list(listed) if isinstance(listed, list) else []
+        items = [*listed_at(conversation, self.items_key)]
         rest: dict[str, Json] = {key: value for key, value in conversation.items() if key != self.items_key}
         labels = self.labels(conversation)
         session = labels.id or content_key(0, rest)
@@ -143,7 +141,8 @@ class ConversationFormat:
         pieces: dict[str, list[Record]] = {}
         for number, message in enumerate(messages):
             if message.original is None or message.original.format != self.name:
-                for part, item in enumerate(self.make(message, f"message-{number + 1}")):
+                made = () if message.kind == "display" else self.make(message, f"message-{number + 1}")
+                for part, item in enumerate(made):
                     pieces[f"message-{number + 1}-{part}"] = [item]
                 continue
             piece = record(message.original.data, "piece")
@@ -163,15 +162,6 @@ _CHANGING = ("lastUpdated", "updated_at", "lastMessageDate", "lastUpdatedAt", "t
 def _lasting(rest: Mapping[str, Json]) -> dict[str, Json]:
     """A conversation's fields without those that change whenever it grows."""
     return {key: value for key, value in rest.items() if key not in _CHANGING}
-
-
-def moment_at(data: Json, *path: str) -> datetime | None:
-    """A time in milliseconds since 1970."""
-    value = number_at(data, *path)
-    try:
-        return None if value is None else parse_time(value / 1000)
-    except InvalidMessage:
-        return None
 
 
 def decoded_object(data: Json | bytes) -> Record:

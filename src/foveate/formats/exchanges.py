@@ -134,7 +134,7 @@ def plain_or_list(content: list[Record]) -> Json:
     if not content:
         return ""
     is_text = len(content) == 1 and content[0].get("type") in ("text", "input_text", "output_text")
-    return content[0]["text"] if is_text else content
+    return content[0]["text"] if is_text and "text" in content[0] else content
 
 
 class _Weaver:
@@ -202,7 +202,7 @@ class _Weaver:
         """The call this answers: by id, else by name, else in order; of equals, the first of the latest response."""
         for response in reversed(self._entries):
             for pending in response.calls if isinstance(response, _Response) else ():
-                if pending.answer is None and _answers(result, pending.call):
+                if pending.answer is None and answers(result, pending.call):
                     return pending
         return None
 
@@ -217,16 +217,16 @@ class _Weaver:
             FamilyPart(next(in_order), piece.family) if isinstance(piece.part, ToolCall) else piece
             for piece in response.said.pieces
         ]
-        answers = []
+        paired = []
         for pending, call in zip(response.calls, calls, strict=True):
             answer = pending.answer
             if answer is None and is_last:
                 continue
             result = answer.result if answer else ToolResult(None, (Text(NO_RESULT),), is_error=True)
             settled = replace(result, call_id=call.id, name=call.name)
-            answers.append(PairedResult(settled, call, answer.family if answer else pending.family))
+            paired.append(PairedResult(settled, call, answer.family if answer else pending.family))
         said = Utterance("assistant", pieces, response.said.name)
-        return [said, Results(answers)] if answers else [said]
+        return [said, Results(paired)] if paired else [said]
 
     def _call_id(self, pending: _Pending) -> str | None:
         call_id = pending.call.id or None
@@ -242,7 +242,8 @@ class _Weaver:
         return call_id
 
 
-def _answers(result: ToolResult, call: ToolCall) -> bool:
+def answers(result: ToolResult, call: ToolCall) -> bool:
+    """Whether a result may be a call's: by id where both have one, else by name, else in order."""
     if result.call_id and call.id:
         return result.call_id == call.id
     return result.name in (None, call.name)
@@ -278,12 +279,11 @@ def with_call_ids(messages: Iterable[Message]) -> Iterator[Message]:
 
 
 def _answered(result: ToolResult, waiting: list[_Waiting]) -> ToolResult:
-    for entry in waiting:
-        same = result.call_id == entry.call.id if result.call_id else result.name in (None, entry.call.name)
-        if same:
-            waiting.remove(entry)
-            return replace(result, call_id=entry.id)
-    return result
+    entry = next((entry for entry in waiting if answers(result, entry.call)), None)
+    if entry is None:
+        return result
+    waiting.remove(entry)
+    return replace(result, call_id=entry.id)
 
 
 def said_in(parts: Iterable[Part]) -> list[str]:

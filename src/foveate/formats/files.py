@@ -8,22 +8,31 @@ import json
 import re
 import struct
 import uuid
+import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from enum import IntEnum
+from io import SEEK_CUR
 from pathlib import PurePath
-from typing import TYPE_CHECKING, BinaryIO, Protocol
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
 
 from foveate.errors import InvalidMessage
-from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem
+from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
 from foveate.text import json_slices
 from foveate.turn import Json, check_json
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
-    from foveate.turn import Json, Message
+    from foveate.turn import Message
+
+
+class Readable(Protocol):
+    """What readers of records ask of a stream; a member of a zip file has it too."""
+
+    def read(self, size: int, /) -> bytes: ...
+
 
 MAX_LINE_BYTES = 256 * 1024 * 1024
 """A longer line is reported, not read: it would not fit one row of the store."""
@@ -70,7 +79,43 @@ def _has_surrogates(text: str) -> bool:
     return False
 
 
-def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | TranscriptProblem]:
+class PlacedRecord(NamedTuple):
+    """A value of a file: its number, from 1, and its place for people."""
+
+    number: int
+    value: Json
+    place: str
+
+
+Placed = PlacedRecord | TranscriptProblem
+
+
+def read_each(
+    records: Iterable[Placed], read: Callable[[PlacedRecord], Iterable[TranscriptItem]]
+) -> Iterator[TranscriptItem]:
+    """What each record is read as; a Problem at its place, and the next one, where it can't be."""
+    for record in records:
+        if isinstance(record, TranscriptProblem):
+            yield record
+            continue
+        try:
+            yield from read(record)
+        except InvalidMessage as error:
+            yield TranscriptProblem(record.place, str(error))
+
+
+def read_list(session: str, records: Sequence[Json], format_name: str, where: str = "") -> Iterator[TranscriptItem]:
+    """The messages of a list, by their place and content."""
+
+    def read(record: PlacedRecord) -> Iterator[TranscriptItem]:
+        message = parse_message(format_name, record.value)
+        yield TranscriptMessage(session, content_key(record.number - 1, record.value), message, record.place)
+
+    placed = (PlacedRecord(number, value, f"{where}message {number}") for number, value in enumerate(records, 1))
+    return read_each(placed, read)
+
+
+def json_lines(stream: BinaryIO) -> Iterator[Placed]:
     """Each line's number and value, one line in memory at a time; blank lines are skipped."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
@@ -84,7 +129,7 @@ def json_lines(stream: BinaryIO) -> Iterator[tuple[int, Json] | TranscriptProble
         if not raw.strip():
             continue
         try:
-            yield number, decode_json(raw)
+            yield PlacedRecord(number, decode_json(raw), f"line {number}")
         except ValueError as error:
             cut = "" if raw.endswith(b"\n") else " (the file ends here: its last line looks cut off)"
             yield TranscriptProblem(f"line {number}", f"{error}{cut}")
@@ -114,12 +159,6 @@ MAX_ELEMENT_CHARACTERS = 256 * 1024 * 1024
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LONGEST_LITERAL = len("-Infinity")
 _DECODER = json.JSONDecoder()
-
-
-class Readable(Protocol):
-    """All that reading an array asks of a stream; a member of a zip file has it too."""
-
-    def read(self, size: int, /) -> bytes: ...
 
 
 class _Stop(Exception):
@@ -178,7 +217,7 @@ class _Text:
         return self.fault or "the file ends in the middle of the list; it looks cut off"
 
 
-def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[tuple[int, Json] | TranscriptProblem]:
+def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[Placed]:
     """Each element's number, from 1, and its value. Where it can't go on, a Problem says so and is the last item."""
     text = _Text(stream)
     number = 1
@@ -190,7 +229,7 @@ def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[tuple[int
         while mark != "]":
             value = _element(text)
             try:
-                yield number, check_json(value, noun)
+                yield PlacedRecord(number, check_json(value, noun), f"{noun} {number}")
             except InvalidMessage:
                 yield TranscriptProblem(f"{noun} {number}", "nested too deeply")
             number += 1
@@ -310,7 +349,7 @@ class Sessions:
         return self._known[name].header.channel if name in self._known else None
 
     def found(
-        self, name: str, record: Mapping[str, Json], message: Message, *, line: int, id_: str | None
+        self, name: str, record: Mapping[str, Json], message: Message, *, place: str, id_: str | None
     ) -> TranscriptMessage:
         """The message under its key: the record's own id where it has one, else its place in the session."""
         session = self._known[name]
@@ -319,7 +358,7 @@ class Sessions:
             # Claude Code writes some records again under their old id, with another parent: content tells them apart.
             key = f"{id_}-{key.partition('-')[2]}"
         session.found += 1
-        return TranscriptMessage(name, key, message, f"line {line}")
+        return TranscriptMessage(name, key, message, place)
 
 
 def short_title(text: str) -> str:
@@ -346,6 +385,40 @@ def made_session(messages: Sequence[Message]) -> str:
 ZIP = b"PK\x03\x04"
 _LOCAL_HEADER = struct.Struct("<4s5H3I2H")
 _DEFLATED = 8
+
+
+_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
+"""What reading a damaged, encrypted or foreign zip file raises."""
+
+
+def read_export(
+    stream: BinaryIO,
+    name: str,
+    wanted: re.Pattern[str],
+    read: Callable[[Readable, str], Iterable[TranscriptItem]],
+    missing: str = "",
+) -> Iterator[TranscriptItem]:
+    """A data export: a file, or the files of that name in a zip, which `read` gets with the name of each.
+
+    A zip file must be one that can be searched: its directory is at its end.
+    """
+    start = stream.read(len(ZIP)) if stream.seekable() else b""
+    if start:
+        stream.seek(-len(start), SEEK_CUR)
+    if start != ZIP:
+        yield from read(stream, "")
+        return
+    try:
+        with zipfile.ZipFile(stream) as archive:
+            found = sorted(member for member in archive.namelist() if wanted.fullmatch(PurePath(member).name))
+            found = [member for member in found if "__MACOSX" not in member]
+            if missing and not found:
+                yield TranscriptProblem(name, missing)
+            for member in found:
+                with archive.open(member) as file:
+                    yield from read(file, member)
+    except _DAMAGED as error:
+        yield TranscriptProblem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
 
 
 def zip_start(head: bytes, wanted: str) -> bytes:

@@ -14,13 +14,15 @@ import mimetypes
 import re
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from foveate.formats.parse import Record, from_uri, media_of
+from foveate.errors import InvalidMessage
+from foveate.formats.parse import ContentBlock, Record, media_of
+from foveate.formats.providers import anthropic, gemini, openai, openai_responses
 from foveate.tokens import CLAUDE_4, counter_for
-from foveate.turn import Attachment, Json
+from foveate.turn import Attachment, Part
 
 PDF_PAGE_TEXT_TOKENS: Final = 3_000
 """Anthropic's figure for a dense page; the page counts as an image besides."""
@@ -197,73 +199,36 @@ def file_text(attachment: Attachment) -> str | None:
 
 def block_media(block: Record) -> Attachment | None:
     """The attachment in a content block of any of the four providers' formats; None if it is none."""
-    read = _READERS.get(str(block.get("type")))
-    return read(block) if read else _google_media(block)
-
-
-def _anthropic_media(block: Record) -> Attachment | None:
-    source = _mapping(block.get("source"))
-    data, kind = _text(source.get("data")), _text(source.get("media_type"))
-    is_image = block.get("type") == "image"
-    match source.get("type"):
-        case "text":
-            encoded = base64.b64encode((data or "").encode(errors="surrogatepass")).decode()
-            return Attachment("file", data=encoded, media_type="text/plain")
-        case "base64":
-            return Attachment("image" if is_image else "file", data=data or "", media_type=kind)
-        case "url" | "file":
-            return Attachment("image" if is_image else "file", uri=_text(source.get("url")) or "")
-    return None
+    kind = str(block.get("type"))
+    if kind not in _PARSERS:
+        return _google_media(block) if not _GOOGLE_KEYS.isdisjoint(block) else None
+    try:
+        part = _PARSERS[kind](ContentBlock(kind, block, kind))
+    except InvalidMessage:  # it counts as one whose size is not known
+        if kind == "input_audio":
+            return Attachment("audio", data="")
+        is_known = kind not in ("image", "document") or isinstance(block.get("source"), Mapping)
+        return Attachment("image" if kind in _IMAGES else "file", uri="") if is_known else None
+    return part if isinstance(part, Attachment) else None
 
 
 def _google_media(block: Record) -> Attachment | None:
-    inline = block.get("inlineData", block.get("inline_data"))
-    if isinstance(inline, Mapping):
-        kind = _text(inline.get("mimeType", inline.get("mime_type")))
-        return Attachment(media_of(kind), data=_text(inline.get("data")) or "", media_type=kind)
-    linked = block.get("fileData", block.get("file_data"))
-    if isinstance(linked, Mapping):
-        uri = _text(linked.get("fileUri", linked.get("file_uri"))) or ""
-        kind = _text(linked.get("mimeType", linked.get("mime_type"))) or mimetypes.guess_type(uri.partition("?")[0])[0]
-        return Attachment(media_of(kind), uri=uri, media_type=kind)
-    return None
+    try:
+        part = gemini.parse_part(block, "part")
+    except InvalidMessage:
+        return None
+    if isinstance(part, Attachment) and part.uri and part.media_type is None:
+        return replace(part, media=media_of(mimetypes.guess_type(part.uri.partition("?")[0])[0]))
+    return part if isinstance(part, Attachment) else None
 
 
-def _openai_image(block: Record) -> Attachment:
-    linked = block.get("image_url")
-    url = linked.get("url") if isinstance(linked, Mapping) else linked
-    return from_uri("image", url) if isinstance(url, str) else Attachment("image", uri="")
-
-
-def _openai_audio(block: Record) -> Attachment:
-    audio = _mapping(block.get("input_audio"))
-    return Attachment("audio", data=_text(audio.get("data")) or "", media_type=f"audio/{audio.get('format')}")
-
-
-def _openai_file(block: Record) -> Attachment:
-    file = _mapping(block["file"]) if "file" in block else block
-    data = _text(file.get("file_data"))
-    return from_uri("file", data) if data else Attachment("file", uri="")
-
-
-_READERS: Final[Mapping[str, Callable[[Record], Attachment | None]]] = {
-    "image_url": _openai_image,
-    "input_image": _openai_image,
-    "computer_screenshot": _openai_image,
-    "file": _openai_file,
-    "input_file": _openai_file,
-    "input_audio": _openai_audio,
-    "image": _anthropic_media,
-    "document": _anthropic_media,
+_PARSERS: Final[Mapping[str, Callable[[ContentBlock], Part]]] = {
+    **dict.fromkeys(("image_url", "file", "input_audio"), openai.parse_block),
+    **dict.fromkeys(("input_image", "computer_screenshot", "input_file"), openai_responses.parse_block),
+    **dict.fromkeys(("image", "document"), anthropic.parse_shown),
 }
-
-
-def _mapping(value: Json) -> Record:
-    return value if isinstance(value, Mapping) else {}
-
-
-def _text(value: Json) -> str | None:
-    return value if isinstance(value, str) else None
+_IMAGES: Final = ("image", "image_url", "input_image", "computer_screenshot")
+_GOOGLE_KEYS: Final = frozenset({"inlineData", "inline_data", "fileData", "file_data"})
 
 
 def _bytes_of(data: str) -> int:

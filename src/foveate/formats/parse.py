@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 import mimetypes
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 from foveate.errors import InvalidMessage
 from foveate.formats.files import encode_json
@@ -14,8 +16,6 @@ from foveate.turn import Attachment, Json, Message, Role, Text, Usage, check_jso
 
 if TYPE_CHECKING:
     from datetime import datetime
-import re
-from typing import Literal
 
 Record = Mapping[str, Json]
 T = TypeVar("T")
@@ -163,6 +163,17 @@ def text_at(record: Json, *path: str) -> str | None:
     return value if isinstance(value, str) and value else None
 
 
+def listed_at(record: Json, *path: str) -> list[Json]:
+    """The list; empty if there is none."""
+    value = value_at(record, *path)
+    return value if isinstance(value, list) else []
+
+
+def records_at(record: Json, *path: str) -> list[Record]:
+    """The objects of a list."""
+    return [element for element in listed_at(record, *path) if isinstance(element, Mapping)]
+
+
 def number_at(record: Json, *path: str) -> float | None:
     """A number one can reckon with: finite, and not beyond MAX_NUMBER."""
     value = value_at(record, *path)
@@ -186,23 +197,53 @@ def time_at(record: Json, *path: str) -> datetime | None:
         return None
 
 
+def moment_at(record: Json, *path: str, per_second: int = 1000) -> datetime | None:
+    """A moment that is a number since 1970: of milliseconds, or of other parts of a second."""
+    value = number_at(record, *path)
+    try:
+        return None if value is None else parse_time(value / per_second)
+    except InvalidMessage:
+        return None
+
+
 def time_text(moment: datetime) -> str:
     """A moment as both programs write it: UTC, milliseconds (finer only where it is finer), `Z`."""
     finer = moment.microsecond % 1000
     return parse_time(moment).isoformat(timespec="microseconds" if finer else "milliseconds").replace("+00:00", "Z")
 
 
-def anthropic_usage(usage: Json) -> Usage | None:
-    """Anthropic counts what came from the cache apart from `input_tokens`; here it is included."""
-    if not isinstance(usage, Mapping):
-        return None
-    read, written = count_at(usage, "cache_read_input_tokens"), count_at(usage, "cache_creation_input_tokens")
-    return Usage(
-        input_tokens=count_at(usage, "input_tokens") + read + written,
-        output_tokens=count_at(usage, "output_tokens"),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-    )
+@dataclass(frozen=True, slots=True)
+class UsageKeys:
+    """Where a format has the counts of a response, in the order of `Usage`; `cache.read` is a key inside `cache`."""
+
+    input: str
+    output: str
+    cache_read: str = ""
+    cache_write: str = ""
+    reasoning: str = ""
+    is_cache_apart: bool = False
+    """The input is counted without what came from the cache or went into it; `Usage` includes it."""
+    is_reasoning_apart: bool = False
+    """The output is counted without the reasoning; `Usage` includes it."""
+
+    def read(self, counts: Json) -> Usage | None:
+        """The usage in such an object; None if it is none."""
+        if not isinstance(counts, Mapping):
+            return None
+        keys = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
+        sent, answered, read, written, reasoning = (count_at(counts, *key.split(".")) for key in keys)
+        return Usage(
+            input_tokens=sent + (read + written if self.is_cache_apart else 0),
+            output_tokens=answered + (reasoning if self.is_reasoning_apart else 0),
+            cache_read_tokens=read,
+            cache_write_tokens=written,
+            reasoning_tokens=reasoning,
+        )
+
+
+ANTHROPIC_USAGE = UsageKeys(
+    "input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", is_cache_apart=True
+)
 
 
 def every_text(message: Message) -> tuple[str, ...]:

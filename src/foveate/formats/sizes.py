@@ -30,31 +30,11 @@ MIN_SIGNATURE_CHARS: Final = 64
 MARK_TOKENS: Final = 3
 """What a mark such as `[user]` or `[call …]` takes at least in a turn's text, and in no provider's message."""
 
-_STRUCTURE: Final = frozenset(
-    [
-        "type",
-        "role",
-        "id",
-        "call_id",
-        "tool_call_id",
-        "tool_use_id",
-        "status",
-        "cache_control",
-        "detail",
-        "is_error",
-        "thought",
-        "index",
-        "model",
-        "stop_reason",
-        "stop_sequence",
-        "usage",
-        "phase",
-        "mimeType",
-        "mime_type",
-        "media_type",
-        "format",
-    ]
-)
+_STRUCTURE: Final = frozenset((
+    "type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status", "cache_control", "detail", "is_error",
+    "thought", "index", "model", "stop_reason", "stop_sequence", "usage", "phase", "mimeType", "mime_type",
+    "media_type", "format",
+))  # fmt: skip
 """Keys whose values a model does not read as text."""
 _SIGNATURES: Final = ("signature", "thoughtSignature", "thought_signature", "encrypted_content")
 _OBJECTS: Final = ("input", "args", "action", "operation", "response", "parameters")

@@ -27,7 +27,6 @@ from foveate.models.prompts import fill, prompt_text
 from foveate.models.secrets import redact
 from foveate.recall.scopes import Scope
 from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeSource, NewKnowledge
-from foveate.text import compact_json
 from foveate.tokens import count_tokens
 from foveate.turn import Json, Message, Text
 
@@ -208,15 +207,7 @@ def assign(
 
 def make_ask(messages: tuple[Message, ...], schema: Mapping[str, Json], output_tokens: int) -> Ask:
     """A request with this shape of the answer."""
-    texts = [*(message.text for message in messages), compact_json(schema)]
-    return Ask(
-        purpose="learn",
-        messages=messages,
-        schema=schema,
-        max_output_tokens=output_tokens,
-        temperature=0.0,
-        input_tokens=sum(count_tokens(text) + SHAPE_TOKENS for text in texts),
-    )
+    return Ask.shaped("learn", messages, schema, max_output_tokens=output_tokens, count=count_tokens)
 
 
 def enveloped(key: str, texts: Mapping[str, str], *, nonce: str) -> str:

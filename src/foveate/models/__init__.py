@@ -14,14 +14,17 @@ Only `Caller` is used by the rest of the package; a `Model` is what it calls.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from foveate.errors import ModelError
 from foveate.store.agent_rows import CallLimit
+from foveate.text import compact_json
 from foveate.turn import Json, Message, Usage
 
+MESSAGE_TOKENS = 4
+"""What a provider's own format adds to a message, about."""
 Purpose = Literal["smooth", "compress", "tiny", "roll-up", "shrink", "learn", "recall", "embed", "chat", "check"]
 """What a call is for; `learn` finds knowledge in past turns, `recall` sorts out what was found again, `embed` makes
 vectors of it, `check` is the tiny call of `foveate models`."""
@@ -48,6 +51,26 @@ class Ask:
     """Counted here, for rates and the spending cap; what the provider reports replaces it afterwards."""
     within: CallLimit | None = None
     """Limits of the agent that makes the call, besides those of the settings."""
+
+    @classmethod
+    def shaped(
+        cls,
+        purpose: Purpose,
+        messages: tuple[Message, ...],
+        schema: Mapping[str, Json],
+        *,
+        max_output_tokens: int,
+        count: Callable[[str], int],
+    ) -> Ask:
+        """A request for an object of this schema, its input counted."""
+        texts = [*(message.text for message in messages), compact_json(schema)]
+        return cls(
+            purpose=purpose,
+            messages=messages,
+            schema=schema,
+            max_output_tokens=max_output_tokens,
+            input_tokens=sum(count(text) + MESSAGE_TOKENS for text in texts),
+        )
 
 
 @dataclass(frozen=True, slots=True)

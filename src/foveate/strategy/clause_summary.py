@@ -26,7 +26,6 @@ from foveate.compress.model.clauses import (
     weight,
     words_of,
 )
-from foveate.compress.model.eras import MESSAGE_TOKENS
 from foveate.compress.model.request import OTHER_TOKENIZERS, SHAPE_TOKENS, request
 from foveate.compress.reader import read_turn
 from foveate.models import Answer, Ask
@@ -35,7 +34,6 @@ from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import ArtefactAssignment, Material, SourceTurn, WordingReport
 from foveate.strategy.checkpoint.extract import goal_lines
-from foveate.text import compact_json
 from foveate.turn import Json, Message, Text
 
 MAX_NOTES = 6_000
@@ -89,15 +87,10 @@ class ClauseWording(ABC):
         goals = [cut_line(line, GOAL_TOKENS, count) for line in goal_lines(material.goals)[:MAX_GOALS]]
         lines = _lines(notes, settings.max_source_tokens - sum(map(count, goals)), count)
         asked = request("\n".join([*goals, *lines]), f"{clauses} clauses{self.extra_request}", nonce=nonce)
-        most = clauses + self.extra_clauses
-        ask = Ask(
-            purpose="roll-up",
-            messages=(Message("system", (Text(self.prompt),)), Message("user", (Text(asked),))),
-            schema=self.schema,
-            max_output_tokens=math.ceil(wanted.tokens * OTHER_TOKENIZERS) + CLAUSE_SHAPE_TOKENS * most + SHAPE_TOKENS,
-            temperature=0.0,
-            input_tokens=sum(count(text) + MESSAGE_TOKENS for text in (self.prompt, asked, compact_json(self.schema))),
-        )
+        shape_tokens = CLAUSE_SHAPE_TOKENS * (clauses + self.extra_clauses) + SHAPE_TOKENS
+        limit = math.ceil(wanted.tokens * OTHER_TOKENIZERS) + shape_tokens
+        messages = (Message("system", (Text(self.prompt),)), Message("user", (Text(asked),)))
+        ask = Ask.shaped("roll-up", messages, self.schema, max_output_tokens=limit, count=count)
         return ArtefactAssignment(ask, nonce)
 
     def judge(

@@ -28,7 +28,7 @@ from msgspec import Struct
 from foveate.errors import InputError
 from foveate.text import compact_json
 from foveate.tools.settings import McpServer
-from foveate.tools.tool import Annotations, Tool, ToolError, ToolOutput, missing_extra
+from foveate.tools.tool import Annotations, Tool, ToolError, ToolOutput, missing_extra, tool
 from foveate.turn import Attachment, Json
 
 if TYPE_CHECKING:
@@ -314,24 +314,15 @@ def _resource_tools(connection: _Connection) -> dict[str, Tool]:
         found = await _ask(connection, lambda client: client.read_resource(uri))
         return ToolOutput("\n".join(map(_resource_text, found.contents)))
 
-    one_uri = msgspec.defstruct("OneUri", [("uri", str)], forbid_unknown_fields=True)
-    listing = f"List the resources of the MCP server {connection.name}."
-    reading = f"Read a resource of the MCP server {connection.name}."
+    list_resources.__doc__ = f"List the resources of the MCP server {connection.name}."
+    read_resource.__doc__ = f"Read a resource of the MCP server {connection.name}."
+    annotations = Annotations(read_only=True, destructive=False, open_world=True)
+    seconds = connection.server.timeout_seconds
+    runs: dict[str, Callable[..., Any]] = {"list_resources": list_resources, "read_resource": read_resource}
     return {
-        "list_resources": _own_tool(connection, "list_resources", listing, _NO_ARGUMENTS, list_resources),
-        "read_resource": _own_tool(connection, "read_resource", reading, one_uri, read_resource),
+        name: tool(name=_tool_name(connection.name, name), annotations=annotations, timeout_seconds=seconds)(run)
+        for name, run in runs.items()
     }
-
-
-def _own_tool(connection: _Connection, name: str, description: str, arguments: type[Struct], run: Any) -> Tool:
-    return Tool(
-        name=_tool_name(connection.name, name),
-        description=description,
-        arguments=arguments,
-        run=run,
-        annotations=Annotations(read_only=True, destructive=False, open_world=True),
-        timeout_seconds=connection.server.timeout_seconds,
-    )
 
 
 class _Definitions:

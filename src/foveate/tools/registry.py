@@ -6,17 +6,44 @@ A built-in tool is one module in `builtin/` with a `Tool` of the module's name; 
 from __future__ import annotations
 
 import logging
+from functools import partial
+
+import msgspec
 
 from foveate.compress.tools import assign
+from foveate.context.tools import TOOLS, FunctionSpec
 from foveate.errors import InputError, contained
 from foveate.plugins import Registry
-from foveate.tools.history import history_tools
-from foveate.tools.tool import Tool
+from foveate.tools.tool import READ_ONLY, Tool, ToolError, ToolOutput
+from foveate.tools.workspace import Workspace
 
 REGISTRY: Registry[Tool] = Registry("foveate.tools", ("foveate.tools.builtin",), name_of=str, member_of=getattr)
-_HISTORY = history_tools()
 _registered: dict[str, Tool] = {}
 _log = logging.getLogger(__name__)
+
+
+def _history_tool(given: FunctionSpec) -> Tool:
+    """A history tool, which answers from the session of the workspace; that checks the arguments too."""
+    return Tool(
+        name=given.name,
+        description=given.description,
+        arguments=msgspec.defstruct("NoArguments", []),
+        raw_schema=given.schema,
+        run=partial(_read_history, given.name),
+        takes_workspace=True,
+        annotations=READ_ONLY,
+        max_output_tokens=None,  # they answer by pages of the board
+    )
+
+
+async def _read_history(name: str, workspace: Workspace, /, **arguments: object) -> ToolOutput:
+    if workspace.session is None:
+        raise ToolError(f"{name} reads a session's history, and no session was given")
+    text = await workspace.session.call_tool(name, arguments)
+    return ToolOutput(text, is_error=text.startswith("Error: "))
+
+
+_HISTORY = {tool.name: _history_tool(tool.function) for tool in TOOLS}
 
 
 def register(tool: Tool) -> None:

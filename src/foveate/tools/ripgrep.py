@@ -9,7 +9,7 @@ import sys
 import sysconfig
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, suppress
 from pathlib import Path
 
 from foveate.tools.tool import ToolError
@@ -32,21 +32,22 @@ def program() -> str:
 
 
 @asynccontextmanager
-async def running(arguments: Sequence[str], folder: Path) -> AsyncIterator[Process]:
-    """A ripgrep process, killed at the end of the block if it still runs."""
+async def running(arguments: Sequence[str], folder: Path, separator: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
+    """What a ripgrep process prints, in parts that end with the separator; it is killed at the end of the block."""
     process = await asyncio.create_subprocess_exec(
         program(), *COMMON, *arguments, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
     )
     try:
-        yield process
+        async with aclosing(_records(process, separator)) as records:
+            yield records
     finally:
         with suppress(ProcessLookupError):
             process.kill()
         await process.wait()
 
 
-async def records(process: Process, separator: bytes) -> AsyncGenerator[bytes, None]:
-    """What the process prints, in parts that end with the separator. `ToolError` if it fails and printed nothing."""
+async def _records(process: Process, separator: bytes) -> AsyncGenerator[bytes, None]:
+    """`ToolError` if the process fails and printed nothing."""
     assert process.stdout is not None, "the output is piped"
     assert process.stderr is not None, "the errors are piped"
     problem = asyncio.create_task(_read_all(process.stderr))

@@ -9,21 +9,31 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints, overload
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    TypedDict,
+    TypeVar,
+    Unpack,
+    cast,
+    get_args,
+    get_origin,
+    get_type_hints,
+    overload,
+)
 
 import msgspec
 from msgspec import Meta, Struct
 
+from foveate.context.tools import FunctionSpec, call_object, call_usage
 from foveate.errors import InputError, InvalidToolCall, contained
 from foveate.turn import Attachment, Json
-
-if TYPE_CHECKING:
-    pass
 
 Approval = Literal["never", "ask", "always"]
 """`never`: executed at once. `ask`: a person is asked, and can allow it for the rest of the session. `always`: a person
@@ -114,15 +124,18 @@ class Tool:
         """In the order of the signature."""
         return list(cast("Mapping[str, Json]", self.schema.get("properties", {})))
 
+    @property
+    def function(self) -> FunctionSpec:
+        """What a model is told of it."""
+        return FunctionSpec(self.name, self.description, self.schema)
+
     def usage(self) -> str:
         """How it is called, e.g. `read_file(path, [first_line])`."""
-        required = cast("Sequence[str]", self.schema.get("required", ()))
-        names = (name if name in required else f"[{name}]" for name in self.argument_names)
-        return f"{self.name}({', '.join(names)})"
+        return call_usage(self.function)
 
     def check(self, arguments: object) -> dict[str, Any]:
         """The arguments by name, converted. `InvalidToolCall` names the wrong field and says what it takes."""
-        given = _as_object(self, arguments)
+        given = call_object(self.function, arguments)
         if self.raw_schema is not None:
             return dict(given)
         kept = {key: value for key, value in given.items() if value is not None}  # models write null for what is absent
@@ -133,28 +146,23 @@ class Tool:
         return {name: getattr(converted, name) for name in self.arguments.__struct_fields__}
 
 
+class ToolOptions(TypedDict, total=False):
+    """Fields of a `Tool` that its function does not tell."""
+
+    name: str
+    annotations: Annotations
+    timeout_seconds: float
+    max_output_tokens: int | None
+    approval: Approval
+    compressor: str | None
+
+
 @overload
 def tool(function: _Function, /) -> Tool: ...
 @overload
+def tool(**options: Unpack[ToolOptions]) -> Callable[[_Function], Tool]: ...
 def tool(
-    *,
-    name: str | None = None,
-    annotations: Annotations | None = None,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    max_output_tokens: int | None = DEFAULT_MAX_OUTPUT_TOKENS,
-    approval: Approval = "never",
-    compressor: str | None = None,
-) -> Callable[[_Function], Tool]: ...
-def tool(
-    function: Callable[..., Any] | None = None,
-    /,
-    *,
-    name: str | None = None,
-    annotations: Annotations | None = None,
-    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
-    max_output_tokens: int | None = DEFAULT_MAX_OUTPUT_TOKENS,
-    approval: Approval = "never",
-    compressor: str | None = None,
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[_Function], Tool]:
     """Make a tool of a function, by its signature and docstring. A function that is not async runs in a thread."""
 
@@ -165,17 +173,13 @@ def tool(
         if not described:
             raise InputError(f"{given.__name__} needs a docstring: it tells the model what the tool does")
         fields = [_field(parameter, hints) for parameter in parameters.values() if parameter.name != _WORKSPACE]
+        named: ToolOptions = {"name": given.__name__, **options}
         return Tool(
-            name=name or given.__name__,
             description=" ".join(described.split("\n\n")[0].split()),
             arguments=msgspec.defstruct(given.__name__, fields, kw_only=True, forbid_unknown_fields=True),
             run=given if inspect.iscoroutinefunction(given) else _in_thread(given),
             takes_workspace=_WORKSPACE in parameters,
-            annotations=annotations or Annotations(),
-            timeout_seconds=timeout_seconds,
-            max_output_tokens=max_output_tokens,
-            approval=approval,
-            compressor=compressor,
+            **named,
         )
 
     return make if function is None else make(function)
@@ -259,17 +263,6 @@ def _plain(schema: Mapping[str, Any], components: Mapping[str, Mapping[str, Any]
     if "enum" in kept and "type" not in kept:
         kept["type"] = "string"
     return kept
-
-
-def _as_object(owner: Tool, arguments: object) -> Mapping[str, object]:
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments or "{}")
-        except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-            raise InvalidToolCall(owner.name, f"the arguments are not JSON; call {owner.usage()}") from None
-    if not isinstance(arguments, Mapping):
-        raise InvalidToolCall(owner.name, f"the arguments are not an object; call {owner.usage()}")
-    return arguments
 
 
 def _problem(error: msgspec.ValidationError) -> str:

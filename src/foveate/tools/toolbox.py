@@ -13,11 +13,11 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from foveate.errors import FoveateError, contained
+from foveate.context.tools import function_definitions
+from foveate.errors import FoveateError, UnknownFormat, contained
 from foveate.text import encodable
 from foveate.tools import packs, registry
 from foveate.tools.cabinet import shorten
-from foveate.tools.definitions import definitions
 from foveate.tools.patch.commit import recover_interrupted
 from foveate.tools.tool import Tool, ToolOutput, plain_arguments
 from foveate.tools.workspace import Workspace
@@ -26,6 +26,9 @@ from foveate.turn import Json
 Approver = Callable[[Tool, Mapping[str, Any]], Awaitable[bool]]
 """Asks a person whether a call may be executed."""
 EXEC = "exec"
+FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
+_NOT_GEMINI = ("additionalProperties",)
+"""Keys of a schema that Gemini rejects."""
 _log = logging.getLogger(__name__)
 
 
@@ -51,7 +54,7 @@ class Toolbox:
         return cls(map(registry.find, allowed), workspace, approve=approve)
 
     def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
-        """The tools in a provider's format, or MCP's."""
+        """The tools in a provider's format, or MCP's. The order and the bytes depend on the tools alone."""
         return definitions(self.tools.values(), format)
 
     def granted(self) -> tuple[str, ...]:
@@ -97,6 +100,36 @@ class Toolbox:
             return _error(f"{tool.name} failed: {type(outcome.error).__name__}: {outcome.error}")
         output = found if isinstance(found, ToolOutput) else ToolOutput(str(found))
         return replace(output, text=encodable(output.text))
+
+
+def definitions(tools: Iterable[Tool], format: str) -> list[dict[str, Json]]:  # noqa: A002
+    """The tools, sorted by name, in a format."""
+    ordered = sorted(tools, key=lambda tool: tool.name)
+    if format == "mcp":
+        return [{**tool.function.record("inputSchema"), "annotations": _hints(tool)} for tool in ordered]
+    if format not in FORMATS:
+        raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
+    functions = [tool.function for tool in ordered]
+    if format == "gemini":
+        functions = [function._replace(schema=_without_keys(function.schema)) for function in functions]
+    return function_definitions(functions, format)
+
+
+def _without_keys(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_without_keys(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: _without_keys(value) for key, value in schema.items() if key not in _NOT_GEMINI}
+
+
+def _hints(tool: Tool) -> dict[str, Json]:
+    given = tool.annotations
+    return {
+        "readOnlyHint": given.read_only,
+        "destructiveHint": given.destructive and not given.read_only,
+        "openWorldHint": given.open_world,
+    }
 
 
 def _error(problem: str) -> ToolOutput:

@@ -46,6 +46,12 @@ class Workspace:
         owner = self.session or self.fov
         return None if owner is None else owner.cabinet
 
+    def require_cabinet(self) -> Cabinet:
+        """The file cabinet; `ToolError` if there is none."""
+        if self.cabinet is None:
+            raise ToolError("there is no file cabinet without a store; give one with --db")
+        return self.cabinet
+
     @classmethod
     def at(cls, folders: Sequence[str | Path], **given: object) -> Workspace:
         """A workspace confined to these folders; `ToolError` if one is not a folder."""
@@ -65,7 +71,7 @@ class Workspace:
         if not any(found == root or root in found.parents for root in self.roots):
             allowed = ", ".join(map(str, self.roots))
             raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")
-        if self._is_store(found):
+        if found in self.store_files:
             raise ToolError(f"{given} is the store of this conversation, which tools can't touch")
         return found
 
@@ -76,11 +82,18 @@ class Workspace:
             raise ToolError(f"{given} is the journal of patches, which tools can't write")
         return found
 
-    def _is_store(self, path: Path) -> bool:
-        if self.fov is None:
-            return False
-        store = Path(self.fov.location).resolve()
-        return path.parent == store.parent and path.name.removeprefix(store.name) in _STORE_ENDS
+    def folder(self, given: str) -> Path:
+        """The real path of a folder. `ToolError` as for `path`, and if it is none."""
+        found = self.path(given)
+        if not found.is_dir():
+            raise ToolError(f"{given} is not a folder")
+        return found
+
+    @property
+    def store_files(self) -> tuple[Path, ...]:
+        """The files of the store, whether they are there or not."""
+        store = self.fov and Path(self.fov.location).resolve()
+        return tuple(Path(f"{store}{ending}") for ending in _STORE_ENDS) if store else ()
 
     def shown(self, path: Path) -> str:
         """A path as the model writes it: relative to the first root where it is below it."""

@@ -367,3 +367,9 @@ def test_a_wrong_record_is_refused_where_it_is_wrong(data: Json, path: str, prob
         parse(data)
     assert caught.value.path == path
     assert problem in caught.value.problem
+
+
+def test_a_block_of_another_api_without_its_text_goes_out_as_it_came() -> None:
+    block: Json = {"type": "output_text"}
+    message = parse({"role": "user", "content": [block]})
+    assert render(message) == [{"role": "user", "content": [block]}]

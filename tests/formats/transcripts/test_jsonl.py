@@ -195,14 +195,20 @@ class Endless(io.BytesIO):
 
     def __init__(self, begin: bytes, record: bytes) -> None:
         super().__init__()
-        self._next, self._record = begin, record
+        self._begin = self._next = begin
+        self._record = record
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        self._next = self._begin
+        return super().seek(offset, whence)
 
     def read(self, size: int | None = -1, /) -> bytes:
         begun, self._next = self._next, b""
         return begun + self._record * 10
 
     def readline(self, size: int | None = -1, /) -> bytes:
-        return self._record
+        begun, self._next = self._next, b""
+        return begun + self._record
 
 
 @pytest.mark.parametrize(("begin", "end"), [(b"", b"\n"), (b"[", b",")])

@@ -13,8 +13,8 @@ from foveate.strategy.hybrid.tracker import (
     MAX_FILES,
     FileChange,
     FileRead,
+    Todo,
     Tracker,
-    from_json,
     sections_of,
     to_json,
     track,
@@ -123,7 +123,11 @@ def test_a_change_is_linked_to_the_todo_it_was_made_for(tool: str, arguments: An
     assert tracker.changes[0].todo == "Add checks"
 
 
-def test_a_tracker_comes_back_from_json_the_same() -> None:
+def fields_of(value: FileRead | Todo) -> dict[str, object]:
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def test_a_tracker_is_shown_as_json_with_every_field() -> None:
     messages = [
         *exchange("read", {"path": "src/jwt.py"}, SOURCE, number=1),
         *exchange("todo", {"items": ["one", "two"]}, "ok", number=2),
@@ -131,10 +135,13 @@ def test_a_tracker_comes_back_from_json_the_same() -> None:
     ]
     tracker = track([(7, messages)])
     kept = json.loads(json.dumps(to_json(tracker)))
-    again = from_json(kept)
-    assert to_json(again) == kept
-    assert list(again.reads.items()) == list(tracker.reads.items())
-    assert (again.changes, again.todos) == (tracker.changes, tracker.todos)
+    ((_, read),) = tracker.reads.items()
+    sections = [{"name": one.name, "first": one.first, "last": one.last} for one in read.sections]
+    at = read.at.isoformat() if read.at else None
+    assert sections
+    assert kept["reads"] == [{**fields_of(read), "sections": sections, "at": at}]
+    assert [change["change"] for change in kept["changes"]] == [change.change for change in tracker.changes]
+    assert kept["todos"] == [fields_of(todo) for todo in tracker.todos]
 
 
 def test_results_without_ids_find_their_calls_in_order() -> None:
@@ -185,13 +192,3 @@ def test_what_a_tracker_holds_is_bounded() -> None:
     for number in range(MAX_FILES + 5):
         seen(tracker, exchange("read", {"path": f"{number}.py"}, SOURCE, number=number))
     assert [path for path, _ in tracker.reads.items()] == [f"{number}.py" for number in range(5, MAX_FILES + 5)]
-
-
-def test_a_tracker_that_comes_back_from_json_judges_the_next_write_the_same() -> None:
-    tracker = Tracker()
-    for number in range(MAX_FILES + 5):
-        seen(tracker, exchange("read", {"path": f"{number}.py"}, SOURCE, number=number))
-    restored = from_json(to_json(tracker))
-    for path in ("0.py", f"{MAX_FILES}.py"):
-        write = exchange("write", {"path": path, "content": "z"}, "ok", number=MAX_FILES + 9)
-        assert seen(tracker, write) == seen(restored, write)

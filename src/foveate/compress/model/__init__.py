@@ -33,7 +33,7 @@ from foveate.models import Answer, Ask, Purpose
 from foveate.models.names import models_for
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Count, Level, Refusal
-from foveate.text import compact_json, turn_text
+from foveate.text import turn_text
 from foveate.turn import Message, Text
 
 PROMPT_VERSION = 1
@@ -45,8 +45,6 @@ MAX_OF_SOURCE = 0.5
 AGAIN_SOURCE_TOKENS = 2_000
 """A follow-up brings a source up to this size along, which a provider's cache then has; of a larger one only the
 lines with what was missing."""
-MESSAGE_TOKENS = 4
-"""What a provider's own format adds to a message, about."""
 
 __all__ = ["PROMPT_VERSION", "Assignment", "Group", "Judged", "assign", "groups", "is_worth_asking", "judge"]
 
@@ -136,28 +134,9 @@ def assign(
     )
     kept = {level: rooms[level] for level in levels}
     smooth_tokens = sum(count(passage.text) for passage in passages)
-    ask = _ask(group.purpose, first, levels, count, max_output_tokens=answer_tokens(kept, smooth_tokens))
+    limit = answer_tokens(kept, smooth_tokens)
+    ask = Ask.shaped(group.purpose, first, schema(levels), max_output_tokens=limit, count=count)
     return Assignment(levels, ask, nonce, rooms=kept)
-
-
-def _ask(
-    purpose: Purpose,
-    messages: tuple[Message, ...],
-    levels: tuple[Level, ...],
-    count: Count,
-    *,
-    max_output_tokens: int,
-) -> Ask:
-    shape = schema(levels)
-    texts = [*(message.text for message in messages), compact_json(shape)]
-    return Ask(
-        purpose=purpose,
-        messages=messages,
-        schema=shape,
-        max_output_tokens=max_output_tokens,
-        temperature=0.0,
-        input_tokens=sum(count(text) + MESSAGE_TOKENS for text in texts),
-    )
 
 
 def judge(
@@ -233,13 +212,8 @@ def _again(
         conversation = (*before, Message("user", (Text(f"{asked.text}\n\n{complaint}"),)))
     rooms = {level: assignment.rooms[level] for level in levels if level in assignment.rooms}
     smooth_tokens = sum(count(passage.text) for passage in find_passages(messages, count)) if "S" in levels else 0
-    ask = _ask(
-        assignment.ask.purpose,
-        conversation,
-        levels,
-        count,
-        max_output_tokens=min(assignment.ask.max_output_tokens, answer_tokens(rooms, smooth_tokens)),
-    )
+    limit = min(assignment.ask.max_output_tokens, answer_tokens(rooms, smooth_tokens))
+    ask = Ask.shaped(assignment.ask.purpose, conversation, schema(levels), max_output_tokens=limit, count=count)
     return Assignment(levels, ask, assignment.nonce, is_second=True, rooms=rooms)
 
 

@@ -22,10 +22,7 @@ from foveate.compress.model.request import OTHER_TOKENIZERS, SHAPE_TOKENS, SPEAK
 from foveate.models import Answer, Ask
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Count, Unit
-from foveate.text import compact_json
 from foveate.turn import Json, Message, Text
-
-MESSAGE_TOKENS = 4
 
 SCHEMA: Mapping[str, Json] = closed_object({"clauses": clauses_schema(SPEAKERS)})
 
@@ -67,15 +64,8 @@ def assign_era(
         Message("system", (Text(prompt_file("era")),)),
         Message("user", (Text(request("\n".join(sorted(lines, key=_turn)), f"{clauses} clauses", nonce=nonce)),)),
     )
-    texts = [*(message.text for message in messages), compact_json(SCHEMA)]
-    ask = Ask(
-        purpose="roll-up",
-        messages=messages,
-        schema=SCHEMA,
-        max_output_tokens=math.ceil(max_tokens * OTHER_TOKENIZERS) + CLAUSE_SHAPE_TOKENS * clauses + SHAPE_TOKENS,
-        temperature=0.0,
-        input_tokens=sum(count(text) + MESSAGE_TOKENS for text in texts),
-    )
+    limit = math.ceil(max_tokens * OTHER_TOKENIZERS) + CLAUSE_SHAPE_TOKENS * clauses + SHAPE_TOKENS
+    ask = Ask.shaped("roll-up", messages, SCHEMA, max_output_tokens=limit, count=count)
     return EraAssignment(ask, nonce, max_tokens)
 
 

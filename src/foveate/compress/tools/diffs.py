@@ -31,14 +31,14 @@ def summarise(exchange: ToolExchange) -> str:
     if exchange.failed or not recognises(exchange):
         return generic.summarise(exchange)
     asked = generic.subject(exchange)
-    return f"{asked}: {described(exchange.output)}" if asked else described(exchange.output)
+    return f"{asked}: {outcome(exchange)}" if asked else outcome(exchange)
 
 
-def described(text: str) -> str:
+def outcome(exchange: ToolExchange) -> str:
     """`2 files, -3 +10 lines: src/a.py, src/b.py`."""
-    paths = paths_of(text)
+    paths = paths_of(exchange.output)
     shown = ", ".join(brief_path(path, 40) for path in paths[:3])
-    return f"{several(len(paths), 'file')}, {size_of(text)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
+    return f"{several(len(paths), 'file')}, {size_of(exchange.output)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
 
 
 def key_lines(exchange: ToolExchange) -> list[str]:

@@ -13,31 +13,15 @@ from foveate.text import several
 from foveate.turn import Json
 
 _READS: tuple[str, ...] = (
-    "read",
-    "readfile",
-    "view",
-    "viewfile",
-    "cat",
-    "open",
-    "openfile",
-    "goto",
-    "readmanyfiles",
-    "notebookread",
-)
-_READS += ("scrolldown", "scrollup", "viewimage", "getfilecontents", "readtextfile")
+    "read", "readfile", "view", "viewfile", "cat", "open", "openfile", "goto", "readmanyfiles", "notebookread",
+    "scrolldown", "scrollup", "viewimage", "getfilecontents", "readtextfile",
+)  # fmt: skip
 _WRITES: tuple[str, ...] = ("write", "writefile", "create", "createfile", "writetofile", "savefile")
 _EDITS: tuple[str, ...] = (
-    "edit",
-    "editfile",
-    "multiedit",
-    "insert",
-    "insertlines",
-    "replace",
-    "replacelines",
-    "replaceinfile",
-)
-_EDITS += ("strreplace", "strreplaceeditor", "strreplacebasededittool", "searchreplace", "applypatch", "applydiff")
-_EDITS += ("notebookedit", "texteditor", "insertcontent", "patch", "deletefile", "movefile")
+    "edit", "editfile", "multiedit", "insert", "insertlines", "replace", "replacelines", "replaceinfile",
+    "strreplace", "strreplaceeditor", "strreplacebasededittool", "searchreplace", "applypatch", "applydiff",
+    "notebookedit", "texteditor", "insertcontent", "patch", "deletefile", "movefile",
+)  # fmt: skip
 tools: tuple[str, ...] = (*_READS, *_WRITES, *_EDITS, "*readfile*", "*writefile*", "*editfile*")
 MAX_OUTLINE = 12
 """Limit of the defined names that are shown in place of a file's middle."""

@@ -11,17 +11,9 @@ from foveate.compress.tools import generic
 from foveate.text import several
 
 tools: tuple[str, ...] = (
-    "grep",
-    "rg",
-    "ripgrep",
-    "searchfiles",
-    "searchfile",
-    "searchdir",
-    "codesearch",
-    "filesearch",
-    "grepsearch",
-)
-tools += ("glob", "find", "findfile", "findfiles", "globfilesearch", "codebasesearch", "searchcode", "grepfiles")
+    "grep", "rg", "ripgrep", "searchfiles", "searchfile", "searchdir", "codesearch", "filesearch", "grepsearch",
+    "glob", "find", "findfile", "findfiles", "globfilesearch", "codebasesearch", "searchcode", "grepfiles",
+)  # fmt: skip
 
 _HIT = re.compile(
     # A line of a log that begins with its time is no hit: `20:31:07 started`, `2026-11-15T20:31:07 started`.

@@ -11,27 +11,10 @@ from foveate.compress.tools import diffs, files, generic, json_data, listings, s
 from foveate.text import several
 
 tools: tuple[str, ...] = (
-    "bash",
-    "exec",
-    "shell",
-    "terminal",
-    "run",
-    "execcommand",
-    "runcommand",
-    "runterminalcmd",
-    "executecommand",
-)
-tools += ("localshell", "sh", "zsh", "powershell", "cmd", "runshellcommand", "executebash", "runinterminal", "python")
-tools += (
-    "executepython",
-    "runpython",
-    "ipython",
-    "executecode",
-    "codeinterpreter",
-    "bashoutput",
-    "writestdin",
-    "console",
-)
+    "bash", "exec", "shell", "terminal", "run", "execcommand", "runcommand", "runterminalcmd", "executecommand",
+    "localshell", "sh", "zsh", "powershell", "cmd", "runshellcommand", "executebash", "runinterminal", "python",
+    "executepython", "runpython", "ipython", "executecode", "codeinterpreter", "bashoutput", "writestdin", "console",
+)  # fmt: skip
 COMMAND_CHARS = 70
 OUTCOME_CHARS = 90
 
@@ -69,13 +52,8 @@ def _outcome(exchange: ToolExchange) -> str:
     error = first_error(exchange.lines) if exchange.failed else None
     if error:
         return ", ".join([*(said or ["error"]), brief(error, OUTCOME_CHARS)])
-    if specialist is diffs:
-        return ", ".join([*said, diffs.described(exchange.output)])
-    if specialist is search:
-        return ", ".join([*said, search.outcome(exchange)])
-    if specialist is listings:
-        return ", ".join([*said, listings.outcome(exchange)])
-    return ", ".join([*said, _printed(exchange)])
+    outcome = specialist.outcome if specialist in (diffs, search, listings) else _printed
+    return ", ".join([*said, outcome(exchange)])
 
 
 def _printed(exchange: ToolExchange) -> str:

@@ -10,27 +10,9 @@ from foveate.compress.tools import generic, json_data
 from foveate.text import several
 
 tools: tuple[str, ...] = (
-    "webfetch",
-    "websearch",
-    "fetch",
-    "fetchurl",
-    "browse",
-    "browser",
-    "geturl",
-    "openurl",
-    "httpget",
-    "search",
-)
-tools += (
-    "googlesearch",
-    "tavilysearch",
-    "bravewebsearch",
-    "webbrowser",
-    "readurl",
-    "scrape",
-    "*websearch*",
-    "*webfetch*",
-)
+    "webfetch", "websearch", "fetch", "fetchurl", "browse", "browser", "geturl", "openurl", "httpget", "search",
+    "googlesearch", "tavilysearch", "bravewebsearch", "webbrowser", "readurl", "scrape", "*websearch*", "*webfetch*",
+)  # fmt: skip
 
 _TITLE = re.compile(r"(?i)<title[^>]*>\s*([^<]{1,200})|^(?:title:|#)\s+(.{1,200})$", re.MULTILINE)
 _HEADING = re.compile(r"^(?:#{1,4} \S|={3,}$|title:|url:|source:)", re.IGNORECASE)

@@ -15,8 +15,8 @@ from foveate.formats.exchanges import PairedResult, Results, Utterance, exchange
 from foveate.formats.parse import (
     Media,
     Record,
+    UsageKeys,
     arguments_object,
-    count_at,
     elements,
     from_uri,
     image_type,
@@ -27,7 +27,7 @@ from foveate.formats.parse import (
     text_at,
     text_in,
 )
-from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult, Usage
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "langchain"
 ROLES: Final[dict[str, Role]] = {
@@ -44,6 +44,13 @@ ROLES: Final[dict[str, Role]] = {
 _CALLS: Final = ("tool_use", "tool_call", "tool_call_chunk", "function_call", "input_json_delta", "invalid_tool_call")
 """Blocks that repeat what is in `tool_calls`."""
 _MEDIA: Final = get_args(Media)
+_USAGE: Final = UsageKeys(
+    "input_tokens",
+    "output_tokens",
+    "input_token_details.cache_read",
+    "input_token_details.cache_creation",
+    "output_token_details.reasoning",
+)
 
 
 def recognises(data: Json) -> bool:
@@ -72,7 +79,9 @@ def parse(data: Json, path: str) -> Message:
     calls = tuple(_parse_calls(fields, where))
     details = ("response_metadata", "model_name"), ("response_metadata", "model")
     model = next((found for keys in details if (found := text_at(fields, *keys))), None)
-    return Message(role, (*reasoning, *said, *calls), name=name, model=model, usage=_parse_usage(fields))
+    return Message(
+        role, (*reasoning, *said, *calls), name=name, model=model, usage=_USAGE.read(fields.get("usage_metadata"))
+    )
 
 
 def _parse_content(content: Json, path: str) -> Iterator[Part]:
@@ -127,14 +136,6 @@ def _parse_calls(fields: Record, path: str) -> Iterator[ToolCall]:
             arguments = call.get("args")
             name = optional_text(call, "name", where) or "tool"
             yield ToolCall(name, {} if arguments is None else arguments, id=optional_text(call, "id", where))
-
-
-def _parse_usage(fields: Record) -> Usage | None:
-    if not isinstance(fields.get("usage_metadata"), Mapping):
-        return None
-    read = ("input_token_details", "cache_read"), ("input_token_details", "cache_creation")
-    inner = ("input_tokens",), ("output_tokens",), *read, ("output_token_details", "reasoning")
-    return Usage(*(count_at(fields, "usage_metadata", *keys) for keys in inner))
 
 
 def render(messages: Sequence[Message]) -> list[Json]:

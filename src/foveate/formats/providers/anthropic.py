@@ -30,10 +30,10 @@ from foveate.formats.exchanges import (
     wrap_system,
 )
 from foveate.formats.parse import (
+    ANTHROPIC_USAGE,
     ContentBlock,
     Media,
     Record,
-    anthropic_usage,
     arguments_object,
     optional_text,
     parse_content,
@@ -87,7 +87,7 @@ def parse(data: Json, path: str) -> Message:
         role,
         parse_content(message.get("content"), f"{path}.content", _parse_block),
         model=optional_text(message, "model", path),
-        usage=anthropic_usage(message.get("usage")),
+        usage=ANTHROPIC_USAGE.read(message.get("usage")),
     )
 
 
@@ -103,16 +103,16 @@ def _parse_block(block: ContentBlock) -> Part:
             return ToolCall(text_in(data, "name", path), arguments, id=text_in(data, "id", path))
         case "tool_result":
             return _parse_result(data, path)
-    return _parse_content(block)
+    return parse_shown(block)
 
 
 def _parse_result(data: Record, path: str) -> ToolResult:
     content = data.get("content")
-    parts = () if content is None else parse_content(content, f"{path}.content", _parse_content)
+    parts = () if content is None else parse_content(content, f"{path}.content", parse_shown)
     return ToolResult(text_in(data, "tool_use_id", path), parts, is_error=data.get("is_error") is True)
 
 
-def _parse_content(block: ContentBlock) -> Text | Attachment | Opaque:
+def parse_shown(block: ContentBlock) -> Text | Attachment | Opaque:
     """What both a message and a result may hold."""
     if block.type == "text":
         return Text(text_in(block.data, "text", block.path))

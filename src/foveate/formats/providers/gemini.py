@@ -100,13 +100,13 @@ def _parse(data: Record, path: str) -> list[Part]:
     if "functionResponse" in keyed:
         part: Part = _parse_response(record_in(keyed, "functionResponse", path), f"{path}.functionResponse")
     else:
-        part = _parse_content(data, path)
+        part = parse_part(data, path)
     if signature is None or isinstance(part, Opaque):
         return [part]
     return [part, Reasoning("", signature=signature)]
 
 
-def _parse_content(data: Record, path: str) -> Text | Attachment | Opaque:
+def parse_part(data: Record, path: str) -> Text | Attachment | Opaque:
     keyed = _camel(data)
     if "text" in keyed:
         return Text(text_in(keyed, "text", path))
@@ -138,7 +138,7 @@ def _parse_response(data: Record, path: str) -> ToolResult:
     text, is_error = _response_text(response)
     content: list[Text | Attachment | Opaque] = [Text(text)] if text else []
     for element, where in elements(data.get("parts") or (), f"{path}.parts"):
-        content.append(_parse_content(element, where))
+        content.append(parse_part(element, where))
     call_id = optional_text(data, "id", path)
     return ToolResult(call_id, tuple(content), name=text_in(data, "name", path), is_error=is_error)
 

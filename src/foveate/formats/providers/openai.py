@@ -78,7 +78,7 @@ def parse(data: Json, path: str) -> Message:
         return Message(role, tuple(_parse_assistant(message, path)), name=name)
     if message.get("content") is None:
         raise InvalidMessage(f"{path}.content", f"is missing; a {role} message needs text or a list of blocks")
-    return Message(role, parse_content(message["content"], f"{path}.content", _parse_block), name=name)
+    return Message(role, parse_content(message["content"], f"{path}.content", parse_block), name=name)
 
 
 def _parse_assistant(message: Record, path: str) -> Iterator[Part]:
@@ -86,7 +86,7 @@ def _parse_assistant(message: Record, path: str) -> Iterator[Part]:
     if reasoning:
         yield Reasoning(text_in(message, reasoning, path))
     if message.get("content") is not None:
-        yield from parse_content(message["content"], f"{path}.content", _parse_block)
+        yield from parse_content(message["content"], f"{path}.content", parse_block)
     if refusal := optional_text(message, "refusal", path):
         yield Text(refusal)
     if message.get("audio") is not None:
@@ -127,11 +127,11 @@ def _parse_result(message: Record, path: str) -> Message:
     if name is None and legacy:
         raise InvalidMessage(f"{path}.name", "is missing; a function message names the function it answers for")
     content = message.get("content")
-    parts = () if content is None else parse_content(content, f"{path}.content", _parse_block)
+    parts = () if content is None else parse_content(content, f"{path}.content", parse_block)
     return Message("tool", (ToolResult(call_id, parts, name=name),))
 
 
-def _parse_block(block: ContentBlock) -> Text | Attachment | Opaque:
+def parse_block(block: ContentBlock) -> Text | Attachment | Opaque:
     data, path = block.data, block.path
     match block.type:
         case "text":

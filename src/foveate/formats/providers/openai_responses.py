@@ -82,7 +82,7 @@ def parse(data: Json, path: str) -> Message:
         role = role_of(item, path, ROLES)
         if item.get("content") is None:
             raise InvalidMessage(f"{path}.content", f"is missing; a {role} message needs text or a list of blocks")
-        return Message(role, parse_content(item["content"], f"{path}.content", _parse_block))
+        return Message(role, parse_content(item["content"], f"{path}.content", parse_block))
     kind = text_in(item, "type", path)
     if kind == "reasoning":
         return Message("assistant", (_parse_reasoning(item, path),))
@@ -94,7 +94,7 @@ def parse(data: Json, path: str) -> Message:
     return Message("tool" if from_caller else "assistant", (Opaque(NAME, item),))
 
 
-def _parse_block(block: ContentBlock) -> Text | Attachment | Opaque:
+def parse_block(block: ContentBlock) -> Text | Attachment | Opaque:
     data, path = block.data, block.path
     match block.type:
         case "input_text" | "output_text" | "text":
@@ -153,9 +153,9 @@ def _parse_result(item: Record, path: str) -> ToolResult:
     if item["type"] == "shell_call_output" and not isinstance(output, str):
         content = tuple(part for chunk, at in elements(output, where) for part in _shell_output(chunk, at))
     elif isinstance(output, Mapping):
-        content = (_parse_block(ContentBlock(text_in(output, "type", where), output, where)),)
+        content = (parse_block(ContentBlock(text_in(output, "type", where), output, where)),)
     else:
-        content = () if output is None else parse_content(output, where, _parse_block)
+        content = () if output is None else parse_content(output, where, parse_block)
     return ToolResult(call_id, content)
 
 

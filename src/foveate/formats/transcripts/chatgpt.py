@@ -11,14 +11,8 @@ nodes (`"mapping": {}`), display-only. Writing joins the pieces again. One conve
 from __future__ import annotations
 
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
-from io import SEEK_CUR
-from pathlib import PurePath
-from typing import BinaryIO, Literal
+from typing import BinaryIO
 
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem, parse_message
@@ -30,10 +24,21 @@ from foveate.formats.files import (
     content_key,
     encode_json,
     made_session,
+    read_export,
     short_title,
     zip_start,
 )
-from foveate.formats.parse import number_at, parse_arguments, record, role_of, text_at, value_at
+from foveate.formats.parse import (
+    Media,
+    listed_at,
+    moment_at,
+    number_at,
+    parse_arguments,
+    record,
+    role_of,
+    text_at,
+    value_at,
+)
 from foveate.turn import (
     ROLES,
     Attachment,
@@ -46,14 +51,11 @@ from foveate.turn import (
     Text,
     ToolCall,
     ToolResult,
-    parse_time,
 )
 
 NAME = "chatgpt"
 
 _CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
-_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
-"""What reading a damaged, encrypted or foreign zip file raises."""
 
 _Nodes = Mapping[str, Json]
 
@@ -67,37 +69,17 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    """A zip file must be one that can be searched: its directory is at its end."""
-    if not stream.seekable():
-        yield from _read_list(stream, "")
-        return
-    start = stream.read(len(ZIP))
-    stream.seek(-len(start), SEEK_CUR)
-    yield from _read_zip(stream, name) if start == ZIP else _read_list(stream, "")
+    missing = "the zip file has no conversations.json; is it ChatGPT's data export?"
+    return read_export(stream, name, _CONVERSATIONS, _read_list, missing)
 
 
-def _read_zip(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            members = archive.namelist()
-            found = sorted(member for member in members if _CONVERSATIONS.fullmatch(PurePath(member).name))
-            found = [member for member in found if "__MACOSX" not in member]
-            if not found:
-                yield TranscriptProblem(name, "the zip file has no conversations.json; is it ChatGPT's data export?")
-            for member in found:
-                with archive.open(member) as file:
-                    yield from _read_list(file, f"{member}, ")
-    except _DAMAGED as error:
-        yield TranscriptProblem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
-
-
-def _read_list(stream: Readable, where: str) -> Iterator[TranscriptItem]:
+def _read_list(stream: Readable, member: str) -> Iterator[TranscriptItem]:
     for item in array_elements(stream, "conversation"):
+        place = f"{member}, {item.place}" if member else item.place
         if isinstance(item, TranscriptProblem):
-            yield TranscriptProblem(where + item.place, item.reason)
+            yield TranscriptProblem(place, item.reason)
             continue
-        number, conversation = item
-        place = f"{where}conversation {number}"
+        conversation = item.value
         nodes = value_at(conversation, "mapping")
         if not isinstance(conversation, Mapping) or not isinstance(nodes, Mapping):
             yield TranscriptProblem(place, "is not a conversation: it has no object 'mapping'")
@@ -191,8 +173,7 @@ def _children(nodes: _Nodes) -> dict[str, list[str]]:
         if parent not in nodes or parent is None:
             continue
         if parent not in children:
-            listed = value_at(nodes[parent], "children")
-            known = [child for child in listed if isinstance(child, str)] if isinstance(listed, list) else []
+            known = [child for child in listed_at(nodes[parent], "children") if isinstance(child, str)]
             ours = (child for child in known if child in nodes and text_at(nodes[child], "parent") == parent)
             children[parent] = dict.fromkeys(ours)
         children[parent][id_] = None
@@ -203,7 +184,7 @@ def parse(data: Json, path: str) -> Message:
     piece = record(data, path)
     nodes = record(piece.get("mapping"), f"{path}.mapping")
     if not nodes:
-        return Message("system", kind="display", at=seconds_at(piece, "create_time"))
+        return Message("system", kind="display", at=moment_at(piece, "create_time", per_second=1))
     if len(nodes) > 1:
         raise InvalidMessage(f"{path}.mapping", "has several nodes: a conversation's nodes are kept one by one")
     ((id_, node),) = nodes.items()
@@ -247,10 +228,7 @@ def _add_children(nodes: dict[str, Json]) -> None:
             nodes[parent] = {**above, "children": [*listed, id_]}
 
 
-NAME = "chatgpt"
-
-_Media = Literal["image", "audio", "video", "file"]
-_POINTERS: dict[str, _Media] = {
+_POINTERS: dict[str, Media] = {
     "image_asset_pointer": "image",
     "audio_asset_pointer": "audio",
     "video_container_asset_pointer": "video",
@@ -268,7 +246,7 @@ def read_node(node: Mapping[str, Json], *, id_: str, call: str | None, path: str
     role = role_of(author, f"{path}.message.author", {name: name for name in ROLES})
     content = record(message.get("content"), f"{path}.message.content")
     parts = (*_content_parts(content), *_attached(message, content))
-    at, model = seconds_at(message, "create_time"), text_at(message, "metadata", "model_slug")
+    at, model = moment_at(message, "create_time", per_second=1), text_at(message, "metadata", "model_slug")
     kind: Kind = "message"
     tool = called_tool(message)
     if role == "assistant" and tool:
@@ -290,14 +268,6 @@ def called_tool(message: Json) -> str | None:
     """The tool that a message is addressed to; None if it is to everyone."""
     recipient = text_at(message, "recipient")
     return None if recipient in (None, "all", "assistant", "user") else recipient
-
-
-def seconds_at(message: Json, *path: str) -> datetime | None:
-    value = number_at(message, *path)
-    try:
-        return None if value is None else parse_time(value)
-    except InvalidMessage:
-        return None
 
 
 def _is_context(message: Mapping[str, Json], content: Mapping[str, Json]) -> bool:
@@ -344,14 +314,12 @@ def _part(part: Json) -> Part:
 
 def _attached(message: Mapping[str, Json], content: Mapping[str, Json]) -> Iterator[Attachment]:
     """Files that are listed beside the content; a picture that is also in the content counts once."""
-    listed = value_at(message, "metadata", "attachments")
-    parts = content.get("parts")
-    inline = [text_at(part, "asset_pointer") or "" for part in parts] if isinstance(parts, list) else []
-    for file in listed if isinstance(listed, list) else []:
+    inline = [text_at(part, "asset_pointer") or "" for part in listed_at(content, "parts")]
+    for file in listed_at(message, "metadata", "attachments"):
         id_ = text_at(file, "id")
         if id_ and not any(pointer.endswith(id_) for pointer in inline):
             media_type = text_at(file, "mime_type") or text_at(file, "mimeType")
-            media: _Media = "image" if (media_type or "").startswith("image/") else "file"
+            media: Media = "image" if (media_type or "").startswith("image/") else "file"
             yield Attachment(media, file_id=id_, name=text_at(file, "name"), media_type=media_type)
 
 

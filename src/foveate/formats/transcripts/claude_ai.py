@@ -6,24 +6,28 @@ result is a message of its own. What an edited prompt left behind is in the orde
 
 from __future__ import annotations
 
-import struct
-import zipfile
-import zlib
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from io import SEEK_CUR
-from pathlib import PurePath
 from typing import BinaryIO
 
 from foveate.formats import TranscriptItem, TranscriptProblem, load
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
-from foveate.formats.files import ZIP, Readable, array_elements, encode_json, zip_start
-from foveate.formats.parse import Record, text_at, time_at, time_text, value_at
+from foveate.formats.files import (
+    ZIP,
+    PlacedRecord,
+    Readable,
+    array_elements,
+    encode_json,
+    read_each,
+    read_export,
+    zip_start,
+)
+from foveate.formats.parse import Record, listed_at, records_at, text_at, time_at, time_text, value_at
 from foveate.turn import Attachment, Json, Kind, Message, Part, Reasoning, Text, ToolCall
 
 NAME = "claude-ai"
 _FILE = "conversations.json"
-_DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
 _SILENT = ("token_budget", "flag")
 
 
@@ -34,32 +38,19 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    start = stream.read(len(ZIP)) if stream.seekable() else b""
-    if start:
-        stream.seek(-len(start), SEEK_CUR)
-    if start != ZIP:
-        yield from _read_list(stream)
-        return
-    try:
-        with zipfile.ZipFile(stream) as archive:
-            for member in archive.namelist():
-                if PurePath(member).name == _FILE and "__MACOSX" not in member:
-                    with archive.open(member) as file:
-                        yield from _read_list(file)
-    except _DAMAGED as error:
-        yield TranscriptProblem(name, f"the zip file can't be read: {str(error) or type(error).__name__}")
+    return read_export(stream, name, re.compile(re.escape(_FILE)), _read_list)
 
 
-def _read_list(stream: Readable) -> Iterator[TranscriptItem]:
-    for item in array_elements(stream, "conversation"):
-        if isinstance(item, TranscriptProblem):
-            yield item
-            continue
-        number, conversation = item
-        if not isinstance(conversation, Mapping) or not isinstance(conversation.get("chat_messages"), list):
-            yield TranscriptProblem(f"conversation {number}", "it has no list 'chat_messages'")
-            continue
-        yield from _FORMAT.read_one(conversation, f"conversation {number}")
+def _read_list(stream: Readable, _member: str) -> Iterator[TranscriptItem]:
+    return read_each(array_elements(stream, "conversation"), _read_conversation)
+
+
+def _read_conversation(record: PlacedRecord) -> Iterator[TranscriptItem]:
+    conversation = record.value
+    if isinstance(conversation, Mapping) and isinstance(conversation.get("chat_messages"), list):
+        yield from _FORMAT.read_one(conversation, record.place)
+    else:
+        yield TranscriptProblem(record.place, "it has no list 'chat_messages'")
 
 
 class _ClaudeAi(ConversationFormat):
@@ -76,7 +67,7 @@ class _ClaudeAi(ConversationFormat):
         return text_at(item, "uuid")
 
     def split(self, item: Record) -> Iterable[Record]:
-        blocks = _blocks(item)
+        blocks = records_at(item, "content")
         if not any(block.get("type") == "tool_result" for block in blocks):
             yield item
             return
@@ -93,11 +84,11 @@ class _ClaudeAi(ConversationFormat):
     def join(self, pieces: Sequence[Record]) -> Record:
         if len(pieces) == 1:
             return pieces[0]
-        return {**pieces[0], "content": [block for piece in pieces for block in _blocks(piece)]}
+        return {**pieces[0], "content": [block for piece in pieces for block in records_at(piece, "content")]}
 
     def message(self, piece: Record, path: str) -> Message:
         at = time_at(piece, "created_at")
-        blocks = [block for block in _blocks(piece) if block.get("type") not in _SILENT]
+        blocks = [block for block in records_at(piece, "content") if block.get("type") not in _SILENT]
         if blocks and all(block.get("type") == "tool_result" for block in blocks):
             spoken: Json = {"role": "user", "content": [_known(block) for block in blocks]}
             return Message("tool", load("anthropic").parse(spoken, path).parts, at=at)
@@ -110,8 +101,6 @@ class _ClaudeAi(ConversationFormat):
         return Message("assistant" if role == "assistant" else "user", parts, kind=kind, at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         made: dict[str, Json] = {"uuid": id_, "sender": "assistant" if message.role == "assistant" else "human"}
         content: list[Json] = []
         for part in message.parts:
@@ -136,11 +125,6 @@ class _ClaudeAi(ConversationFormat):
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:
         yield encode_json([self.conversation(messages)]) + "\n"
-
-
-def _blocks(piece: Record) -> list[Record]:
-    content = piece.get("content")
-    return [block for block in content if isinstance(block, Mapping)] if isinstance(content, list) else []
 
 
 def _known(block: Record) -> Json:
@@ -178,19 +162,17 @@ def _call_id(block: Record, key: str) -> str:
 
 
 def _texts(content: Json) -> Iterator[str]:
-    for one in content if isinstance(content, list) else []:
+    for one in listed_at(content):
         if text := text_at(one, "text") or text_at(one, "title") or text_at(one, "url"):
             yield text
 
 
 def _attached(piece: Record) -> Iterator[Part]:
     """Pasted files come with their text, others by name only."""
-    listed = piece.get("attachments")
-    for file in listed if isinstance(listed, list) else []:
+    for file in listed_at(piece, "attachments"):
         if text := text_at(file, "extracted_content"):
             yield Text(f"{text_at(file, 'file_name') or 'attachment'}:\n{text}")
-    files = piece.get("files")
-    for file in files if isinstance(files, list) else []:
+    for file in listed_at(piece, "files"):
         id_ = text_at(file, "file_uuid") or text_at(file, "file_name")
         if id_:
             yield Attachment("file", file_id=id_, name=text_at(file, "file_name"))

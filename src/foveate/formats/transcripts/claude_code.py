@@ -18,15 +18,17 @@ from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
 from foveate.formats.exchanges import with_call_ids
 from foveate.formats.files import (
+    PlacedRecord,
     Sessions,
     TitleRank,
     decode_json,
     encode_json,
     json_lines,
     made_session,
+    read_each,
     session_in_name,
 )
-from foveate.formats.parse import anthropic_usage, every_text, number_at, text_at, time_at, time_text, value_at
+from foveate.formats.parse import ANTHROPIC_USAGE, every_text, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
 from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Text, ToolResult, Usage
 
@@ -74,38 +76,29 @@ def _is_record(record: Json) -> bool:
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
     threads = _Threads()
-    for line in _with_session(stream, name):
-        if isinstance(line, TranscriptProblem):
-            yield line
-            continue
-        number, value, main = line
-        session = threads.session(value, main)
-        try:
-            record = as_record(value, "record")
-            message = replace(parse(record, "record"), original=Original(NAME, record))
-        except InvalidMessage as error:
-            yield TranscriptProblem(f"line {number}", str(error))
-            continue
+    main: str | None = None
+    leading: list[PlacedRecord] = []
+    """A line that names no session goes with the line before it; the first ones wait for the next."""
+
+    def read_line(line: PlacedRecord) -> Iterator[TranscriptItem]:
+        session = threads.session(line.value, main or session_in_name(name))
+        record = as_record(line.value, "record")
+        message = replace(parse(record, "record"), original=Original(NAME, record))
         yield from _news(sessions, session, record, message)
-        yield sessions.found(session, record, message, line=number, id_=text_at(record, "uuid"))
+        yield sessions.found(session, record, message, place=line.place, id_=text_at(record, "uuid"))
 
-
-def _with_session(stream: BinaryIO, name: str) -> Iterator[tuple[int, Json, str] | TranscriptProblem]:
-    """Each line and its session. One that names none goes with the line before it, the first ones with the next."""
-    session: str | None = None
-    leading: list[tuple[int, Json]] = []
     for line in json_lines(stream):
         if isinstance(line, TranscriptProblem):
             yield line
             continue
         leading.append(line)
-        session = text_at(line[1], "sessionId") or session
-        if session is None and len(leading) >= MAX_LEADING_LINES:
-            session = session_in_name(name)
-        if session is not None:
-            yield from ((number, record, session) for number, record in leading)
+        main = text_at(line.value, "sessionId") or main
+        if main is None and len(leading) >= MAX_LEADING_LINES:
+            main = session_in_name(name)
+        if main is not None:
+            yield from read_each(leading, read_line)
             leading.clear()
-    yield from ((number, record, session_in_name(name)) for number, record in leading)
+    yield from read_each(leading, read_line)
 
 
 class _Threads:
@@ -172,7 +165,7 @@ def _parse_spoken(record: Mapping[str, Json], kind: str, path: str) -> Message:
         kind=_kind_of_user(record, message) if kind == "user" else _kind_of_assistant(record, model),
         at=time_at(record, "timestamp"),
         model=None if model == _SYNTHETIC_MODEL else model,
-        usage=anthropic_usage(spoken.get("usage")) if kind == "assistant" else None,
+        usage=ANTHROPIC_USAGE.read(spoken.get("usage")) if kind == "assistant" else None,
     )
 
 

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import BinaryIO
 
-from foveate.formats import TranscriptItem, load, render_messages
-from foveate.formats.conversations import ConversationFormat, Labels, moment_at
-from foveate.formats.parse import Record, count_at, text_at, value_at
-from foveate.turn import Json, Message, Text, Usage
+from foveate.formats import load, render_messages
+from foveate.formats.conversations import ConversationFormat, Labels
+from foveate.formats.parse import Record, UsageKeys, listed_at, moment_at, text_at, value_at
+from foveate.turn import Json, Message, Text
 
 NAME = "cline"
 _INPUT = re.compile(r"\A<user_input mode=\"\w+\">(.*)</user_input>\Z", re.DOTALL)
 _FOLDER = re.compile(r"Working Directory: (.+)")
+_USAGE = UsageKeys("inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens")
 
 
 def detect(head: bytes, name: str) -> bool:
@@ -22,17 +22,12 @@ def detect(head: bytes, name: str) -> bool:
     return is_file and head.lstrip().startswith(b"{") and b'"messages"' in head and b'"sessionId"' in head
 
 
-def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return _FORMAT.read(stream, name)
-
-
 class _Cline(ConversationFormat):
     name = NAME
     items_key = "messages"
 
     def labels(self, conversation: Record) -> Labels:
-        listed = conversation.get("messages")
-        messages = listed if isinstance(listed, list) else []
+        messages = listed_at(conversation, "messages")
         model = next((found for one in messages if (found := text_at(one, "modelInfo", "id"))), None)
         typed = (_typed(value_at(one, "content")) for one in messages if value_at(one, "role") == "user")
         folder = _FOLDER.search(text_at(conversation, "system_prompt") or "")
@@ -42,18 +37,11 @@ class _Cline(ConversationFormat):
     def message(self, piece: Record, path: str) -> Message:
         role = "assistant" if piece.get("role") == "assistant" else "user"
         message = load("anthropic").parse({"role": role, "content": piece.get("content") or []}, path)
-        metrics = piece.get("metrics")
-        usage = None
-        if isinstance(metrics, Mapping):
-            usage = Usage(
-                input_tokens=count_at(metrics, "inputTokens"),
-                output_tokens=count_at(metrics, "outputTokens"),
-                cache_read_tokens=count_at(metrics, "cacheReadTokens"),
-                cache_write_tokens=count_at(metrics, "cacheWriteTokens"),
-            )
         parts = tuple(Text(_plain(part.text)) if isinstance(part, Text) else part for part in message.parts)
         model = text_at(piece, "modelInfo", "id")
-        return replace(message, parts=parts, at=moment_at(piece, "ts"), model=model, usage=usage)
+        return replace(
+            message, parts=parts, at=moment_at(piece, "ts"), model=model, usage=_USAGE.read(piece.get("metrics"))
+        )
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
         for number, made in enumerate(render_messages("anthropic", [message.without_original()])):
@@ -71,10 +59,10 @@ def _plain(text: str) -> str:
 
 
 def _typed(content: Json) -> str:
-    blocks = content if isinstance(content, list) else []
-    return " ".join(_plain(text) for block in blocks if (text := text_at(block, "text")))
+    return " ".join(_plain(text) for block in listed_at(content) if (text := text_at(block, "text")))
 
 
 _FORMAT = _Cline()
+read = _FORMAT.read
 parse = _FORMAT.parse
 write = _FORMAT.write

@@ -14,9 +14,10 @@ from typing import BinaryIO, Final
 
 from foveate.additions import is_codex_message
 from foveate.errors import InvalidMessage
-from foveate.formats import SessionHeader, TranscriptItem, TranscriptProblem, load, render_messages
+from foveate.formats import SessionHeader, TranscriptItem, load, render_messages
 from foveate.formats.exchanges import with_call_ids
 from foveate.formats.files import (
+    PlacedRecord,
     Sessions,
     TitleRank,
     decode_json,
@@ -24,11 +25,12 @@ from foveate.formats.files import (
     first_json_line,
     json_lines,
     made_session,
+    read_each,
     session_in_name,
 )
-from foveate.formats.parse import count_at, every_text, number_at, text_at, time_at, time_text, value_at
+from foveate.formats.parse import UsageKeys, every_text, listed_at, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
-from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Role, Text, ToolResult, Usage
+from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Role, Text, ToolResult
 
 NAME: Final = "codex"
 
@@ -36,18 +38,9 @@ _ITEM_FORMAT: Final = "openai-responses"
 
 _LINE_TYPES = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _SPOKEN_ITEMS = (
-    "message",
-    "reasoning",
-    "function_call",
-    "function_call_output",
-    "custom_tool_call",
-    "custom_tool_call_output",
-    "local_shell_call",
-    "tool_search_call",
-    "tool_search_output",
-    "web_search_call",
-    "image_generation_call",
-)
+    "message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
+    "local_shell_call", "tool_search_call", "tool_search_output", "web_search_call", "image_generation_call",
+)  # fmt: skip
 _SHOWN_EVENTS: dict[str, tuple[Role, str]] = {
     "agent_message": ("assistant", "message"),
     "agent_reasoning": ("assistant", "text"),
@@ -59,6 +52,7 @@ _SHOWN_EVENTS: dict[str, tuple[Role, str]] = {
     "user_message": ("user", "message"),
     "warning": ("system", "message"),
 }
+_USAGE = UsageKeys("input_tokens", "output_tokens", "cached_input_tokens", reasoning="reasoning_output_tokens")
 _HEADER_STARTS = ("Chunk ID:", "Command:", "Exit code:", "Script ", "Wall time")
 _EXIT_CODE = re.compile(r"^(?:Exit code:|Process exited with code) (-?\d{1,9})$", re.MULTILINE)
 _WALL_TIME = re.compile(r"^Wall time:? (\d{1,9}(?:\.\d{1,9})?) seconds?$", re.MULTILINE)
@@ -82,21 +76,17 @@ def _is_bare_meta(record: Mapping[str, Json]) -> bool:
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
     session: str | None = None
-    for line in json_lines(stream):
-        if isinstance(line, TranscriptProblem):
-            yield line
-            continue
-        number, value = line
-        try:
-            record = as_record(value, "record")
-            message = replace(parse(record, "record"), original=Original(NAME, record))
-        except InvalidMessage as error:
-            yield TranscriptProblem(f"line {number}", str(error))
-            continue
+
+    def read_line(line: PlacedRecord) -> Iterator[TranscriptItem]:
+        nonlocal session
+        record = as_record(line.value, "record")
+        message = replace(parse(record, "record"), original=Original(NAME, record))
         # Only the first line names the session: a fork copies its ancestor's, first line and all, below its own.
         session = session or _session_of(record) or session_in_name(name)
         yield from _news(sessions, session, record, message)
-        yield sessions.found(session, record, message, line=number, id_=None)
+        yield sessions.found(session, record, message, place=line.place, id_=None)
+
+    return read_each(json_lines(stream), read_line)
 
 
 def _session_of(record: Mapping[str, Json]) -> str | None:
@@ -148,7 +138,7 @@ def _parse_payload(record: Mapping[str, Json], path: str) -> Message:
         asks: Kind = "message" if payload.get("trigger_turn") is True else "injection"
         return Message("user", (Text(text),), kind=asks, name=text_at(payload, "author"))
     if kind == "token_usage_record":
-        return replace(_display(record), usage=_usage(payload.get("usage")))
+        return replace(_display(record), usage=_USAGE.read(payload.get("usage")))
     return _display(record, text=text_at(payload, "message") if kind == "compacted" else None)
 
 
@@ -157,19 +147,8 @@ def _parse_event(record: Mapping[str, Json], payload: Mapping[str, Json]) -> Mes
     role, field = _SHOWN_EVENTS.get(str(payload.get("type")), ("system", ""))
     message = _display(record, role, text_at(payload, field))
     if payload.get("type") == "token_count":
-        return replace(message, usage=_usage(value_at(payload, "info", "last_token_usage")))
+        return replace(message, usage=_USAGE.read(value_at(payload, "info", "last_token_usage")))
     return message
-
-
-def _usage(usage: Json) -> Usage | None:
-    if not isinstance(usage, Mapping):
-        return None
-    return Usage(
-        input_tokens=count_at(usage, "input_tokens"),
-        output_tokens=count_at(usage, "output_tokens"),
-        cache_read_tokens=count_at(usage, "cached_input_tokens"),
-        reasoning_tokens=count_at(usage, "reasoning_output_tokens"),
-    )
 
 
 def _parse_item(item: Mapping[str, Json], path: str) -> Message:
@@ -189,9 +168,7 @@ def _parse_item(item: Mapping[str, Json], path: str) -> Message:
 
 def _parse_agent_message(item: Mapping[str, Json]) -> Message | None:
     """What another agent said; sealed words are kept for display."""
-    blocks = item.get("content")
-    texts = [text_at(block, "text") for block in blocks] if isinstance(blocks, list) else []
-    parts = tuple(Text(text) for text in texts if text)
+    parts = tuple(Text(text) for block in listed_at(item, "content") if (text := text_at(block, "text")))
     return Message("user", parts, kind="injection", name=text_at(item, "author")) if parts else None
 
 

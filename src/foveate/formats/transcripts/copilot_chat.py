@@ -12,10 +12,10 @@ from io import BytesIO
 from typing import Any, BinaryIO
 
 from foveate.formats import TranscriptItem, TranscriptProblem
-from foveate.formats.conversations import ConversationFormat, Labels, moment_at
+from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
 from foveate.formats.files import decode_json, first_json_line, json_lines, read_whole
-from foveate.formats.parse import Record, parse_arguments, text_at, value_at
+from foveate.formats.parse import Record, listed_at, moment_at, parse_arguments, text_at, value_at
 from foveate.turn import Json, Kind, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 NAME = "copilot-chat"
@@ -104,8 +104,7 @@ class _CopilotChat(ConversationFormat):
     items_key = "requests"
 
     def labels(self, conversation: Record) -> Labels:
-        listed = conversation.get("requests")
-        requests = listed if isinstance(listed, list) else []
+        requests = listed_at(conversation, "requests")
         model = next((found for one in requests if (found := text_at(one, "modelId"))), None)
         prompt = next((found for one in requests if (found := text_at(one, "message", "text"))), None)
         title = text_at(conversation, "customTitle") or prompt
@@ -118,14 +117,14 @@ class _CopilotChat(ConversationFormat):
         return bool(item.get("result") or item.get("isCanceled"))
 
     def split(self, item: Record) -> Iterable[Record]:
-        rounds = value_at(item, "result", "metadata", _ROUNDS)
+        rounds = listed_at(item, "result", "metadata", _ROUNDS)
         answers = value_at(item, "result", "metadata", _RESULTS)
         known: dict[str, Json] = {key: value for key, value in item.items() if key not in ("response", "result")}
         yield known
         moment = {"timestamp": item.get("timestamp"), "modelId": item.get("modelId")}
-        for one in rounds if isinstance(rounds, list) else []:
+        for one in rounds:
             yield {"round": one, **moment}
-            ids = [text_at(call, "id") or "" for call in _list(value_at(one, "toolCalls"))]
+            ids = [text_at(call, "id") or "" for call in listed_at(one, "toolCalls")]
             found = {id_: answers[id_] for id_ in ids if isinstance(answers, Mapping) and id_ in answers}
             if found:
                 yield {"answers": found, **moment}
@@ -171,8 +170,6 @@ class _CopilotChat(ConversationFormat):
         return Message("user", (Text(text),) if text else (), kind="message" if text else "display", at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         made: dict[str, Json] = {
             "requestId": id_,
             "timestamp": int(message.at.timestamp() * 1000) if message.at else None,
@@ -195,24 +192,20 @@ class _CopilotChat(ConversationFormat):
         return {"version": 3, "requesterUsername": "", "responderUsername": "GitHub Copilot", "sessionId": id_}
 
 
-def _list(value: Json) -> list[Json]:
-    return list(value) if isinstance(value, list) else []
-
-
 def _said(one: Json, path: str) -> Iterator[Part]:
     """A round: what the model thought, wrote and called."""
     if thought := text_at(one, "thinking", "text"):
         yield Reasoning(thought)
     if text := text_at(one, "response"):
         yield Text(text)
-    for call in _list(value_at(one, "toolCalls")):
+    for call in listed_at(one, "toolCalls"):
         arguments = parse_arguments(value_at(call, "arguments"), path)
         if name := text_at(call, "name"):
             yield ToolCall(name, arguments, id=text_at(call, "id"))
 
 
 def _result(id_: str, answer: Json) -> ToolResult:
-    texts = [text for one in _list(value_at(answer, "content")) for text in _texts(value_at(one, "value"))]
+    texts = [text for one in listed_at(answer, "content") for text in _texts(value_at(one, "value"))]
     return ToolResult(id_, (Text("\n".join(texts)),) if texts else ())
 
 
@@ -232,7 +225,7 @@ def _texts(value: Json) -> Iterator[str]:
 def _shown(response: Json) -> str:
     """The words of an answer as people saw them."""
     texts = []
-    for part in _list(response):
+    for part in listed_at(response):
         value = value_at(part, "value")
         if value_at(part, "kind") in (None, "markdownContent"):
             texts.append(value if isinstance(value, str) else text_at(part, "content", "value") or "")

@@ -8,12 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from foveate.formats import SQLITE, TranscriptItem
-from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, moment_at, read_rows
+from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, read_rows
 from foveate.formats.exchanges import result_text
-from foveate.formats.parse import Record, count_at, number_at, parse_arguments, text_at, time_at, time_text, value_at
+from foveate.formats.parse import (
+    Record,
+    count_at,
+    listed_at,
+    moment_at,
+    number_at,
+    parse_arguments,
+    text_at,
+    time_at,
+    time_text,
+    value_at,
+)
 from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
 
 NAME = "cursor"
@@ -35,9 +45,7 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
     for key, value in read_rows(path, _COMPOSERS):
         composer = decoded_object(value)
         id_ = text_at(composer, "composerId") or str(key).partition(":")[2]
-        headers = composer.get("fullConversationHeadersOnly")
-        inline = composer.get("conversation")
-        if isinstance(headers, list) and headers:
+        if headers := listed_at(composer, "fullConversationHeadersOnly"):
             stored = {
                 str(name).rpartition(":")[2]: decoded_object(bubble)
                 for name, bubble in read_rows(path, _BUBBLES, (f"bubbleId:{id_}:*",))
@@ -45,15 +53,11 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
             ids = [text_at(header, "bubbleId") or "" for header in headers]
             bubbles: list[Json] = [stored[bubble] for bubble in ids if bubble in stored]
         else:
-            bubbles = list(inline) if isinstance(inline, list) else []
+            bubbles = listed_at(composer, "conversation")
         if bubbles:
             left_out = ("fullConversationHeadersOnly", "conversation", *_HEAVY)
             rest = {name: field for name, field in composer.items() if name not in left_out}
             yield from _FORMAT.read_one({**rest, "composerId": id_, "bubbles": bubbles}, f"conversation {id_}")
-
-
-def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return _FORMAT.read(stream, name)
 
 
 class _Cursor(ConversationFormat):
@@ -104,8 +108,6 @@ class _Cursor(ConversationFormat):
         return Message("assistant", parts, kind="message" if parts else "display", at=at, model=model, usage=usage)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         moment: dict[str, Json] = {"createdAt": time_text(message.at)} if message.at else {}
         kind = ASSISTANT if message.role in ("assistant", "tool") else USER
         thoughts = [part.text for part in message.parts if isinstance(part, Reasoning)]
@@ -152,5 +154,6 @@ def _result(tool: Json) -> ToolResult:
 
 
 _FORMAT = _Cursor()
+read = _FORMAT.read
 parse = _FORMAT.parse
 write = _FORMAT.write

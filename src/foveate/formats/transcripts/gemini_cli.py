@@ -18,12 +18,13 @@ from foveate.formats import TranscriptItem, TranscriptProblem, load
 from foveate.formats.conversations import ConversationFormat, Labels
 from foveate.formats.exchanges import result_text
 from foveate.formats.files import decode_json, encode_json, first_json_line, json_lines, read_whole
-from foveate.formats.parse import Record, count_at, text_at, time_at, time_text, value_at
-from foveate.turn import Json, Kind, Message, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from foveate.formats.parse import Record, UsageKeys, listed_at, records_at, text_at, time_at, time_text, value_at
+from foveate.turn import Json, Kind, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 NAME = "gemini-cli"
 _FOLDER = re.compile(r"Workspace Directories:\*\*\s*\n\s*- (.+)")
 _RESPONSE = "_response"
+_USAGE = UsageKeys("input", "output", "cached", reasoning="thoughts", is_reasoning_apart=True)
 
 
 def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
@@ -44,7 +45,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     except ValueError:
         whole = None
     if isinstance(whole, Mapping) and "messages" in whole:
-        yield from _FORMAT.read_one({**whole, "messages": _marked(whole.get("messages"))}, name)
+        yield from _FORMAT.read_one(_marked(whole), name)
         return
     log = _Log()
     for line in json_lines(BytesIO(raw)):
@@ -67,8 +68,7 @@ class _Log:
             return
         changes = line.get("$set")
         if isinstance(changes, Mapping):
-            listed = changes.get("messages")
-            for message in listed if isinstance(listed, list) else []:
+            for message in listed_at(changes, "messages"):
                 self._add_known(message)
             self._session |= {key: value for key, value in changes.items() if key != "messages"}
         elif "projectHash" in line:
@@ -86,25 +86,19 @@ class _Log:
             self._messages[id_] = message
 
     def conversation(self) -> dict[str, Json]:
-        return {**self._session, "messages": _marked([*self._messages.values()])}
+        return _marked({**self._session, "messages": [*self._messages.values()]})
 
 
-def _marked(messages: Json) -> list[Json]:
-    """The messages, with a mark at those that repeat results."""
-    listed = [one for one in messages if isinstance(one, Mapping)] if isinstance(messages, list) else []
-    called = {text_at(call, "id") for one in listed for call in _calls(one) if "result" in call}
-    return [{**one, "repeats": True} if called & _responses(one) else one for one in listed]
-
-
-def _calls(message: Record) -> list[Record]:
-    calls = message.get("toolCalls")
-    return [call for call in calls if isinstance(call, Mapping)] if isinstance(calls, list) else []
+def _marked(session: Record) -> dict[str, Json]:
+    """The session, with a mark at those of its messages that repeat results."""
+    listed = records_at(session, "messages")
+    called = {text_at(call, "id") for one in listed for call in records_at(one, "toolCalls") if "result" in call}
+    marked = [{**one, "repeats": True} if called & _responses(one) else one for one in listed]
+    return {**session, "messages": marked}
 
 
 def _responses(message: Record) -> set[str | None]:
-    content = message.get("content")
-    parts = content if isinstance(content, list) else []
-    return {text_at(part, "functionResponse", "id") for part in parts} - {None}
+    return {text_at(part, "functionResponse", "id") for part in listed_at(message, "content")} - {None}
 
 
 class _GeminiCli(ConversationFormat):
@@ -112,8 +106,7 @@ class _GeminiCli(ConversationFormat):
     items_key = "messages"
 
     def labels(self, conversation: Record) -> Labels:
-        listed = conversation.get("messages")
-        messages = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        messages = records_at(conversation, "messages")
         texts = [_text(one.get("content")) for one in messages if one.get("type") == "user"]
         prompt = next((text for text in texts if text and not is_gemini_message(text)), None)
         folder = next((found[1].strip() for text in texts if (found := _FOLDER.search(text))), None)
@@ -121,10 +114,10 @@ class _GeminiCli(ConversationFormat):
         return Labels(text_at(conversation, "sessionId"), text_at(conversation, "summary") or prompt, model, folder)
 
     def is_finished(self, item: Record) -> bool:
-        return item.get("type") != "gemini" or bool(item.get("content") or _calls(item))
+        return item.get("type") != "gemini" or bool(item.get("content") or records_at(item, "toolCalls"))
 
     def split(self, item: Record) -> Iterable[Record]:
-        calls = _calls(item)
+        calls = records_at(item, "toolCalls")
         if not any("result" in call for call in calls):
             return [item]
         slim: list[Json] = [{key: call[key] for key in ("id", "name", "args") if key in call} for call in calls]
@@ -142,7 +135,11 @@ class _GeminiCli(ConversationFormat):
         kind, content = piece.get("type"), piece.get("content")
         if kind == "gemini":
             return Message(
-                "assistant", tuple(_said(piece, path)), at=at, model=text_at(piece, "model"), usage=_usage(piece)
+                "assistant",
+                tuple(_said(piece, path)),
+                at=at,
+                model=text_at(piece, "model"),
+                usage=_USAGE.read(piece.get("tokens")),
             )
         if kind != "user":
             return Message("system", (Text(_text(content)),), kind="display", at=at)
@@ -153,8 +150,6 @@ class _GeminiCli(ConversationFormat):
         return Message("user", parts, kind=spoken, at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         made: dict[str, Json] = {"id": id_, "timestamp": time_text(message.at) if message.at else None}
         if message.tool_results:
             made |= {"type": "user", "content": [_made_result(part) for part in message.tool_results]}
@@ -176,19 +171,17 @@ class _GeminiCli(ConversationFormat):
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:
         conversation = self.conversation(messages)
-        items = conversation.pop("messages")
-        yield encode_json(conversation) + "\n"
-        for item in items if isinstance(items, list) else ():
-            yield encode_json(item) + "\n"
+        items = listed_at(conversation, "messages")
+        del conversation["messages"]
+        yield from (encode_json(line) + "\n" for line in (conversation, *items))
 
 
 def _said(piece: Record, path: str) -> Iterator[Part]:
-    thoughts = piece.get("thoughts")
-    for thought in thoughts if isinstance(thoughts, list) else []:
+    for thought in listed_at(piece, "thoughts"):
         lines = [text_at(thought, "subject"), text_at(thought, "description")]
         yield Reasoning("\n".join(line for line in lines if line))
     yield from _parts(piece.get("content"), "model", path)
-    for call in _calls(piece):
+    for call in records_at(piece, "toolCalls"):
         yield ToolCall(text_at(call, "name") or "", call.get("args") or {}, id=text_at(call, "id"))
 
 
@@ -201,14 +194,12 @@ def _parts(content: Json, role: str, path: str) -> tuple[Part, ...]:
 def _text(content: Json) -> str:
     if isinstance(content, str):
         return content
-    parts = content if isinstance(content, list) else []
-    return "\n".join(text for part in parts if (text := text_at(part, "text")))
+    return "\n".join(text for part in listed_at(content) if (text := text_at(part, "text")))
 
 
 def _result(call: Json) -> ToolResult:
     name, id_ = text_at(call, "name"), text_at(call, "id")
-    results = value_at(call, "result")
-    answers = [value_at(one, "functionResponse", "response") for one in results] if isinstance(results, list) else []
+    answers = [value_at(one, "functionResponse", "response") for one in listed_at(call, "result")]
     texts = [text_at(one, "output") or text_at(one, "error") or json.dumps(one) for one in answers if one is not None]
     failed = value_at(call, "status") == "error"
     return ToolResult(id_, (Text("\n".join(texts)),) if texts else (), name=name, is_error=failed)
@@ -217,18 +208,6 @@ def _result(call: Json) -> ToolResult:
 def _made_result(part: ToolResult) -> Json:
     response = {"id": part.call_id, "name": part.name, "response": {"output": result_text(part)}}
     return {"functionResponse": response}
-
-
-def _usage(piece: Record) -> Usage | None:
-    tokens = piece.get("tokens")
-    if not isinstance(tokens, Mapping):
-        return None
-    return Usage(
-        input_tokens=count_at(tokens, "input"),
-        output_tokens=count_at(tokens, "output") + count_at(tokens, "thoughts"),
-        cache_read_tokens=count_at(tokens, "cached"),
-        reasoning_tokens=count_at(tokens, "thoughts"),
-    )
 
 
 _FORMAT = _GeminiCli()

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from io import BytesIO
 from itertools import groupby, islice
 from pathlib import PurePath
 from typing import BinaryIO
@@ -30,6 +29,8 @@ from foveate.formats import (
 )
 from foveate.formats.files import (
     MAX_LINE_BYTES,
+    Placed,
+    PlacedRecord,
     array_elements,
     content_key,
     decode_json,
@@ -65,7 +66,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     records = _records(stream, name)
     sample = list(islice(records, SAMPLE_RECORDS))
     session = PurePath(name).stem or "session"
-    usual = detect_messages([item[1] for item in sample if not isinstance(item, TranscriptProblem)])
+    usual = detect_messages([item.value for item in sample if not isinstance(item, TranscriptProblem)])
     seen = False
     position = 0
     for batch in (sample, records):
@@ -74,7 +75,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
             if isinstance(item, TranscriptProblem):
                 yield item
                 continue
-            place, value = item
+            _, value, place = item
             listed = _list_in(value)
             if listed is not None and isinstance(value, Mapping):
                 own = session if place == _WHOLE else f"{session}/{position}"
@@ -87,77 +88,47 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 _WHOLE = "the file"
-_Placed = tuple[str, Json]
 
 
-def _records(stream: BinaryIO, name: str) -> Iterator[_Placed | TranscriptProblem]:
+def _records(stream: BinaryIO, name: str) -> Iterator[Placed]:
     """The records of the file and their places, in any of the three shapes."""
-    rest = _Continued(stream.read(HEAD_BYTES), stream)
-    if rest.begun.lstrip().startswith(b"["):
-        for element in array_elements(rest, "record"):
-            yield element if isinstance(element, TranscriptProblem) else (f"record {element[0]}", element[1])
-    elif _is_one_object(rest, name):
-        yield _whole(rest)
+    first, has_more = _peek(stream)
+    if first.startswith(b"["):
+        yield from array_elements(stream, "record")
+    elif first.startswith(b"{") and _is_one_object(first, name, has_more=has_more):
+        yield _whole(stream)
     else:
-        for line in json_lines(rest):  # type: ignore[arg-type]
-            yield line if isinstance(line, TranscriptProblem) else (f"line {line[0]}", line[1])
+        yield from json_lines(stream)
 
 
-def _is_one_object(rest: _Continued, name: str) -> bool:
+def _peek(stream: BinaryIO) -> tuple[bytes, bool]:
+    """The first line that is not blank, and whether anything but white space follows it."""
+    start = stream.tell()
+    lines = iter(lambda: stream.readline(MAX_LINE_BYTES), b"")
+    first = next((line.lstrip() for line in lines if line.strip()), b"")
+    has_more = bool(stream.read(HEAD_BYTES).strip())
+    stream.seek(start)
+    return first, has_more
+
+
+def _is_one_object(first: bytes, name: str, *, has_more: bool) -> bool:
     """Whether an object takes the whole file: it goes on after its first line, or is all there is in a `.json` file."""
-    first = rest.first_line()
-    if not first.startswith(b"{"):
-        return False
     try:
         decode_json(first)
     except ValueError as error:
         cut = error.__cause__
         return isinstance(cut, json.JSONDecodeError) and cut.pos >= len(cut.doc.rstrip()) and first.endswith(b"\n")
-    return name.lower().endswith(".json") and not rest.has_more()
+    return name.lower().endswith(".json") and not has_more
 
 
-def _whole(rest: _Continued) -> _Placed | TranscriptProblem:
-    raw = rest.read(MAX_LINE_BYTES + 1)
+def _whole(stream: BinaryIO) -> Placed:
+    raw = stream.read(MAX_LINE_BYTES + 1)
     try:
         if len(raw) > MAX_LINE_BYTES:
             raise ValueError(f"longer than {MAX_LINE_BYTES:,} bytes")
-        return _WHOLE, decode_json(raw)
+        return PlacedRecord(1, decode_json(raw), _WHOLE)
     except ValueError as error:
         return TranscriptProblem(_WHOLE, str(error))
-
-
-class _Continued:
-    """A stream of which the beginning was read already, and will be read again."""
-
-    def __init__(self, begun: bytes, stream: BinaryIO) -> None:
-        self._stream = stream
-        self._again = BytesIO(begun)
-
-    @property
-    def begun(self) -> bytes:
-        return self._again.getvalue()
-
-    def first_line(self) -> bytes:
-        """The first line that is not blank, for deciding."""
-        if b"\n" not in self.begun.lstrip():
-            self._again = BytesIO(self.begun + self._stream.readline(MAX_LINE_BYTES))
-        return next(iter(self.begun.lstrip().splitlines(keepends=True)), b"")
-
-    def has_more(self) -> bool:
-        """Whether anything but white space follows the first line."""
-        if self.begun.strip().count(b"\n"):
-            return True
-        self._again = BytesIO(self.begun + self._stream.read(HEAD_BYTES))
-        return b"\n" in self.begun.strip()
-
-    def read(self, size: int, /) -> bytes:
-        taken = self._again.read(size)
-        return taken + self._stream.read(size - len(taken)) if len(taken) < size else taken
-
-    def readline(self, size: int, /) -> bytes:
-        taken = self._again.readline(size)
-        whole = taken.endswith(b"\n") or len(taken) == size
-        return taken if whole else taken + self._stream.readline(size - len(taken))
 
 
 def _list_in(value: Json) -> list[Json] | None:

@@ -24,6 +24,8 @@ from foveate.formats import (
     render_messages,
 )
 from foveate.formats.files import (
+    Placed,
+    PlacedRecord,
     array_elements,
     content_key,
     decode_json,
@@ -32,7 +34,7 @@ from foveate.formats.files import (
     read_whole,
     short_title,
 )
-from foveate.formats.parse import Record, record, text_at, time_at, value_at
+from foveate.formats.parse import Record, listed_at, record, text_at, time_at, value_at
 from foveate.turn import Json, Message
 
 NAME = "langsmith"
@@ -56,7 +58,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         if isinstance(item, TranscriptProblem):
             yield item
             continue
-        place, value = item
+        _, value, place = item
         if isinstance(value, Mapping) and "run_type" in value:
             runs.append((place, value))
         elif isinstance(value, Mapping) and isinstance(listed := value.get("messages"), list):
@@ -67,21 +69,19 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         yield from reader.run(run, place)
 
 
-def _records(stream: BinaryIO) -> Iterator[tuple[str, Json] | TranscriptProblem]:
+def _records(stream: BinaryIO) -> Iterator[Placed]:
     try:
         raw = read_whole(stream)
     except ValueError as error:
         yield TranscriptProblem("the file", str(error))
         return
     if raw.lstrip().startswith(b"["):
-        for element in array_elements(BytesIO(raw), "record"):
-            yield element if isinstance(element, TranscriptProblem) else (f"record {element[0]}", element[1])
+        yield from array_elements(BytesIO(raw), "record")
         return
     try:
-        yield "the file", decode_json(raw)
+        yield PlacedRecord(1, decode_json(raw), "the file")
     except ValueError:
-        for line in json_lines(BytesIO(raw)):
-            yield line if isinstance(line, TranscriptProblem) else (f"line {line[0]}", line[1])
+        yield from json_lines(BytesIO(raw))
 
 
 class _Reader:
@@ -152,9 +152,8 @@ def _overlap(known: Sequence[str], keys: Sequence[str]) -> int:
 
 
 def _inputs(run: Record) -> list[Json]:
-    listed = value_at(run, "inputs", "messages")
-    messages = list(listed) if isinstance(listed, list) else []
-    return list(messages[0]) if messages and isinstance(messages[0], list) else messages
+    messages = listed_at(run, "inputs", "messages")
+    return messages[0] if messages and isinstance(messages[0], list) else messages
 
 
 def _outputs(run: Record) -> list[Json]:

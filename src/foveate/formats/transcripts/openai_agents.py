@@ -5,7 +5,7 @@ An item is one of the Responses API. A row is `{"id": …, "session_id": …, "m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +13,6 @@ from typing import BinaryIO
 from foveate.errors import InvalidMessage
 from foveate.formats import (
     SQLITE,
-    SessionHeader,
     TranscriptItem,
     TranscriptMessage,
     TranscriptProblem,
@@ -23,6 +22,8 @@ from foveate.formats import (
 )
 from foveate.formats.conversations import read_rows
 from foveate.formats.files import (
+    Placed,
+    PlacedRecord,
     Sessions,
     TitleRank,
     decode_json,
@@ -30,6 +31,7 @@ from foveate.formats.files import (
     first_json_line,
     json_lines,
     made_session,
+    read_each,
 )
 from foveate.formats.parse import record, text_at
 from foveate.turn import Json, Message, parse_time
@@ -47,37 +49,40 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 def read_file(path: Path) -> Iterator[TranscriptItem]:
     """From the database of `SQLiteSession`."""
-    sessions = Sessions(NAME)
-    for id_, session, data, created in read_rows(path, _ROWS):
+    return _read_rows(_rows(path))
+
+
+def _rows(path: Path) -> Iterator[Placed]:
+    for number, (id_, session, data, created) in enumerate(read_rows(path, _ROWS), 1):
         try:
             item = decode_json(str(data).encode())
         except ValueError as error:
             yield TranscriptProblem(f"row {id_}", str(error))
             continue
         row: dict[str, Json] = {"id": id_, "session_id": session, "message_data": item, "created_at": created}
-        yield from _read_row(sessions, row, f"row {id_}")
+        yield PlacedRecord(number, row, f"row {id_}")
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
+    lines = (
+        line._replace(place=f"{name}, {line.place}") if isinstance(line, PlacedRecord) else line
+        for line in json_lines(stream)
+    )
+    return _read_rows(lines)
+
+
+def _read_rows(rows: Iterable[Placed]) -> Iterator[TranscriptItem]:
     sessions = Sessions(NAME)
-    for line in json_lines(stream):
-        if isinstance(line, TranscriptProblem):
-            yield line
-        elif isinstance(line[1], Mapping):
-            yield from _read_row(sessions, line[1], f"{name}, line {line[0]}")
 
+    def read_row(row: PlacedRecord) -> Iterator[TranscriptItem]:
+        if isinstance(row.value, Mapping):
+            session = text_at(row.value, "session_id") or "session"
+            message = parse_message(NAME, row.value)
+            title = message.text if message.opens_turn else None
+            yield from sessions.learn(session, title=title, rank=TitleRank.PROMPT)
+            yield TranscriptMessage(session, str(row.value.get("id") or row.place), message, row.place)
 
-def _read_row(sessions: Sessions, row: Mapping[str, Json], place: str) -> Iterator[TranscriptItem]:
-    session = text_at(row, "session_id") or "session"
-    try:
-        message = parse_message(NAME, row)
-    except InvalidMessage as error:
-        yield TranscriptProblem(place, str(error))
-        return
-    title = message.text if message.opens_turn else None
-    header: Iterator[SessionHeader] = sessions.learn(session, title=title, rank=TitleRank.PROMPT)
-    yield from header
-    yield TranscriptMessage(session, str(row.get("id") or place), message, place)
+    return read_each(rows, read_row)
 
 
 def parse(data: Json, path: str) -> Message:

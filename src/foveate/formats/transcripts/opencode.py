@@ -7,14 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
 
 from foveate.formats import SQLITE, TranscriptItem
-from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, moment_at, read_rows
+from foveate.formats.conversations import ConversationFormat, Labels, decoded_object, read_rows
 from foveate.formats.exchanges import result_text
 from foveate.formats.files import decode_json
-from foveate.formats.parse import Record, count_at, from_uri, media_of, number_at, record_in, text_at, value_at
-from foveate.turn import Attachment, Json, Kind, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Usage
+from foveate.formats.parse import (
+    Record,
+    UsageKeys,
+    from_uri,
+    listed_at,
+    media_of,
+    moment_at,
+    number_at,
+    record_in,
+    records_at,
+    text_at,
+    value_at,
+)
+from foveate.turn import Attachment, Json, Kind, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 NAME = "opencode"
 _SILENT = ("step-start", "step-finish", "snapshot", "patch", "agent", "retry", "compaction")
@@ -24,6 +35,9 @@ _SESSIONS = (
 )
 _MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
 _PARTS = "SELECT message_id, id, data FROM part WHERE session_id = ? ORDER BY id"
+_USAGE = UsageKeys(
+    "input", "output", "cache.read", "cache.write", "reasoning", is_cache_apart=True, is_reasoning_apart=True
+)
 
 
 def detect(head: bytes, name: str) -> bool:
@@ -47,10 +61,6 @@ def read_file(path: Path) -> Iterator[TranscriptItem]:
             for message, data in read_rows(path, _MESSAGES, (str(id_),))
         ]
         yield from _FORMAT.read_one({"info": info, "messages": messages}, f"session {id_}")
-
-
-def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return _FORMAT.read(stream, name)
 
 
 def _decoded(data: Json) -> Json:
@@ -84,7 +94,7 @@ class _OpenCode(ConversationFormat):
         return not is_open or value_at(info, "error") is not None
 
     def split(self, item: Record) -> Iterable[Record]:
-        parts = _parts(item)
+        parts = records_at(item, "parts")
         if not any(_is_answered(part) for part in parts):
             return [item]
         slim: list[Json] = [_slim(part) if _is_answered(part) else part for part in parts]
@@ -94,9 +104,8 @@ class _OpenCode(ConversationFormat):
     def join(self, pieces: Sequence[Record]) -> Record:
         if len(pieces) == 1:
             return pieces[0]
-        results = pieces[1].get("results")
-        answered = {text_at(part, "callID"): part for part in (results if isinstance(results, list) else [])}
-        parts = [answered.get(text_at(part, "callID") or "-", part) for part in _parts(pieces[0])]
+        answered = {text_at(part, "callID"): part for part in listed_at(pieces[1], "results")}
+        parts = [answered.get(text_at(part, "callID") or "-", part) for part in records_at(pieces[0], "parts")]
         return {**pieces[0], "parts": parts}
 
     def message(self, piece: Record, path: str) -> Message:
@@ -104,18 +113,23 @@ class _OpenCode(ConversationFormat):
         results = piece.get("results")
         if isinstance(results, list):
             return Message("tool", tuple(_result(part) for part in results), at=moment_at(info, "time", "completed"))
-        said = tuple(part for one in _parts(piece) for part in _read_part(one))
+        said = tuple(part for one in records_at(piece, "parts") for part in _read_part(one))
         at = moment_at(info, "time", "created")
         if info.get("role") == "assistant":
             kind: Kind = "message" if said else "display"
-            return Message("assistant", said, kind=kind, at=at, model=text_at(info, "modelID"), usage=_usage(info))
-        synthetic = [one.get("synthetic") is True for one in _parts(piece) if one.get("type") == "text"]
+            return Message(
+                "assistant",
+                said,
+                kind=kind,
+                at=at,
+                model=text_at(info, "modelID"),
+                usage=_USAGE.read(info.get("tokens")),
+            )
+        synthetic = [one.get("synthetic") is True for one in records_at(piece, "parts") if one.get("type") == "text"]
         by_program = bool(synthetic) and all(synthetic)
         return Message("user", said, kind="injection" if by_program or not said else "message", at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        if message.kind == "display":
-            return
         role = "assistant" if message.role == "assistant" else "user"
         time = {"created": int(message.at.timestamp() * 1000), "completed": 0} if message.at else {"completed": 0}
         parts: list[Json] = []
@@ -127,11 +141,6 @@ class _OpenCode(ConversationFormat):
 
     def make_conversation(self, id_: str) -> dict[str, Json]:
         return {"info": {"id": f"ses_{id_}", "title": "", "directory": ""}}
-
-
-def _parts(item: Record) -> list[Record]:
-    parts = item.get("parts")
-    return [part for part in parts if isinstance(part, Mapping)] if isinstance(parts, list) else []
 
 
 def _is_answered(part: Record) -> bool:
@@ -196,20 +205,7 @@ def _made_part(part: Part) -> dict[str, Json] | None:
     return None
 
 
-def _usage(info: Record) -> Usage | None:
-    tokens = info.get("tokens")
-    if not isinstance(tokens, Mapping):
-        return None
-    read, written = count_at(tokens, "cache", "read"), count_at(tokens, "cache", "write")
-    return Usage(
-        input_tokens=count_at(tokens, "input") + read + written,
-        output_tokens=count_at(tokens, "output") + count_at(tokens, "reasoning"),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
-        reasoning_tokens=count_at(tokens, "reasoning"),
-    )
-
-
 _FORMAT = _OpenCode()
+read = _FORMAT.read
 parse = _FORMAT.parse
 write = _FORMAT.write

@@ -25,7 +25,7 @@ from foveate.formats.files import (
     made_session,
     session_in_name,
 )
-from foveate.formats.parse import count_at, number_at, text_at, time_at, time_text, value_at
+from foveate.formats.parse import UsageKeys, moment_at, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
 from foveate.turn import (
     Attachment,
@@ -38,8 +38,6 @@ from foveate.turn import (
     Text,
     ToolCall,
     ToolResult,
-    Usage,
-    parse_time,
 )
 
 NAME = "pi"
@@ -51,6 +49,7 @@ _INJECTED_ROLES = {
     "branchSummary": "summary",
     "compactionSummary": "summary",
 }
+_USAGE = UsageKeys("input", "output", "cacheRead", "cacheWrite", is_cache_apart=True)
 
 
 def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
@@ -71,20 +70,20 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         if isinstance(item, TranscriptProblem):
             yield item
             continue
-        line, record = item
+        _, record, place = item
         if session is None:
             session = (value_at(record, "type") == "session" and text_at(record, "id")) or session_in_name(name)
         try:
             message = parse_message(NAME, record, "entry")
         except InvalidMessage as error:
-            yield TranscriptProblem(f"line {line}", str(error))
+            yield TranscriptProblem(place, str(error))
             continue
         yield from _news(sessions, session, record, message)
         key = text_at(record, "id")
         if key is None or key in keys:
             key = content_key(position, record)
         keys.add(key)
-        yield TranscriptMessage(session, key, message, f"line {line}")
+        yield TranscriptMessage(session, key, message, place)
 
 
 def _news(sessions: Sessions, session: str, record: Json, message: Message) -> Iterator[SessionHeader]:
@@ -110,7 +109,7 @@ def parse(data: Json, path: str) -> Message:
 
 
 def _parse_message(inner: Mapping[str, Json], at: datetime | None, path: str) -> Message:
-    at = at or _milliseconds(inner)
+    at = at or moment_at(inner, "timestamp")
     role = text_at(inner, "role")
     match role:
         case "user":
@@ -121,7 +120,7 @@ def _parse_message(inner: Mapping[str, Json], at: datetime | None, path: str) ->
                 read_content(inner.get("content"), f"{path}.content"),
                 at=at,
                 model=text_at(inner, "model"),
-                usage=_usage(inner.get("usage")),
+                usage=_USAGE.read(inner.get("usage")),
             )
         case "toolResult":
             return Message("tool", (_tool_result(inner, path),), at=at)
@@ -151,26 +150,6 @@ def _command(inner: Mapping[str, Json]) -> tuple[Part, ...]:
     if code:
         lines.append(f"(exit code {code:g})")
     return (Text("\n".join(line for line in lines if line)),)
-
-
-def _usage(usage: Json) -> Usage | None:
-    if not isinstance(usage, Mapping):
-        return None
-    read_tokens, written = count_at(usage, "cacheRead"), count_at(usage, "cacheWrite")
-    return Usage(
-        input_tokens=count_at(usage, "input") + read_tokens + written,
-        output_tokens=count_at(usage, "output"),
-        cache_read_tokens=read_tokens,
-        cache_write_tokens=written,
-    )
-
-
-def _milliseconds(inner: Mapping[str, Json]) -> datetime | None:
-    value = number_at(inner, "timestamp")
-    try:
-        return None if value is None else parse_time(value / 1000)
-    except (InvalidMessage, OverflowError):
-        return None
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:

@@ -14,7 +14,6 @@ from itertools import groupby
 from pathlib import PurePath
 from typing import BinaryIO
 
-from foveate.errors import InvalidMessage
 from foveate.formats import (
     SessionHeader,
     TranscriptItem,
@@ -24,13 +23,12 @@ from foveate.formats import (
     parse_message,
     render_messages,
 )
-from foveate.formats.files import content_key, decode_json, encode_json, read_whole
+from foveate.formats.files import content_key, decode_json, encode_json, read_list, read_whole
 from foveate.formats.parse import record as as_record
 from foveate.formats.parse import text_at, value_at
 from foveate.turn import Json, Message, Reasoning
 
 NAME = "swe-agent"
-"""A trajectory is read as a whole, so a larger file is reported, not read."""
 
 
 def detect(head: bytes, name: str) -> bool:
@@ -55,14 +53,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         return
     session = PurePath(name).stem or "session"
     yield SessionHeader(session, model=_model(trajectory), platform=NAME, is_named_by_file=True)
-    for position, record in enumerate(history):
-        place = f"message {position + 1}"
-        try:
-            message = parse_message(NAME, record)
-        except InvalidMessage as error:
-            yield TranscriptProblem(place, str(error))
-        else:
-            yield TranscriptMessage(session, content_key(position, record), message, place)
+    yield from read_list(session, history, NAME)
     if len(trajectory) > 1:
         rest: dict[str, Json] = {**trajectory, "history": []}
         yield TranscriptMessage(

@@ -19,7 +19,8 @@ from foveate.formats import (
     parse_message,
     render_messages,
 )
-from foveate.formats.files import array_elements, content_key, encode_json
+from foveate.formats.files import PlacedRecord, array_elements, content_key, encode_json, read_each, read_list
+from foveate.formats.parse import listed_at
 from foveate.formats.parse import record as as_record
 from foveate.turn import Json, Message
 
@@ -34,34 +35,26 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     stem = PurePath(name).stem or "session"
     times: dict[str, int] = {}
-    for item in array_elements(stream, "run"):
-        if isinstance(item, TranscriptProblem):
-            yield item
-            continue
-        number, run = item
+
+    def read_run(record: PlacedRecord) -> Iterator[TranscriptItem]:
+        run = record.value
         if not isinstance(run, Mapping) or not isinstance(run.get("traj"), list):
-            yield TranscriptProblem(f"run {number}", "is not a run: it has no list 'traj'")
-            continue
-        session = f"{stem}/{run.get('task_id', number)}-{run.get('trial', 0)}"
+            yield TranscriptProblem(record.place, "is not a run: it has no list 'traj'")
+            return
+        session = f"{stem}/{run.get('task_id', record.number)}-{run.get('trial', 0)}"
         times[session] = times.get(session, 0) + 1
         if times[session] > 1:
             session = f"{session}-{times[session]}"
-        yield from _read_run(run, session, f"run {number}")
+        yield from _read_run(run, session, record.place)
+
+    return read_each(array_elements(stream, "run"), read_run)
 
 
 def _read_run(run: Mapping[str, Json], session: str, place: str) -> Iterator[TranscriptItem]:
     title = f"tau-bench task {run.get('task_id')}, trial {run.get('trial', 0)}"
     yield SessionHeader(session, title=title, platform=NAME, is_named_by_file=True)
-    traj = run["traj"]
-    records = traj if isinstance(traj, list) else []
-    for position, record in enumerate(records):
-        where = f"{place}, message {position + 1}"
-        try:
-            message = parse_message("openai", record)
-        except InvalidMessage as error:
-            yield TranscriptProblem(where, str(error))
-        else:
-            yield TranscriptMessage(session, content_key(position, record), message, where)
+    records = listed_at(run, "traj")
+    yield from read_list(session, records, "openai", f"{place}, ")
     rest: dict[str, Json] = {**run, "traj": []}
     yield TranscriptMessage(session, content_key(len(records), rest), parse_message(NAME, rest), place)
 

@@ -25,7 +25,7 @@ from foveate.strategy.checkpoint.state import CheckpointState
 from foveate.turn import Json
 
 _BUILD = f"{__name__}.build"
-_WORDING = f"{__name__}.model_summary:WORDING"
+_WORDING = f"{_BUILD}:WORDING"
 
 
 class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):

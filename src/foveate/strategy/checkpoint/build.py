@@ -7,8 +7,9 @@ decisions have room of their own, verbatim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
 from foveate.compress.cues import estimate_tokens
@@ -16,8 +17,11 @@ from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.marks import cut_line, escape_inline, one_line
+from foveate.compress.model.clauses import clauses_schema, words_of
+from foveate.compress.model.request import closed_object
 from foveate.compress.rank import cut_clause
 from foveate.compress.reader import Candidate, read_turn
+from foveate.models.prompts import prompt_text
 from foveate.plan import Artefact
 from foveate.renditions import Count, Unit
 from foveate.strategy.build import Material, SourceTurn, made_of
@@ -32,6 +36,7 @@ from foveate.strategy.checkpoint.extract import (
     read_goals,
 )
 from foveate.strategy.checkpoint.state import COMPACT
+from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.turn import Json, turn_id
 
 LEVEL_NAMES = {1: "Compact", 2: "Moderate", 3: "Detailed"}
@@ -52,6 +57,8 @@ REGIONS = 12
 MAX_CANDIDATES = 12_000
 """Clauses of all turns that are compared with each other; of each turn the weightiest."""
 MIN_TURN_CANDIDATES = 8
+MAX_LISTED = 8
+"""Decisions, and next steps, that a model is asked for."""
 _ENDINGS = ".;, "
 
 Summarise = Callable[[int], "Summary"]
@@ -63,16 +70,6 @@ class Summary:
 
     text: str
     pairs: tuple[Pair, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ModelWording:
-    """What a model says of some turns, as far as it passed, and the notes it was shown."""
-
-    notes: Sequence[Unit]
-    summary: Sequence[Unit]
-    decisions: Sequence[Find]
-    next_steps: Sequence[Find]
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,22 +148,6 @@ def make_merged(material: Material) -> Artefact:
     return _made(material, finds, goals, summarise, _facts(units))
 
 
-def reword_checkpoint(material: Material, before: Artefact, wording: ModelWording) -> Artefact:
-    """A checkpoint whose summary and next steps a model has worded, and to whose decisions it may have added some.
-
-    What rules found in it before, they found in the turns: that stays.
-    """
-    finds = found_before([before], material.wanted.first, material.wanted.last)
-    known = {find.text for find in (*finds.decisions, *finds.architecture, *finds.added)}
-    finds.added += [find for find in wording.decisions if find.text not in known]
-    finds.next_steps = list(wording.next_steps) or finds.next_steps
-
-    def summarise(tokens: int) -> Summary:
-        return Summary(era_text(wording.summary, tokens, material.count))
-
-    return _made(material, finds, read_goals(material.goals), summarise, _facts(wording.notes))
-
-
 def _facts(units: Sequence[Unit]) -> Facts:
     facts: Facts = {}
     for unit in units:
@@ -232,11 +213,6 @@ def _rooms(material: Material) -> _Rooms:
         decisions=int(min(number("compact_tokens", body) * DECISION_SHARE, body * MAX_DECISION_SHARE)),
         architecture=architecture,
     )
-
-
-def body_tokens(material: Material) -> int:
-    """The tokens of a checkpoint without the room reserved for architecture decisions."""
-    return _rooms(material).body
 
 
 def _span(material: Material) -> str:
@@ -415,3 +391,48 @@ def _lines(said: Sequence[tuple[_Said, str]]) -> str:
             lines[-1] += f"; {clean}"
         turn, who = one.turn, candidate.who
     return "\n".join(lines)
+
+
+class CheckpointWording(ClauseWording):
+    """A summary of the assistant's work, its decisions and next steps."""
+
+    schema: ClassVar[Mapping[str, Json]] = closed_object(
+        {name: clauses_schema() for name in ("summary", "decisions", "next_steps")}
+    )
+    clauses_key = "summary"
+    speaker = "assistant"
+    extra_clauses = 2 * MAX_LISTED
+    extra_request = f", {MAX_LISTED} decisions and {MAX_LISTED} next steps"
+
+    @property
+    def prompt(self) -> str:
+        return prompt_text("summary/checkpoint").strip()
+
+    def notes(self, material: Material) -> list[Unit]:
+        """A checkpoint has none of the user's words."""
+        return [unit for unit in super().notes(material) if unit.text.startswith("[")]
+
+    def room(self, material: Material) -> int:
+        """The room reserved for architecture decisions holds no clauses."""
+        return _rooms(material).body
+
+    def put_together(self, judged: JudgedClauses, material: Material, before: Artefact) -> Artefact:
+        """Its summary and next steps replace those of rules, and its decisions are added. What rules found in the turns
+        stays."""
+        decisions, next_steps = (self._finds(judged, name) for name in ("decisions", "next_steps"))
+        finds = found_before([before], material.wanted.first, material.wanted.last)
+        known = {find.text for find in (*finds.decisions, *finds.architecture, *finds.added)}
+        finds.added += [find for find in decisions if find.text not in known]
+        finds.next_steps = next_steps or finds.next_steps
+
+        def summarise(tokens: int) -> Summary:
+            return Summary(era_text(judged.kept, tokens, material.count))
+
+        return _made(material, finds, read_goals(material.goals), summarise, _facts(judged.notes))
+
+    def _finds(self, judged: JudgedClauses, name: str) -> list[Find]:
+        units = judged.judge.passed(judged.answer.get(name), self.speaker).units
+        return [Find(unit.turn, words_of(unit)) for unit in units[:MAX_LISTED]]
+
+
+WORDING = CheckpointWording()

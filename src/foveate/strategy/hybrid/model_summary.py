@@ -14,7 +14,6 @@ from foveate.compress.guard import check
 from foveate.compress.marks import one_line
 from foveate.compress.model.answer import load_object
 from foveate.compress.model.checks import made_up, read_original, visible, wrong_in
-from foveate.compress.model.eras import MESSAGE_TOKENS
 from foveate.compress.model.request import OTHER_TOKENIZERS, SHAPE_TOKENS, closed_object, request, source_text
 from foveate.models import Answer, Ask
 from foveate.models.prompts import prompt_text
@@ -23,7 +22,6 @@ from foveate.plan import Artefact
 from foveate.strategy.build import SHORT as SHORT_KEY
 from foveate.strategy.build import ArtefactAssignment, Material, WordingReport, short_texts
 from foveate.strategy.hybrid.build import AGENT_KEY, Shortener, limits_of
-from foveate.text import compact_json
 from foveate.turn import Json, Message, Text
 
 MAX_MESSAGES = 24
@@ -55,14 +53,9 @@ class ShortWording:
         asked = request("".join(shown), _asked_words(long.values(), limits), nonce=nonce)
         prompt = prompt_text("summary/hybrid").strip()
         answer_tokens = sum(limits[message.role] for message in long.values())
-        ask = Ask(
-            purpose="roll-up",
-            messages=(Message("system", (Text(prompt),)), Message("user", (Text(asked),))),
-            schema=_SCHEMA,
-            max_output_tokens=math.ceil(answer_tokens * OTHER_TOKENIZERS) + SHAPE_TOKENS * len(long),
-            temperature=0.0,
-            input_tokens=sum(count(text) + MESSAGE_TOKENS for text in (prompt, asked, compact_json(_SCHEMA))),
-        )
+        limit = math.ceil(answer_tokens * OTHER_TOKENIZERS) + SHAPE_TOKENS * len(long)
+        messages = (Message("system", (Text(prompt),)), Message("user", (Text(asked),)))
+        ask = Ask.shaped("roll-up", messages, _SCHEMA, max_output_tokens=limit, count=count)
         return ArtefactAssignment(ask, nonce)
 
     def judge(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+
+import msgspec
 
 from foveate.turn import Json
 
@@ -41,37 +42,9 @@ class HybridState:
         return (place <= self.through and place not in self.spared) or place in self.chosen
 
     def as_json(self) -> dict[str, Json]:
-        return {
-            "through": list(self.through),
-            "spared": _listed(self.spared),
-            "chosen": _listed(self.chosen),
-            "reach": list(self.reach),
-            "rolled": self.rolled,
-            "rolled_tokens": self.rolled_tokens,
-            "systems": [list(system) for system in self.systems],
-            "cut": _listed(self.cut),
-            "compressions": self.compressions,
-        }
+        kept: dict[str, Json] = msgspec.json.decode(msgspec.json.encode(self, order="deterministic"))
+        return kept
 
     @classmethod
     def from_json(cls, state: Mapping[str, Json]) -> HybridState:
-        kept: Mapping[str, Any] = state
-        return cls(
-            through=_place(kept.get("through", NOWHERE)),
-            spared=frozenset(map(_place, kept.get("spared", ()))),
-            chosen=frozenset(map(_place, kept.get("chosen", ()))),
-            reach=_place(kept.get("reach", NOWHERE)),
-            rolled=int(kept.get("rolled", 0)),
-            rolled_tokens=int(kept.get("rolled_tokens", 0)),
-            systems=tuple(_place(system) for system in kept.get("systems", ())),
-            cut=frozenset(map(_place, kept.get("cut", ()))),
-            compressions=int(kept.get("compressions", 0)),
-        )
-
-
-def _place(pair: Any) -> Place:
-    return int(pair[0]), int(pair[1])
-
-
-def _listed(places: Iterable[Place]) -> list[Json]:
-    return [list(place) for place in sorted(places)]
+        return msgspec.convert(state, cls)

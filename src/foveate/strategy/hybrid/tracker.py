@@ -9,9 +9,8 @@ import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
-from typing import Any
 
 from foveate.cache import BoundedCache
 from foveate.compress.exchange import ToolExchange, definitions, read_exchange
@@ -255,7 +254,7 @@ def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSecti
 
 
 def to_json(tracker: Tracker) -> dict[str, Json]:
-    """Everything known, to be kept or shown."""
+    """Everything known, to be shown."""
     return {
         "reads": [_as_json(read) for _, read in tracker.reads.items()],
         "changes": [_as_json(change) for change in tracker.changes],
@@ -263,29 +262,11 @@ def to_json(tracker: Tracker) -> dict[str, Json]:
     }
 
 
-def from_json(data: Mapping[str, Json]) -> Tracker:
-    kept: Any = data
-    tracker = Tracker()
-    for read in kept.get("reads", ()):
-        sections = tuple(FileSection(**section) for section in read["sections"])
-        tracker.reads[read["path"]] = FileRead(**{**read, "sections": sections, "at": _moment(read["at"])})
-    for change in kept.get("changes", ()):
-        tracker.changes.append(FileChange(**{**change, "at": _moment(change["at"])}))
-    tracker.todos = [Todo(**todo) for todo in kept.get("todos", ())]
-    return tracker
-
-
-def _as_json(value: FileRead | FileChange | Todo | FileSection) -> dict[str, Json]:
-    fields: dict[str, Any] = {name: getattr(value, name) for name in value.__dataclass_fields__}
-    if isinstance(value, FileRead):
-        fields["sections"] = [_as_json(section) for section in value.sections]
-    if isinstance(value, FileRead | FileChange):
-        fields["at"] = value.at.isoformat() if value.at else None
+def _as_json(value: FileRead | FileChange | Todo) -> dict[str, Json]:
+    fields = asdict(value)
+    if at := fields.get("at"):
+        fields["at"] = at.isoformat()
     return fields
-
-
-def _moment(text: str | None) -> datetime | None:
-    return datetime.fromisoformat(text) if text else None
 
 
 def _numbered(exchange: ToolExchange) -> tuple[int, list[str]]:

@@ -25,7 +25,7 @@ Language = Literal["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "
 """Those that have a list of phrases."""
 _ROUNDING = 1e-6
 _BUILD = f"{__name__}.build"
-_WORDING = f"{__name__}.model_summary:WORDING"
+_WORDING = f"{_BUILD}:WORDING"
 
 
 class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -11,15 +11,21 @@ import zlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from typing import ClassVar
 
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.facts import Facts, find_facts
-from foveate.compress.guard import GuardSource, check
+from foveate.compress.guard import CLAIMS, GuardSource, check
 from foveate.compress.lexicon import DECISIONS, ERRORS, OUTCOMES, stem, word_weight
 from foveate.compress.marks import cut_line, escape_inline, one_line
+from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
+from foveate.compress.model.clauses import clauses_schema, words_of
+from foveate.compress.model.request import SPEAKERS, closed_object
+from foveate.models.prompts import prompt_text
 from foveate.plan import Artefact
 from foveate.renditions import Unit
 from foveate.strategy.build import Material, SourceTurn, made_of, made_short
+from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.strategy.topics.phrases import Phrases, find_phrase, load_phrases
 from foveate.strategy.topics.subjects import SCALE, Gist
 from foveate.text import compact_json, message_text
@@ -65,13 +71,6 @@ def make_bulk(material: Material) -> Artefact:
     ]
     title = "; ".join(filter(None, titles))
     return _summary(material, f"{len(ranges) or 1} topics: {title}" if title else "Topics", title)
-
-
-def reword_topic(material: Material, title: str, chosen: Sequence[Unit]) -> Artefact:
-    """A topic, or some together, under a title and in clauses that a model has worded."""
-    count = len(_ranges(material.wanted.data.get("topics")))
-    head = "Topic" if material.wanted.kind == "topic" else f"{count or 1} topics"
-    return _summary(material, f"{head}: {title}" if title else head, title, chosen)
 
 
 def make_boundary(material: Material) -> Artefact:
@@ -247,3 +246,43 @@ def _phrases(data: Mapping[str, Json]) -> Phrases:
 def _ranges(given: Json) -> list[tuple[int, int]]:
     pairs = given if isinstance(given, list | tuple) else ()
     return [(int(pair[0]), int(pair[1])) for pair in pairs if isinstance(pair, list | tuple)]
+
+
+class TopicWording(ClauseWording):
+    """A topic, or some together, under a title and in clauses that a model has worded."""
+
+    schema: ClassVar[Mapping[str, Json]] = closed_object(
+        {"title": {"type": "string"}, "clauses": clauses_schema(SPEAKERS)}
+    )
+    clauses_key = "clauses"
+
+    @property
+    def prompt(self) -> str:
+        return prompt_text("summary/topics").strip()
+
+    def put_together(self, judged: JudgedClauses, material: Material, before: Artefact) -> Artefact:
+        title = _model_title(judged.answer.get("title"), judged.notes, judged.nonce) or str(
+            before.data.get("title", "")
+        )
+        count = len(_ranges(material.wanted.data.get("topics")))
+        head = "Topic" if material.wanted.kind == "topic" else f"{count or 1} topics"
+        return _summary(material, f"{head}: {title}" if title else head, title, judged.kept)
+
+
+def _model_title(given: object, notes: Sequence[Unit], nonce: str) -> str:
+    """A model's title, if it is in words of the notes; else nothing."""
+    title = one_line(visible(given)).rstrip(".;, ") if isinstance(given, str) else ""
+    if not title or len(title) > MAX_TITLE_CHARS:
+        return ""
+    words = [words_of(unit) for unit in notes]
+    known: Facts = find_facts("\n".join(words))
+    forms = {key[2:] for key in known}
+    is_wrong = (
+        any(key[0] in CLAIMS and key[2:] not in forms for key in find_facts(title))
+        or wrong_in(title, SourceWords("\n".join(words), GuardSource(known, words), 0, known), nonce)
+        or made_up(title, known)
+    )
+    return "" if is_wrong else title
+
+
+WORDING = TopicWording()

@@ -6,7 +6,7 @@ Nothing here has content; summaries are artefacts, named after their turns.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from foveate.plan import ArtefactSpec
@@ -153,15 +153,10 @@ class TopicsState:
 
     def as_json(self) -> dict[str, Json]:
         return {
-            "start": self.start,
-            "subject": self.subject,
-            "seen": self.seen,
+            **{field.name: getattr(self, field.name) for field in fields(self)},
             "topics": [topic.as_json() for topic in self.topics],
             "bulks": [bulk.as_json() for bulk in self.bulks],
-            "sealed": self.sealed,
-            "merged": self.merged,
             "seals": [[seal.turn, seal.at_us, seal.waits] for seal in self.seals],
-            "tail": self.tail,
         }
 
     @classmethod
@@ -169,15 +164,8 @@ class TopicsState:
         """The stored state, or an empty one."""
         if not kept:
             return cls()
-        state: Any = kept
-        return cls(
-            state["start"],
-            state["subject"],
-            state["seen"],
-            tuple(map(TopicState.from_json, state["topics"])),
-            tuple(map(BulkState.from_json, state["bulks"])),
-            state["sealed"],
-            state["merged"],
-            tuple(Seal(*seal) for seal in state["seals"]),
-            state["tail"],
-        )
+        state: dict[str, Any] = dict(kept)
+        state["topics"] = tuple(map(TopicState.from_json, state["topics"]))
+        state["bulks"] = tuple(map(BulkState.from_json, state["bulks"]))
+        state["seals"] = tuple(Seal(*seal) for seal in state["seals"])
+        return cls(**state)

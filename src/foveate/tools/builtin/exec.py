@@ -26,9 +26,7 @@ async def _exec(
     it. The answer has its output and exit code."""
     if not workspace.allow_exec:
         raise ToolError("commands are not allowed here; a person allows them with --allow-exec or tools.allow_exec")
-    folder = workspace.path(workdir)
-    if not folder.is_dir():
-        raise ToolError(f"{workdir} is not a folder")
+    folder = workspace.folder(workdir)
     seconds = float(timeout_seconds or workspace.settings.exec.seconds)
     result = await run(workspace, command, folder=folder, seconds=seconds)
     failed = result.exit_code != 0 or bool(result.stopped)

@@ -6,7 +6,6 @@ import asyncio
 import heapq
 import re
 from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Annotated
 
 from msgspec import Meta
@@ -33,15 +32,10 @@ async def file_search(
     words = query[:MAX_QUERY_CHARS].casefold().split()
     if not words:
         raise ToolError("query is empty; give a part of a file's path")
-    start = workspace.path(path)
-    if not start.is_dir():
-        raise ToolError(f"{path} is not a folder")
+    start = workspace.folder(path)
     arguments = ("--files", *ripgrep.NEVER, "--", workspace.shown(start))
     paths: list[str] = []
-    async with (
-        ripgrep.running(arguments, workspace.roots[0]) as process,
-        aclosing(ripgrep.records(process, b"\0")) as records,
-    ):
+    async with ripgrep.running(arguments, workspace.roots[0], b"\0") as records:
         async for record in records:
             paths.append(record.decode("utf-8", "replace").removeprefix("./"))
             if len(paths) == MAX_FILES:

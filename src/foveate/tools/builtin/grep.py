@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from contextlib import aclosing
 from typing import Annotated, NamedTuple
 
 from msgspec import Meta
@@ -55,10 +54,7 @@ async def grep(
     arguments = (*flags, *ripgrep.NEVER, "--regexp", pattern, "--", workspace.shown(start))
     shown: list[str] = []
     matches = 0
-    async with (
-        ripgrep.running(arguments, root) as process,
-        aclosing(ripgrep.records(process, b"\0" if files_only else b"\n")) as records,
-    ):
+    async with ripgrep.running(arguments, root, b"\0" if files_only else b"\n") as records:
         async for record in records:
             line = record.decode("utf-8", "replace")
             found = Found(line, "", True, "") if files_only else _parse(line)

@@ -26,9 +26,7 @@ async def read_cabinet(
     find: Annotated[str, "Show the lines with these words instead, with their numbers"] = "",
 ) -> str:
     """Read lines of a large result or a fetched page in the file cabinet, or find lines in it."""
-    cabinet = workspace.cabinet
-    if cabinet is None:
-        raise ToolError("there is no file cabinet without a store; give one with --db")
+    cabinet = workspace.require_cabinet()
     if not key:
         return await _listed(cabinet)
     if find:

@@ -1,16 +1,41 @@
-"""`run_script`: many tool calls in one script."""
+"""`run_script`: the model writes one Python script that calls many tools, instead of calling them one by one.
+
+    script ──► Monty, in a process of its own ──► each call goes through the toolbox ──► what it printed, and its value
+
+A script reaches nothing but the tools: no files, network, environment or clock of its own. Only tools that need no
+approval can be called, and no script from a script. What the tools answer stays in the script; every inner call is in
+the output's `inner`, for the log.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any
 
-from foveate.tools import script as scripts
-from foveate.tools.tool import Annotations, ToolError, ToolOutput, tool
+from foveate.text import several
+from foveate.tools.tool import Annotations, InnerCall, Tool, ToolError, ToolOutput, missing_extra, plain_arguments, tool
 from foveate.tools.workspace import Workspace
+
+if TYPE_CHECKING:
+    from pydantic_monty import AsyncFunctionSnapshot, AsyncMontySession, AsyncSnapshot, ResourceLimits
+
+    from foveate.tools.settings import ToolsSettings
+    from foveate.tools.toolbox import Toolbox
+
+NOT_IN_SCRIPTS = ("run_script", "wait_agent", "call_agent")
+"""A script does not call another, and can't be suspended while it waits for an agent."""
+MAX_PRINTED_CHARS = 1_000_000
+"""A script that prints more is stopped."""
+TOTAL_SECONDS = 600.0
+"""A script that takes longer, with the time of its tools, is stopped."""
+INTERRUPTED = ToolOutput(
+    "Error: interrupted, because the script was stopped; check whether it took effect\n", is_error=True
+)
 
 
 @tool(
-    annotations=Annotations(destructive=True), timeout_seconds=scripts.TOTAL_SECONDS + 30
+    annotations=Annotations(destructive=True), timeout_seconds=TOTAL_SECONDS + 30
 )  # a script ends earlier by itself, with a record of its calls
 async def run_script(
     workspace: Workspace, script: Annotated[str, "Python; call tools as functions, e.g. read_file(path='a.py')"]
@@ -21,4 +46,128 @@ async def run_script(
     """
     if workspace.toolbox is None:
         raise ToolError("a script needs tools to call")
-    return await scripts.execute(workspace.toolbox, script, workspace.settings)
+    return await execute(workspace.toolbox, script, workspace.settings)
+
+
+@dataclass(slots=True)
+class _Script:
+    """One run of a script."""
+
+    toolbox: Toolbox
+    limits: ToolsSettings
+    tools: dict[str, Tool]
+    printed: list[str] = field(default_factory=list)
+    printed_chars: int = 0
+    inner: list[InnerCall] = field(default_factory=list)
+    problem: str = ""
+    """A limit that the script reached. It can't go on by catching the error."""
+
+    def print(self, _stream: str, text: str) -> None:
+        self.printed_chars += len(text)
+        if self.printed_chars > MAX_PRINTED_CHARS:
+            self.problem = f"it printed more than {MAX_PRINTED_CHARS:,} characters"
+            raise RuntimeError(self.problem)
+        self.printed.append(text)
+
+    async def call(self, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """What a call answers, as Monty takes it: a value, or an exception that the script may catch."""
+        tool = self.tools.get(name)
+        if tool is None:
+            known = ", ".join(sorted(self.tools))
+            return {"exception": NameError(f"name {name!r} is not defined; tools a script can call: {known}")}
+        names = tool.argument_names
+        if len(given) > len(names):
+            return {"exception": TypeError(f"{tool.usage()} takes {several(len(names), 'argument')}")}
+        if len(self.inner) >= self.limits.script_calls:
+            self.problem = f"it made more than {several(self.limits.script_calls, 'call')}"
+            return {"exception": RuntimeError(self.problem)}
+        arguments: dict[str, Any] = {**dict(zip(names, given, strict=False)), **named}
+        output = INTERRUPTED
+        try:
+            output = await self.toolbox.call(name, arguments, whole=True)
+        finally:
+            self.inner.append(InnerCall(name, plain_arguments(arguments), output))
+        if output.is_error:
+            return {"exception": RuntimeError(output.text.removeprefix("Error: ").strip())}
+        return {"return_value": output.text}
+
+
+async def execute(toolbox: Toolbox, script: str, limits: ToolsSettings) -> ToolOutput:
+    """Execute a script. Its output is what it printed and the value of its last line."""
+    try:
+        import pydantic_monty as monty  # noqa: PLC0415 # of the extra `tools`
+    except ImportError:
+        raise missing_extra("a script") from None
+    tools = {
+        tool.name: tool
+        for tool in toolbox.tools.values()
+        if tool.approval == "never" and tool.name not in NOT_IN_SCRIPTS and tool.name.isidentifier()
+    }
+    run = _Script(toolbox, limits, tools)
+    most: ResourceLimits = {
+        "max_feed_duration_secs": limits.script_seconds,
+        "max_memory": limits.script_memory_bytes,
+        "max_suspensions": 4 * limits.script_calls + 100,
+        "max_total_sleep_secs": limits.script_seconds,
+    }
+    problem = ""
+    value: Any = None
+    try:
+        async with (
+            asyncio.timeout(TOTAL_SECONDS) as deadline,
+            monty.AsyncMonty(max_processes=1, request_timeout=limits.script_seconds + 5) as pool,
+            pool.checkout(limits=most) as session,
+        ):
+            value = await _drive(session, script, run)
+    except TimeoutError:
+        if not deadline.expired():
+            raise
+        problem = f"the script was stopped: it took more than {TOTAL_SECONDS:g} seconds"
+    except monty.MontySyntaxError as error:
+        problem = f"the script is not valid Python: {error}"
+    except monty.MontyRuntimeError as error:
+        problem = error.display(format="traceback").strip()
+    except monty.MontyError as error:
+        problem = f"the script was stopped: {error}"
+    return _output(run, value, f"the script was stopped: {run.problem}" if run.problem else problem)
+
+
+async def _drive(session: AsyncMontySession, script: str, run: _Script) -> Any:
+    """Answer the script's calls, one after another, until it is complete."""
+    import pydantic_monty as monty  # noqa: PLC0415 # of the extra `tools`
+
+    answers: dict[int, Any] = {}
+    step: AsyncSnapshot = await session.feed_start(script, print_callback=run.print)
+    while not isinstance(step, monty.MontyComplete):
+        if isinstance(step, monty.AsyncFunctionSnapshot):
+            step = await _answer(step, run, answers)
+        elif isinstance(step, monty.AsyncFutureSnapshot):
+            step = await step.resume({call: answers.pop(call) for call in step.pending_call_ids})
+        elif step.variable_name in run.tools:
+            run.problem = f"call {step.variable_name}(…); it can't be used as a value"
+        else:
+            step = await step.resume()
+        if run.problem:
+            return None
+    return step.output
+
+
+async def _answer(step: AsyncFunctionSnapshot, run: _Script, answers: dict[int, Any]) -> AsyncSnapshot:
+    if step.is_os_function:
+        return await step.resume_not_handled()
+    answer = await run.call(str(step.function_name), step.args, step.kwargs)
+    if step.allow_eager_await:  # written as `await tool(…)`, which takes a future
+        answers[step.call_id] = answer
+        return await step.resume({"future": ...})
+    return await step.resume(answer)
+
+
+def _output(run: _Script, value: object, problem: str) -> ToolOutput:
+    printed = "".join(run.printed)
+    parts = [printed if not printed or printed.endswith("\n") else f"{printed}\n"]
+    if value is not None:
+        parts.append(f"{value if isinstance(value, str) else repr(value)}\n")
+    if problem:
+        parts.append(f"Error: {problem}\n")
+    parts.append(f"({several(len(run.inner), 'tool call')})\n")
+    return ToolOutput("".join(parts), is_error=bool(problem), inner=tuple(run.inner))

@@ -6,7 +6,7 @@ import asyncio
 from typing import Annotated
 
 from foveate.tools.files import write_atomically
-from foveate.tools.tool import ToolError, tool
+from foveate.tools.tool import tool
 from foveate.tools.workspace import Workspace
 
 
@@ -17,9 +17,7 @@ async def write_from_cabinet(
     path: Annotated[str, "File to write; an existing one is replaced"],
 ) -> str:
     """Write a content of the file cabinet to a file, byte for byte. You need not read or repeat it."""
-    cabinet = workspace.cabinet
-    if cabinet is None:
-        raise ToolError("there is no file cabinet without a store; give one with --db")
+    cabinet = workspace.require_cabinet()
     target = workspace.target(path)
     content = await cabinet.content(key)
     is_new = await asyncio.to_thread(write_atomically, target, content, path)

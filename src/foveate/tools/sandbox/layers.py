@@ -20,7 +20,6 @@ from foveate.tools.workspace import Workspace
 
 _PROBE_SECONDS = 30
 _LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); from jail import launch; launch.main()"
-_STORE_FILES = ("", "-wal", "-shm", "-journal")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,7 +123,7 @@ def confine(workspace: Workspace, layers: Layers, temporary: Path) -> Confinemen
     With `allow_unsandboxed`, it is confined by the layers that there are.
     """
     missing = list(layers.missing())
-    hidden = _inside(_store_files(workspace), workspace.roots)
+    hidden = _inside(workspace.store_files, workspace.roots)
     frozen = _inside(_own_files(), workspace.roots)
     if not (layers.bubblewrap or layers.namespaces):
         missing += [_in_the_way(path, workspace.roots) for path in (*hidden, *frozen)]
@@ -169,13 +168,6 @@ def _too_wide(root: Path) -> str:
     return (
         f"protection of Python in {python}, which {root} includes" if root == python or root in python.parents else ""
     )
-
-
-def _store_files(workspace: Workspace) -> list[Path]:
-    if workspace.fov is None:
-        return []
-    location = Path(workspace.fov.location).resolve()
-    return [Path(f"{location}{suffix}") for suffix in _STORE_FILES]
 
 
 def _own_files() -> list[Path]:

@@ -6,18 +6,19 @@ import asyncio
 import codecs
 import os
 import re
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import msgspec
 
 import foveate
+from foveate.cache import BoundedCache
 from foveate.tools.settings import WebSettings
 from foveate.tools.tool import ToolError, missing_extra
 from foveate.tools.web import guard
-from foveate.tools.web.cache import ExpiringCache
 from foveate.tools.web.guard import CheckedTarget, Resolver
 from foveate.tools.web.readable import markdown
 
@@ -57,6 +58,30 @@ class Page:
     text: str | None = None
     """Readable text; None if it is not text."""
     truncated: bool = False
+
+
+V = TypeVar("V")
+
+
+class ExpiringCache(Generic[V]):
+    """A bounded cache whose entries are dropped after a number of seconds."""
+
+    def __init__(self, limit: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._entries: BoundedCache[Hashable, tuple[float, V]] = BoundedCache(limit)
+        self._clock = clock
+
+    def get(self, key: Hashable, max_age_seconds: float) -> V | None:
+        """The value of a key, if it is not older."""
+        found = self._entries.get(key)
+        if found is None or self._clock() - found[0] >= max_age_seconds:
+            return None
+        return found[1]
+
+    def put(self, key: Hashable, value: V) -> None:
+        self._entries[key] = (self._clock(), value)
+
+    def clear(self) -> None:
+        self._entries.clear()
 
 
 _cache: ExpiringCache[Page] = ExpiringCache(CACHED_PAGES)
