@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -138,6 +138,23 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
     if not create and not path.exists():
         raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
     return path
+
+
+def read_utf8(file: TextIO | Path) -> str:
+    """The text of a file; one that is not UTF-8 is rejected with its name."""
+    try:
+        return file.read_text("utf-8") if isinstance(file, Path) else file.read()
+    except UnicodeDecodeError as error:
+        name = file if isinstance(file, Path) else file.name
+        raise click.ClickException(f"{name} is not UTF-8 text (byte {error.start})") from error
+
+
+def assignment(pair: str, form: str, example: str) -> tuple[str, str]:
+    """The name and the value of an option `--set NAME=VALUE`."""
+    name, equals, value = pair.partition("=")
+    if not equals or not name.strip():
+        raise click.UsageError(f"--set takes {form}, e.g. --set {example}; got {pair!r}")
+    return name, value
 
 
 def refuse_options_before(context: click.Context, subcommand: str) -> None:
