@@ -38,7 +38,7 @@ function options(plot, width) {
     cursor: { y: false, drag: { x: false, y: false }, points: { show: false } },
     scales: { x: { time: false }, y: { range: [0, limit ? limit * 1.02 : 1] } },
     axes: [
-      { ...axis, grid: { show: false }, label: plot.axis, labelFont: "12px system-ui", labelSize: 18, size: 26, space: 50,
+      { ...axis, grid: { show: false }, label: plot.axis, labelFont: "12px system-ui", labelSize: 18, size: 26, space: 30,
         incrs: [1, 2, 3, 4, 5, 10, 20, 25, 50, 100], values: (_, places) => places.map(place => labels[place] || "") },
       { ...axis, size: 44, values: (_, values) => values.map(limit ? short : percent), splits: limit ? [0, limit / 2, limit] : [0, .25, .5, .75, 1] },
     ],
