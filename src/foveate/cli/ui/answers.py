@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 Cells: TypeAlias = "Mapping[Column, Callable[[V], str | Text]]"
 """The columns of a table, each with the function that makes its cell from a value."""
-SHARED = ("as_json", "store_path", "session_id")
-"""Parameters that are passed only to a function that has them."""
+SHARED = ("fov", "session", "session_id", "progress", "store_path", "as_json")
+"""Arguments that are passed only to a function that has parameters of these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,38 +117,40 @@ class _Runner:
             store_option(command)
         json_option(command)
 
-    def __call__(self, **named: Any) -> None:
+    def __call__(self, **given: Any) -> None:
         context = click.get_current_context()
         if context.invoked_subcommand:
             refuse_options_before(context, context.invoked_subcommand)
             return
-        shared = {name: named.pop(name) for name in SHARED if name in named}
-        named |= {name: value for name, value in shared.items() if name in self._wanted}
-        with ExitStack() as stack:
-            if "progress" in self._wanted:
-                named["progress"] = stack.enter_context(progress_bar(shown=not shared["as_json"]))
-            if inspect.iscoroutinefunction(self._function):
-                import asyncio
+        if inspect.iscoroutinefunction(self._function):
+            import asyncio
 
-                answer = asyncio.run(self._awaited(named, shared))
-            else:
-                if self._wanted & {"fov", "session"}:
-                    named["fov"] = fov = stack.enter_context(opened(shared["store_path"], create=self._create))
-                    if "session" in self._wanted:
-                        named["session"] = fov.find_session(shared["session_id"])
-                answer = self._function(**self._asked(named))
+            answer = asyncio.run(self._awaited(given))
+        else:
+            answer = self._returned(given)
         if answer is not None:
-            answer.print(as_json=shared["as_json"])
+            answer.print(as_json=given["as_json"])
 
-    async def _awaited(self, named: dict[str, Any], shared: dict[str, Any]) -> Answer | None:
-        import foveate
-
-        async with foveate.open(store_file(shared["store_path"], create=self._create)) as named["fov"]:
-            if "session" in self._wanted:
-                named["session"] = await named["fov"].find_session(shared["session_id"])
-            answer: Answer | None = await self._function(**self._asked(named))
+    def _returned(self, given: dict[str, Any]) -> Answer | None:
+        with ExitStack() as stack:
+            if self._wanted & {"fov", "session"}:
+                given["fov"] = fov = stack.enter_context(opened(given["store_path"], create=self._create))
+                given["session"] = fov.find_session(given["session_id"]) if "session" in self._wanted else None
+            answer: Answer | None = self._function(**self._asked(given, stack))
             return answer
 
-    def _asked(self, named: dict[str, Any]) -> dict[str, Any]:
-        """Without the store, where only the session is asked for."""
-        return {name: value for name, value in named.items() if name != "fov" or name in self._wanted}
+    async def _awaited(self, given: dict[str, Any]) -> Answer | None:
+        import foveate
+
+        async with foveate.open(store_file(given["store_path"], create=self._create)) as fov:
+            given["fov"] = fov
+            given["session"] = await fov.find_session(given["session_id"]) if "session" in self._wanted else None
+            with ExitStack() as stack:
+                answer: Answer | None = await self._function(**self._asked(given, stack))
+                return answer
+
+    def _asked(self, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+        """The function's own options, and of what all commands share that which it has parameters for."""
+        if "progress" in self._wanted:
+            given["progress"] = stack.enter_context(progress_bar(shown=not given["as_json"]))
+        return {name: value for name, value in given.items() if name in self._wanted or name not in SHARED}
