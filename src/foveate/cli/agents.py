@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from foveate.cli.ui.answers import Answer, Cells, print_values, store_group
-from foveate.cli.ui.options import TOKENS, assignment
+from foveate.cli.ui.options import TOKENS, assignment, stacked
 from foveate.cli.ui.terminal import Column, age, line, shorten, to_copy
 from foveate.cli.ui.tool_options import ToolOptions, tool_options
 
@@ -86,10 +86,7 @@ def agent_options(function: F) -> F:
             raise click.UsageError("--fork needs --session: the session whose turns it sees")
         return function(*arguments, order=order, **named)
 
-    command: Any = wrapped
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return cast("F", command)
+    return stacked(*_OPTIONS)(wrapped)  # type: ignore[return-value]
 
 
 _OPTIONS = (

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
 from foveate.cli.ui.answers import Answer, Cells, each, listing, store_group
-from foveate.cli.ui.options import read_utf8
+from foveate.cli.ui.options import read_utf8, stacked
 from foveate.cli.ui.terminal import Column, line, moment, print_diff, print_exactly, to_copy
 from foveate.errors import InputError
 from foveate.text import amount, several
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from foveate.knowledge.markdown import MarkdownImport
     from foveate.session.knowledge import KnowledgeItem, KnowledgeKind, KnowledgeState, StateFilter
     from foveate.sync import Foveate
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 KINDS = ("topic", "profile", "lesson", "reference", "recommendation")
 STATES = ("proposed", "approved", "pinned", "retired")
@@ -40,25 +38,15 @@ CELLS: Cells[KnowledgeItem] = {
 EMPTY = "No knowledge here. 'foveate learn' makes it from past conversations."
 
 
-def filter_options(function: F) -> F:
-    """`--scope`, `--kind` and `--state`."""
-    for option in (
-        click.option("--state", type=click.Choice((*STATES, "all")), help="Default: all but retired."),
-        click.option("--kind", type=click.Choice(KINDS), help="Only items of this kind."),
-        click.option("--scope", metavar="SCOPE", help="E.g. project:shop, user:anna, org:acme or session:ID."),
-    ):
-        function = option(function)
-    return function
-
-
-def decision_options(function: F) -> F:
-    """What the commands that decide on items have in common."""
-    for option in (
-        click.option("--reason", default="", help="Why; kept with the version before."),
-        click.argument("item_ids", metavar="ITEM...", nargs=-1, required=True),
-    ):
-        function = option(function)
-    return function
+filter_options = stacked(
+    click.option("--scope", metavar="SCOPE", help="E.g. project:shop, user:anna, org:acme or session:ID."),
+    click.option("--kind", type=click.Choice(KINDS), help="Only items of this kind."),
+    click.option("--state", type=click.Choice((*STATES, "all")), help="Default: all but retired."),
+)
+decision_options = stacked(
+    click.argument("item_ids", metavar="ITEM...", nargs=-1, required=True),
+    click.option("--reason", default="", help="Why; kept with the version before."),
+)
 
 
 @store_group("knowledge", "What past conversations teach: list, show, approve, edit, pin, retire.")
@@ -231,7 +219,7 @@ def _decide(fov: Foveate, item_ids: Sequence[str], state: KnowledgeState, reason
     return Answer(items, each(items, _print_state))
 
 
-def _edit_in_editor(fov: Any, before: KnowledgeItem, reason: str) -> KnowledgeItem:
+def _edit_in_editor(fov: Foveate, before: KnowledgeItem, reason: str) -> KnowledgeItem:
     """Let a person edit an item as Markdown; a text that can't be imported is kept in its file."""
     import os
     import sys

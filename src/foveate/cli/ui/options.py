@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -72,24 +73,25 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
+def stacked(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator, in this order."""
+    return lambda function: functools.reduce(lambda inner, add: add(inner), reversed(options), function)
+
+
 def yes_option(what: str) -> Callable[[F], F]:
     """`--yes`: really do it. The old name `--really` keeps working, hidden."""
-
-    def add(function: F) -> F:
-        hidden = click.option("--really", "yes", is_flag=True, hidden=True, help="Old name of --yes.")
-        return click.option("--yes", "yes", is_flag=True, help=what)(hidden(function))
-
-    return add
+    return stacked(
+        click.option("--yes", "yes", is_flag=True, help=what),
+        click.option("--really", "yes", is_flag=True, hidden=True, help="Old name of --yes."),
+    )
 
 
 def force_option(what: str) -> Callable[[F], F]:
     """`--force`: even if protected. The old name `--even-if-locked` keeps working, hidden."""
-
-    def add(function: F) -> F:
-        hidden = click.option("--even-if-locked", "force", is_flag=True, hidden=True, help="Old name of --force.")
-        return click.option("--force", "force", is_flag=True, help=what)(hidden(function))
-
-    return add
+    return stacked(
+        click.option("--force", "force", is_flag=True, help=what),
+        click.option("--even-if-locked", "force", is_flag=True, hidden=True, help="Old name of --force."),
+    )
 
 
 def read_tokens(text: str) -> int:
