@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import opened
 from foveate.cli.ui.terminal import line, not_compressed
 from foveate.text import several
 
@@ -16,14 +17,13 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from foveate.session.values import IndexState, QueueState
-    from foveate.sync import Foveate
 
 MAX_SHOWN = 50
 
 
 @store_command("doctor", "Verify the store: every page, every hash, every turn.")
 @click.option("--rebuild-index", is_flag=True, help="First rebuild the search index.")
-def command(fov: Foveate, progress: Progress, *, rebuild_index: bool, store_path: Path) -> Answer:
+def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Answer:
     """Verify the store, and report what is wrong and what to do. The exit code is 1 if anything is wrong.
 
     The search index is made from the turns, so rebuilding it loses nothing. Rebuild it if it is damaged, or after
@@ -34,25 +34,26 @@ def command(fov: Foveate, progress: Progress, *, rebuild_index: bool, store_path
     foveate doctor --db chat.db --json
     foveate doctor --rebuild-index
     """
-    if rebuild_index:
-        task = progress.add_task("indexing turns", total=sum(info.turns for info in fov.sessions()))
-        fov.rebuild_index(lambda done: progress.advance(task, done))
     checked = 0
     problems: list[dict[str, str]] = []
-    checking = progress.add_task("checking messages", total=None)
-    for finding in fov.check():
-        if finding.problem:
-            problems.append({"problem": finding.problem, "advice": finding.advice})
-        elif finding.total:
-            checked = finding.done
-            progress.update(checking, completed=finding.done, total=finding.total)
-    infos = fov.sessions()
-    stats = [] if problems else [fov.open_session(info.id).stats() for info in infos]
+    with opened(store_path) as fov:
+        if rebuild_index:
+            task = progress.add_task("indexing turns", total=sum(info.turns for info in fov.sessions()))
+            fov.rebuild_index(lambda done: progress.advance(task, done))
+        checking = progress.add_task("checking messages", total=None)
+        for finding in fov.check():
+            if finding.problem:
+                problems.append({"problem": finding.problem, "advice": finding.advice})
+            elif finding.total:
+                checked = finding.done
+                progress.update(checking, completed=finding.done, total=finding.total)
+        infos = fov.sessions()
+        stats = [] if problems else [fov.open_session(info.id).stats() for info in infos]
+        index = None if problems else fov.index_state()
+        queue = None if problems else fov.queue_state(limit=MAX_SHOWN)
+        database, has_model = fov.describe_database(), bool(fov.models_for("compress"))
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
-    index = None if problems else fov.index_state()
-    queue = None if problems else fov.queue_state(limit=MAX_SHOWN)
-    database, sandbox = fov.describe_database(), _sandbox()
-    has_model = bool(fov.models_for("compress"))
+    sandbox = _sandbox()
 
     def show(out: Console) -> None:
         _show(out, f"{store_path}", checked, len(infos), problems)

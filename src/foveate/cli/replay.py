@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from foveate.cli.ui.answers import Answer, store_command
-from foveate.cli.ui.options import TOKENS
+from foveate.cli.ui.options import TOKENS, opened
 from foveate.cli.ui.terminal import line
 from foveate.text import amount, several
 
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
     from foveate.replay.replay import ReplayReport
     from foveate.settings import Settings
-    from foveate.sync import Foveate, Session
     from foveate.turn import Turn
 
 
 @store_command("replay", "Play a session turn by turn at a budget: cached share, price, overruns.")
+@click.argument("session_id", metavar="SESSION")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Default: the session's own.")
 @click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are rebuilt.")
 @click.option("--order", type=click.Choice(["cache-first", "documented"]), help="Where the board is placed.")
@@ -36,16 +37,16 @@ if TYPE_CHECKING:
 )
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
 def command(
-    fov: Foveate,
-    session: Session,
     progress: Progress,
     *,
+    session_id: str,
     budget: int | None,
     schedule: str | None,
     order: str | None,
     low_water: float | None,
     retrieve_every: int,
     limit: int | None,
+    store_path: Path,
 ) -> Answer:
     """Play a session again, with one model call before every assistant message, and compare the prompts.
 
@@ -56,9 +57,12 @@ def command(
     foveate replay demo --budget 16000
     foveate replay demo --budget 16000 --schedule interval --order documented --retrieve-every 10
     """
-    settings = _chosen(fov.settings, schedule, order, low_water)
-    turns = session.load_turns(1, limit)
-    report = _played(progress, turns, budget or session.info.budget_tokens, settings, retrieve_every)
+    with opened(store_path) as fov:
+        session = fov.find_session(session_id)
+        budget = budget or session.info.budget_tokens
+        turns = session.load_turns(1, limit)
+        settings = _chosen(fov.settings, schedule, order, low_water)
+    report = _played(progress, turns, budget, settings, retrieve_every)
     return Answer(report.summary(), lambda out: _show(out, report), 1 if report.overruns else 0)
 
 
