@@ -172,7 +172,7 @@ def test_the_page_is_whole_and_refers_to_nothing_outside(page: Path) -> None:
     assert not re.search(r"https?:|//\w+\.|url\(|@import|fetch\(|XMLHttp|WebSocket", text)
     assert "default-src 'none'" in text
     assert "<!-- " not in text
-    assert found.tags.count("svg") == 2 * (3 + 6)
+    assert (text.count('class="plot"'), text.count('class="strip"')) == (2 * (2 + 6), 2 * 6)
     assert found.attributes["scope"] == {"row", "col"}
 
 
@@ -208,6 +208,7 @@ def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
     sections = re.findall(r'<section data-budget="(\d+)"( hidden="")?>', ran.stdout)
     assert sections == [("3000", ""), ("6000", ' hidden=""')]
     assert 'data-tip="' in ran.stdout
+    assert ran.stdout.count("<canvas") == 2 + 6, "the plots of the section that is shown"
 
 
 def test_the_demos_facts_are_looked_for(answer: Any) -> None:

@@ -94,7 +94,7 @@ def test_mistakes_are_told_in_a_sentence(talk: Shell, tmp_path: Path) -> None:
     assert "the budget is 10 tokens" in talk.error("context", "demo", "--budget", "10")
     assert "morse" in talk.error("context", "demo", "--request", "morse")
     (tmp_path / "binary").write_bytes(b"\xff\xfe")
-    assert "not text in UTF-8" in talk.error("context", "demo", "--system", str(tmp_path / "binary"))
+    assert "not UTF-8 text" in talk.error("context", "demo", "--system", str(tmp_path / "binary"))
     assert "does not exist" in talk.error("context", "demo", "--system", str(tmp_path / "nothing"), code=2)
 
 

@@ -127,7 +127,7 @@ def test_what_is_wrong_is_said_in_a_sentence(shell: Shell, files: tuple[str, ...
     told = shell.error("run", "--epic", str(tmp_path / "long.md"), *files[4:])
     assert "6,001 tokens, 1,001 more than the 5,000 it may have" in told
     (tmp_path / "binary.md").write_bytes(b"\xff\xfe")
-    assert "is not text in UTF-8" in shell.error("run", "--epic", str(tmp_path / "binary.md"), *files[4:])
+    assert "is not UTF-8 text" in shell.error("run", "--epic", str(tmp_path / "binary.md"), *files[4:])
     shell("run", *files, code=5)
     (tmp_path / "my spec.md").write_text("Something else.")
     assert "works on another epic" in shell.error("run", *files)

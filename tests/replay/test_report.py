@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import re
 from dataclasses import replace
+from html import unescape
 
 import pytest
 
 from foveate.context.context import Segment, SegmentName
 from foveate.history.blocks import ONLY_NAMED
 from foveate.plan import ShownLevel
+from foveate.replay.page import write_page
 from foveate.replay.replay import CallSample
 from foveate.replay.report import FIGURES, Comparison, StrategyRun, parts_of, strip_of, tally
 
@@ -108,6 +112,14 @@ def test_a_line_says_what_is_seen_what_is_kept_and_what_it_costs() -> None:
 )
 def test_the_report_says_which_calls_were_made(sampling: CallSample, said: str) -> None:
     assert replace(COMPARISON, sampling=sampling).sampled() == said
+
+
+def test_no_name_can_break_the_page_or_its_plots() -> None:
+    name = "</script><script>alert(1)</script>\"'&"
+    page = write_page(name, replace(COMPARISON, title=name, runs=(replace(RUN, strategy=name), RIVAL)))
+    assert page.count("<script") == page.count("</script") == 1
+    plots = re.findall(r'data-plot="([^"]*)"', page)
+    assert json.loads(unescape(plots[0]))["lines"][0]["name"] == name
 
 
 def test_a_summary_has_every_figure_and_no_single_prompts() -> None:

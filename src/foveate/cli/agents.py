@@ -5,28 +5,37 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from foveate.cli.ui.options import TOKENS, json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, age, console, line, print_json, print_table, shorten, to_copy
+from foveate.cli.ui.answers import Answer, Cells, print_values, store_group
+from foveate.cli.ui.options import TOKENS, assignment, stacked
+from foveate.cli.ui.terminal import Column, age, line, shorten, to_copy
 from foveate.cli.ui.tool_options import ToolOptions, tool_options
 
 if TYPE_CHECKING:
-    from foveate import sync
-    from foveate.session.subagents import AgentInfo
+    from rich.console import Console
 
-COLUMNS = (Column("agent"), Column("state"), Column("kind", expendable=2), Column("for", expendable=1), Column("age"),
-           Column("task", "cut"))  # fmt: skip
+    from foveate.session.subagents import AgentInfo, AgentTotals
+    from foveate.sync import Foveate
+
+CELLS: Cells[AgentInfo] = {
+    Column("agent"): lambda info: info.id,
+    Column("state"): lambda info: info.state,
+    Column("kind", expendable=2): lambda info: info.kind,
+    Column("for", expendable=1): lambda info: info.parent_session_id or "",
+    Column("age"): lambda info: age(info.created_at),
+    Column("task", "cut"): lambda info: " ".join(info.task.split()),
+}
 STYLES = {"done": "green", "failed": "red", "lost": "red", "cancelled": "dim", "waiting": "yellow", "running": "cyan"}
 NOT_DONE = 3
 """Exit code of `wait`, `call` and `run` for an agent that ended without a result, or did not end."""
 F = TypeVar("F", bound=Callable[..., Any])
+agent_argument = click.argument("agent_id", metavar="AGENT")
 
 
-@click.group(name="agents", short_help="Agents that work on tasks: call, run, spawn, list, wait, cancel.")
+@store_group("agents", "Agents that work on tasks: call, run, spawn, list, wait, cancel.")
 def command() -> None:
     """Let models work on tasks: here ('call', 'run'), or in the background ('spawn'), where 'foveate worker' or
     'foveate serve' runs them.
@@ -42,48 +51,28 @@ def command() -> None:
 @command.command(name="list")
 @click.option("--state", metavar="STATE", help="queued, running, waiting, done, failed, cancelled or lost.")
 @click.option("--session", "parent", metavar="SESSION", help="Those that work for this session.")
-@store_option
-@json_option
-def list_(*, state: str | None, parent: str | None, store_path: Path, as_json: bool) -> None:
+def list_(fov: Foveate, *, state: str | None, parent: str | None) -> Answer:
     """List the agents, the newest first.
 
     \b
     foveate agents list --state waiting
     """
-    with opened(store_path) as fov:
-        found = fov.agents.list(state=state, parent=parent and fov.find_session(parent).id)
-    if as_json:
-        print_json([_as_json(info) for info in found])
-        return
-    out = console()
-    if not found:
-        out.print(line(f"No agents. '{to_copy('agents', 'spawn', 'TASK')}' starts one."))
-        return
-    print_table(out, COLUMNS, [_row(info) for info in found])
+    found = fov.agents.list(state=state, parent=parent and fov.find_session(parent).id)
+    empty = f"No agents. '{to_copy('agents', 'spawn', 'TASK')}' starts one."
+    value = [_as_json(info) for info in found]
+    return Answer(value, (lambda out: print_values(out, CELLS, found)) if found else empty)
 
 
-@command.command(name="show")
-@click.argument("agent_id", metavar="AGENT")
-@store_option
-@json_option
-def show(*, agent_id: str, store_path: Path, as_json: bool) -> None:
+@command.command()
+@agent_argument
+def show(fov: Foveate, agent_id: str) -> Answer:
     """Show an agent: its task, state and result, and what its tree has used of its limits.
 
     \b
     foveate agents show a-1f2e3d4c5b
     """
-    with opened(store_path) as fov:
-        info = fov.agents.get(agent_id)
-        totals = fov.agents.totals(agent_id)
-    if as_json:
-        print_json({**_as_json(info), "totals": asdict(totals)})
-        return
-    _print(info)
-    limits = totals.limits
-    usd = f"${totals.nano_usd / 1e9:.4f} of ${limits.max_nano_usd / 1e9:.2f}"
-    used = f"{totals.agents} of {limits.max_agents} agents, {totals.tokens:,} of {limits.max_tokens:,} tokens, {usd}"
-    console().print(line((f"Its tree ({info.tree}): {used}.", "dim")), soft_wrap=True)
-    console().print(line((f"Its log: {to_copy('show', info.session_id, 'T-1')}", "dim")), soft_wrap=True)
+    info, totals = fov.agents.get(agent_id), fov.agents.totals(agent_id)
+    return Answer({**_as_json(info), "totals": asdict(totals)}, lambda out: _print_tree(out, info, totals))
 
 
 def agent_options(function: F) -> F:
@@ -97,10 +86,7 @@ def agent_options(function: F) -> F:
             raise click.UsageError("--fork needs --session: the session whose turns it sees")
         return function(*arguments, order=order, **named)
 
-    command: Any = wrapped
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return cast("F", command)
+    return stacked(*_OPTIONS)(wrapped)  # type: ignore[return-value]
 
 
 _OPTIONS = (
@@ -124,7 +110,7 @@ class _Order:
     max_usd: float | None
     tools: ToolOptions
 
-    def arguments(self, fov: sync.Foveate) -> dict[str, Any]:
+    def arguments(self, fov: Foveate) -> dict[str, Any]:
         """As `fov.agents` takes them."""
         limits = {"tokens": self.max_tokens, "usd": self.max_usd}
         tools = self.tools
@@ -144,57 +130,41 @@ class _Order:
         }
 
 
-@command.command(name="spawn")
+@command.command(create=True)
 @click.argument("task")
 @click.option("--call", "is_call", is_flag=True, help="One prompt and its answer, instead of a run to completion.")
 @agent_options
-@store_option
-@json_option
-def spawn(*, task: str, is_call: bool, order: _Order, store_path: Path, as_json: bool) -> None:
+def spawn(fov: Foveate, *, task: str, is_call: bool, order: _Order) -> Answer:
     """Start an agent in the background. A worker runs it; this command returns at once.
 
     \b
     foveate agents spawn "Write the release notes" --session work --fork
     foveate agents spawn "Make the tests pass" --pack core-codex --allow-exec --root ~/src/shop
     """
-    with opened(store_path, create=True) as fov:
-        made = fov.agents.spawn(task, kind="call" if is_call else "run", **order.arguments(fov))
-    if as_json:
-        print_json(_as_json(made))
-        return
-    out = console()
-    out.print(line(("Started ", "green"), (made.id, "bold"), "; 'foveate worker' runs it."))
-    out.print(line((f"Its result: {to_copy('agents', 'wait', made.id)}", "dim")))
+    made = fov.agents.spawn(task, kind="call" if is_call else "run", **order.arguments(fov))
+    return Answer(_as_json(made), lambda out: _print_start(out, made))
 
 
-@command.command(name="call")
+@command.command(create=True)
 @click.argument("prompt", default="")
 @click.option("--prompt", "prompt_key", metavar="KEY", help="A stored prompt, instead of PROMPT.")
 @click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A variable of the stored prompt.")
 @agent_options
-@store_option
-@json_option
-def call(
-    *, prompt: str, prompt_key: str | None, given: tuple[str, ...], order: _Order, store_path: Path, as_json: bool
-) -> None:
+def call(fov: Foveate, *, prompt: str, prompt_key: str | None, given: tuple[str, ...], order: _Order) -> Answer:
     """Ask one prompt, or a stored one, in a session of its own, and print the answer. Exit code 3 if there is none.
 
     \b
     foveate agents call "Which port does the server use?" --session work --fork
     foveate agents call --prompt reviews/code --set language=Python --pack file-ops
     """
-    variables = dict(_variable(pair) for pair in given)
-    with opened(store_path, create=True) as fov:
-        ended = fov.agents.call(prompt, prompt_key=prompt_key, variables=variables or None, **order.arguments(fov))
-    _print_end(ended, as_json=as_json)
+    variables = dict(assignment(pair, "NAME=VALUE", "language=Python") for pair in given)
+    return _ended(fov.agents.call(prompt, prompt_key=prompt_key, variables=variables or None, **order.arguments(fov)))
 
 
-@command.command(name="run")
+@command.command(create=True)
 @click.argument("task")
 @agent_options
-@store_option
-@json_option
-def run(*, task: str, order: _Order, store_path: Path, as_json: bool) -> None:
+def run(fov: Foveate, *, task: str, order: _Order) -> Answer:
     """Let an agent work on a task here until it has ended, and print its result. Exit code 3 if it has none.
 
     An agent that needs an approval or an answer waits: this command ends, and after 'agents approve' or 'agents answer'
@@ -203,109 +173,70 @@ def run(*, task: str, order: _Order, store_path: Path, as_json: bool) -> None:
     \b
     foveate agents run "Make the tests pass" --pack core-codex --allow-exec --root ~/src/shop
     """
-    with opened(store_path, create=True) as fov:
-        ended = fov.agents.run(task, **order.arguments(fov))
-    _print_end(ended, as_json=as_json)
+    return _ended(fov.agents.run(task, **order.arguments(fov)))
 
 
-@command.command(name="wait")
-@click.argument("agent_id", metavar="AGENT")
+@command.command()
+@agent_argument
 @click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Longest wait. Default: no limit.")
-@store_option
-@json_option
-def wait(*, agent_id: str, timeout: float | None, store_path: Path, as_json: bool) -> None:
+def wait(fov: Foveate, *, agent_id: str, timeout: float | None) -> Answer:
     """Wait until an agent has ended, and print its result. Exit code 3 if it has none.
 
     \b
     foveate agents wait a-1f2e3d4c5b --timeout 600
     """
-    with opened(store_path) as fov:
-        info = fov.agents.wait(agent_id, timeout_seconds=timeout)
-    _print_end(info, as_json=as_json)
+    return _ended(fov.agents.wait(agent_id, timeout_seconds=timeout))
 
 
-@command.command(name="cancel")
-@click.argument("agent_id", metavar="AGENT")
-@store_option
-@json_option
-def cancel(*, agent_id: str, store_path: Path, as_json: bool) -> None:
+@command.command()
+@agent_argument
+def cancel(fov: Foveate, *, agent_id: str) -> Answer:
     """Cancel an agent and all that it started, calls in progress included.
 
     \b
     foveate agents cancel a-1f2e3d4c5b
     """
-    with opened(store_path) as fov:
-        cancelled = fov.agents.cancel(agent_id)
-    if as_json:
-        print_json([_as_json(info) for info in cancelled])
-        return
+    cancelled = fov.agents.cancel(agent_id)
     listed = ", ".join(info.id for info in cancelled)
-    console().print(line(f"Cancelled {listed}." if cancelled else f"{agent_id} had ended already."))
+    said = f"Cancelled {listed}." if cancelled else f"{agent_id} had ended already."
+    return Answer([_as_json(info) for info in cancelled], said)
 
 
-@command.command(name="approve")
-@click.argument("agent_id", metavar="AGENT")
+@command.command()
+@agent_argument
 @click.option("--deny", is_flag=True, help="Do not execute the call; the model gets a refusal.")
 @click.option("--for-session", is_flag=True, help="Do not ask about this tool again.")
-@store_option
-@json_option
-def approve(*, agent_id: str, deny: bool, for_session: bool, store_path: Path, as_json: bool) -> None:
+def approve(fov: Foveate, *, agent_id: str, deny: bool, for_session: bool) -> Answer:
     """Decide about the tool call that an agent waits with.
 
     \b
     foveate agents approve a-1f2e3d4c5b
     foveate agents approve a-1f2e3d4c5b --deny
     """
-    with opened(store_path) as fov:
-        info = fov.agents.approve(agent_id, allow=not deny, for_session=for_session)
-    _shown(info, as_json=as_json)
+    return _state(fov.agents.approve(agent_id, allow=not deny, for_session=for_session))
 
 
-@command.command(name="answer")
-@click.argument("agent_id", metavar="AGENT")
+@command.command()
+@agent_argument
 @click.argument("text")
-@store_option
-@json_option
-def answer(*, agent_id: str, text: str, store_path: Path, as_json: bool) -> None:
+def answer(fov: Foveate, *, agent_id: str, text: str) -> Answer:
     """Answer the question that an agent waits with.
 
     \b
     foveate agents answer a-1f2e3d4c5b "Use port 8443."
     """
-    with opened(store_path) as fov:
-        info = fov.agents.answer(agent_id, text)
-    _shown(info, as_json=as_json)
+    return _state(fov.agents.answer(agent_id, text))
 
 
-def _variable(pair: str) -> tuple[str, str]:
-    name, separator, value = pair.partition("=")
-    if not separator or not name:
-        raise click.UsageError(f"--set takes NAME=VALUE, e.g. --set language=Python; got {pair!r}")
-    return name, value
-
-
-def _print_end(info: AgentInfo, *, as_json: bool) -> None:
+def _ended(info: AgentInfo) -> Answer:
     """The result of an agent; without one, its state and the exit code 3."""
-    if as_json:
-        print_json(_as_json(info))
-    elif info.state == "done":
-        console().print(line(info.result or ""), soft_wrap=True)
-    else:
-        _print(info)
-    if info.state != "done":
-        raise SystemExit(NOT_DONE)
+    if info.state == "done":
+        return Answer(_as_json(info), info.result or "")
+    return Answer(_as_json(info), lambda out: _print(out, info), NOT_DONE)
 
 
-def _row(info: AgentInfo) -> tuple[str, ...]:
-    task = " ".join(info.task.split())
-    return (info.id, info.state, info.kind, info.parent_session_id or "", age(info.created_at), task)
-
-
-def _shown(info: AgentInfo, *, as_json: bool) -> None:
-    if as_json:
-        print_json(_as_json(info))
-    else:
-        console().print(line(f"{info.id} is {info.state}."))
+def _state(info: AgentInfo) -> Answer:
+    return Answer(_as_json(info), f"{info.id} is {info.state}.")
 
 
 def _as_json(info: AgentInfo) -> dict[str, object]:
@@ -315,10 +246,23 @@ def _as_json(info: AgentInfo) -> dict[str, object]:
     return shown
 
 
-def _print(info: AgentInfo) -> None:
+def _print_start(out: Console, made: AgentInfo) -> None:
+    out.print(line(("Started ", "green"), (made.id, "bold"), "; 'foveate worker' runs it."))
+    out.print(line((f"Its result: {to_copy('agents', 'wait', made.id)}", "dim")))
+
+
+def _print_tree(out: Console, info: AgentInfo, totals: AgentTotals) -> None:
+    _print(out, info)
+    limits = totals.limits
+    usd = f"${totals.nano_usd / 1e9:.4f} of ${limits.max_nano_usd / 1e9:.2f}"
+    used = f"{totals.agents} of {limits.max_agents} agents, {totals.tokens:,} of {limits.max_tokens:,} tokens, {usd}"
+    out.print(line((f"Its tree ({info.tree}): {used}.", "dim")), soft_wrap=True)
+    out.print(line((f"Its log: {to_copy('show', info.session_id, 'T-1')}", "dim")), soft_wrap=True)
+
+
+def _print(out: Console, info: AgentInfo) -> None:
     from foveate.session.subagents import PendingApproval, PendingQuestion
 
-    out = console()
     out.print(line((info.id, "bold"), " ", (info.state, STYLES.get(info.state, "")), f"  {shorten(info.task, 200)}"))
     match info.waits:
         case PendingApproval(tool=tool, arguments=arguments):

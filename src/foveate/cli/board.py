@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, shorten, to_copy
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import Column, line, print_table, shorten, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from foveate.session.values import Board
+    from foveate.sync import Session
 
 COLUMNS = (Column("name"), Column("stays"), Column("page"), Column("content", "cut"))
 MAX_CHARS = 300
 
 
-@click.command(name="board", short_help="What a model retrieved and still sees; save or dismiss it.")
-@click.argument("session_id", metavar="SESSION")
+@store_command("board", "What a model retrieved and still sees; save or dismiss it.")
 @click.argument("action", metavar="[save|dismiss]", required=False, type=click.Choice(["save", "dismiss"]))
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--prompt", default="", metavar="TEXT", help="Also show what would be prefetched for this prompt.")
-@store_option
-@json_option
-def command(
-    *, session_id: str, action: str | None, name: str | None, prompt: str, store_path: Path, as_json: bool
-) -> None:
+def command(session: Session, *, session_id: str, action: str | None, name: str | None, prompt: str) -> Answer:
     """Show a session's board; save something on it until it is dismissed, or dismiss it.
 
     \b
@@ -40,26 +35,19 @@ def command(
     """
     if action and not name:
         raise click.UsageError(f"name what to {action}, e.g. {to_copy('board', session_id, action, 'T-87-R')}")
-    with opened(store_path) as fov:
-        session = fov.find_session(session_id)
+    board = session.board()
+    if action and name:
+        names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]
+        if name not in names:
+            there = f"available: {', '.join(names)}" if names else "it is empty"
+            raise click.ClickException(f"{name} is not on the board of {session_id}; {there}")
+        change = session.save if action == "save" else session.dismiss
+        change(name)
         board = session.board()
-        if action and name:
-            names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]
-            if name not in names:
-                there = f"available: {', '.join(names)}" if names else "it is empty"
-                raise click.ClickException(f"{name} is not on the board of {session_id}; {there}")
-            if action == "save":
-                session.save(name)
-            else:
-                session.dismiss(name)
-            board = session.board()
-        if prompt:
-            board = session.context(prompt).board
-        now_turn = session.info.turns
-    if as_json:
-        print_json(board)
-    else:
-        print_board(console(), board, now_turn)
+    if prompt:
+        board = session.context(prompt).board
+    now_turn = session.info.turns
+    return Answer(board, lambda out: print_board(out, board, now_turn))
 
 
 def print_board(out: Console, board: Board, now_turn: int) -> None:

@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
+from typing import TYPE_CHECKING
 
-import click
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import line
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import console, line, print_json
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.session.checkpoints import CheckpointInfo
+    from foveate.sync import Session
 
 
-@click.command(name="checkpoints", short_help="The checkpoints of a session, and its status.")
-@click.argument("session_id", metavar="SESSION")
-@store_option
-@json_option
-def command(*, session_id: str, store_path: Path, as_json: bool) -> None:
+@store_command("checkpoints", "The checkpoints of a session, and its status.")
+def command(session: Session) -> Answer:
     """List the checkpoints of a session that uses the checkpoint strategy, oldest first.
 
     \b
     foveate checkpoints demo
     foveate checkpoints demo --json
     """
-    with opened(store_path) as fov:
-        checkpoints = fov.find_session(session_id).checkpoints
-        status, found = checkpoints.status(), checkpoints.list()
-    if as_json:
-        shown: dict[str, object] = {**asdict(status), "line": status.line}
-        print_json({"status": shown, "checkpoints": found})
-        return
-    out = console()
-    out.print(line(status.line))
+    status, found = session.checkpoints.status(), session.checkpoints.list()
+    shown: dict[str, object] = {**asdict(status), "line": status.line}
+    return Answer({"status": shown, "checkpoints": found}, lambda out: _print(out, status.line, found))
+
+
+def _print(out: Console, status: str, found: Sequence[CheckpointInfo]) -> None:
+    out.print(line(status))
     for one in found:
         sizes = f"{one.original_tokens:,} → {one.current_tokens:,} tokens, compression {one.compression_count}"
         out.print(line((one.id, "bold"), f" level {one.level}, {one.first} to {one.last}, {sizes}"))

@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import (
-    Column,
-    console,
-    line,
-    print_json,
-    print_table,
-    printable,
-    progress_bar,
-    waiting_for_model,
-)
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import Column, line, print_table, printable, waiting_for_model
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from foveate.events import Event, EventKind
     from foveate.session.values import SessionStats
     from foveate.sync import Foveate
@@ -59,7 +52,7 @@ class Trouble:
         return f" ({self.problem})" if self.problem else ""
 
 
-@click.command(name="compress", short_help="Finish what the background has not compressed yet.")
+@store_command("compress", "Finish what the background has not compressed yet.")
 @click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
 @click.option("--all", "every", is_flag=True, help="Every session.")
 @click.option(
@@ -68,9 +61,7 @@ class Trouble:
     help="Also redo what may improve: fallbacks, turns of an older version, and, where a model is set, turns that "
     "no model has compressed.",
 )
-@store_option
-@json_option
-def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_path: Path, as_json: bool) -> None:
+def command(fov: Foveate, progress: Progress, *, session_ids: tuple[str, ...], every: bool, again: bool) -> Answer:
     """Make the missing renditions of sessions, and ask the configured model (models.default) for better ones.
 
     'rejected' counts versions that lost too much and were made again; 'fallbacks' are turns that show a longer level,
@@ -85,37 +76,34 @@ def command(*, session_ids: tuple[str, ...], every: bool, again: bool, store_pat
     if bool(session_ids) == every:
         raise click.UsageError("name sessions, or use --all")
     trouble = Trouble()
-    with opened(store_path) as fov:
-        ids = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
-        if again:
-            for name in ids:
-                fov.compress_again(session_id=name)
-        before = {name: fov.open_session(name).stats() for name in ids}
-        kinds: list[EventKind] = ["model-failed", "model-held-back", "compression-failed"]
-        with fov.subscribe(trouble.note, kinds) as subscription:
-            _settle(fov, before, shown=not as_json)
-            subscription.drain()
-        after = {name: fov.open_session(name).stats() for name in ids}
-    if as_json:
-        print_json({name: _counts(before[name], stats, trouble.problem) for name, stats in after.items()})
-        return
-    _show(before, after, trouble)
+    ids = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
+    if again:
+        for name in ids:
+            fov.compress_again(session_id=name)
+    before = {name: fov.open_session(name).stats() for name in ids}
+    kinds: list[EventKind] = ["model-failed", "model-held-back", "compression-failed"]
+    with fov.subscribe(trouble.note, kinds) as subscription:
+        _settle(fov, before, progress)
+        subscription.drain()
+    after = {name: fov.open_session(name).stats() for name in ids}
+    value = {name: _counts(before[name], stats, trouble.problem) for name, stats in after.items()}
+    return Answer(value, (lambda out: _show(out, before, after, trouble)) if ids else "There are no sessions.")
 
 
-def _settle(fov: Foveate, before: Mapping[str, SessionStats], *, shown: bool) -> None:
+def _settle(fov: Foveate, before: Mapping[str, SessionStats], progress: Progress) -> None:
     is_twice = bool(fov.settings.models.default or fov.settings.models.compress or fov.settings.models.tiny)
-    with progress_bar(shown=shown) as progress:
-        # Where there is a model, what rules have made is given to it: each turn counts twice, if it is worth that.
-        total = sum(stats.pending * (1 + is_twice) + stats.waiting for stats in before.values())
-        task = progress.add_task("compressing", total=total)
-        for name in before:
-            progress.update(task, description=printable(name[:40]))
-            fov.settle(session_id=name, progress=partial(progress.advance, task))
-        progress.update(task, completed=total)
+    # Where there is a model, what rules have made is given to it: each turn counts twice, if it is worth that.
+    total = sum(stats.pending * (1 + is_twice) + stats.waiting for stats in before.values())
+    task = progress.add_task("compressing", total=total)
+    for name in before:
+        progress.update(task, description=printable(name[:40]))
+        fov.settle(session_id=name, progress=partial(progress.advance, task))
+    progress.update(task, completed=total)
 
 
-def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats], trouble: Trouble) -> None:
-    out = console()
+def _show(
+    out: Console, before: Mapping[str, SessionStats], after: Mapping[str, SessionStats], trouble: Trouble
+) -> None:
     rows = [
         (
             name,
@@ -128,9 +116,6 @@ def _show(before: Mapping[str, SessionStats], after: Mapping[str, SessionStats],
         )
         for name, stats in after.items()
     ]
-    if not rows:
-        out.print(line("There are no sessions."))
-        return
     print_table(out, COLUMNS, rows)
     if waiting := waiting_for_model(after.values()):
         by_whom = "by the next 'foveate compress', or by a program that has the store open, such as a chat"

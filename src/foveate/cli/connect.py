@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import DEFAULT_STORE, json_option, store_option, yes_option
-from foveate.cli.ui.terminal import console, line, print_json, printable
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import DEFAULT_STORE, yes_option
+from foveate.cli.ui.terminal import console, line, print_diff, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -25,7 +26,7 @@ CLIENT_NAMES = ("claude", "codex", "opencode", "aider", "cline", "continue")
 UPSTREAMS = {"claude": "https://api.anthropic.com", "codex": "https://api.openai.com/v1"}
 
 
-@click.command(name="connect", short_help="Connect a coding agent: Claude Code, Codex, OpenCode, ….")
+@store_command("connect", "Connect a coding agent: Claude Code, Codex, OpenCode, ….")
 @click.argument("name", metavar="CLIENT", type=click.Choice(CLIENT_NAMES))
 @click.option(
     "--mode",
@@ -36,8 +37,6 @@ UPSTREAMS = {"claude": "https://api.anthropic.com", "codex": "https://api.openai
 @click.option("--provider", "providers", multiple=True, help="Provider to route; repeatable. Default: the one in use.")
 @click.option("--check", "is_check", is_flag=True, help="Change nothing; say whether the connection works.")
 @yes_option("Write the changes without asking.")
-@store_option
-@json_option
 def command(
     *,
     name: str,
@@ -48,7 +47,7 @@ def command(
     yes: bool,
     store_path: Path,
     as_json: bool,
-) -> None:
+) -> Answer:
     """Connect a coding agent: claude, codex, opencode, aider, cline or continue.
 
     Shows the changes of its settings as a diff and asks before it writes them. Only your own settings are changed,
@@ -68,8 +67,7 @@ def command(
     if is_check:
         from foveate.connections.check import check
 
-        _show_check(check(client, connections), as_json=as_json)
-        return
+        return _checked(check(client, connections))
     known = connections.record(client)
     request = _request(
         mode=mode or (known.mode if known else "gateway"),
@@ -81,22 +79,22 @@ def command(
     is_written = plan.is_changed and confirmed(plan, yes=yes, as_json=as_json, verb="Connect")
     if is_written or (known is None and not plan.is_changed):
         connections.write(plan)
-    if as_json:
-        print_json({"client": name, "mode": request.mode, "written": is_written, "diff": plan.diff()})
-        return
-    out = console()
-    if not plan.is_changed:
-        out.print(line((f"{client.title} is connected already.", "green")))
-    elif is_written:
-        out.print(line((f"Connected {client.title}.", "green"), f" 'foveate disconnect {name}' undoes it."))
-    if is_written or not plan.is_changed:
-        _next_steps(out, client, request)
+
+    def show(out: Console) -> None:
+        if not plan.is_changed:
+            out.print(line((f"{client.title} is connected already.", "green")))
+        elif is_written:
+            out.print(line((f"Connected {client.title}.", "green"), f" 'foveate disconnect {name}' undoes it."))
+        if is_written or not plan.is_changed:
+            _next_steps(out, client, request)
+
+    return Answer({"client": name, "mode": request.mode, "written": is_written, "diff": plan.diff()}, show)
 
 
 def confirmed(plan: ConnectionPlan, *, yes: bool, as_json: bool, verb: str) -> bool:
     """Show the diff and ask; without a terminal to ask on, only --yes writes."""
     if not as_json:
-        show_diff(console(), plan.diff())
+        print_diff(console(), plan.diff().splitlines())
     if yes:
         return True
     if as_json or not sys.stdin.isatty():
@@ -104,12 +102,6 @@ def confirmed(plan: ConnectionPlan, *, yes: bool, as_json: bool, verb: str) -> b
             click.echo("Nothing is written yet; --yes writes these changes.")
         return False
     return click.confirm(f"{verb} {plan.client.title} with these changes?")
-
-
-def show_diff(out: Console, diff: str) -> None:
-    styles = {"+": "green", "-": "red", "@": "cyan"}
-    for text in diff.splitlines():
-        out.print(line((printable(text), styles.get(text[:1], ""))), soft_wrap=True)
 
 
 def _request(*, mode: str, url: str, providers: tuple[str, ...], store_path: Path) -> ConnectionRequest:
@@ -143,12 +135,10 @@ def _next_steps(out: Console, client: Client, request: ConnectionRequest) -> Non
     out.print(line("Test it: ", (f"foveate connect {client.name} --check", "bold")))
 
 
-def _show_check(result: CheckResult, *, as_json: bool) -> None:
-    if as_json:
-        print_json({"ok": result.is_ok, "findings": [{"ok": one.is_ok, "text": one.text} for one in result.findings]})
-    else:
-        out = console()
+def _checked(result: CheckResult) -> Answer:
+    def show(out: Console) -> None:
         for one in result.findings:
             out.print(line(("ok      ", "green") if one.is_ok else ("problem ", "yellow"), printable(one.text)))
-    if not result.is_ok:
-        raise click.exceptions.Exit(1)
+
+    findings = [{"ok": one.is_ok, "text": one.text} for one in result.findings]
+    return Answer({"ok": result.is_ok, "findings": findings}, show, 0 if result.is_ok else 1)

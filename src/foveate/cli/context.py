@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import TOKENS, json_option, opened, store_option
-from foveate.cli.ui.terminal import console, is_watched, line, not_compressed, print_exactly, print_json, printable
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import TOKENS, read_utf8
+from foveate.cli.ui.terminal import console, line, not_compressed, print_exactly, print_json
 from foveate.errors import Damaged
 
 if TYPE_CHECKING:
-    from foveate.session.values import Context
-    from foveate.sync import Session
+    from rich.console import Console
 
+    from foveate.session.values import Context
+    from foveate.sync import Foveate, Session
 
 WAITED_FOR = {"meanwhile", "uncompressed"}
 """What a plan says of itself while a strategy is being built, or turns are not compressed yet."""
 
 
-@click.command(name="context", short_help="What a model would be shown now: a picture, the text, or a request.")
-@click.argument("session_id", metavar="SESSION")
+@store_command("context", "What a model would be shown now: a picture, the text, or a request.")
 @click.option("--prompt", default="", metavar="TEXT", help="The next prompt.")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Preview at a different budget, e.g. 8k.")
 @click.option(
@@ -39,9 +41,9 @@ WAITED_FOR = {"meanwhile", "uncompressed"}
     metavar="FORMAT",
     help="Print the request: openai, openai-responses, anthropic or gemini.",
 )
-@store_option
-@json_option
 def command(
+    fov: Foveate,
+    session: Session,
     *,
     session_id: str,
     prompt: str,
@@ -50,9 +52,7 @@ def command(
     strategy: str | None,
     as_text: bool,
     format_name: str | None,
-    store_path: Path,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Show the context that a model would get: which turns at which level, and their tokens.
 
     At the session's own budget the plan is saved, as for a model; a different budget or strategy is a preview.
@@ -64,51 +64,48 @@ def command(
     foveate context demo --prompt "Which port did we choose?" --request anthropic
     foveate context demo --text | less
     """
-    system = read_text(system_path)
-    with opened(store_path) as fov:
-        session = fov.find_session(session_id)
-        context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
-        if context.planned.notes.keys() & WAITED_FOR and fov.settings.compress.enabled:
-            # A person would rather wait for what can be made of it; but not for models, which cost.
-            is_strategy = "meanwhile" in context.planned.notes
-            try:
-                fov.settle(session_id=session.id) if is_strategy else fov.prepare(session.id)
-            except Damaged as error:  # what can't be read may not even be in sight
-                console(stderr=True).print(line((f"{error}", "yellow")), soft_wrap=True)
-            context = session.context(prompt, budget_tokens=budget, system=system, strategy=strategy)
-        request = context.request(format_name) if format_name else {}
-        info = session.info
-        warn_of_strategy(session)
-        pending = session.stats().pending if not (as_text or format_name) else 0
-    is_other = context.planned.strategy != info.strategy
-    one_off = context.budget_tokens != info.budget_tokens or is_other
+    ask = partial(
+        session.context,
+        prompt,
+        budget_tokens=budget,
+        system=read_utf8(system_path) if system_path else "",
+        strategy=strategy,
+    )
+    context = ask()
+    if context.planned.notes.keys() & WAITED_FOR and fov.settings.compress.enabled:
+        # A person would rather wait for what can be made of it; but not for models, which cost.
+        is_strategy = "meanwhile" in context.planned.notes
+        try:
+            fov.settle(session_id=session.id) if is_strategy else fov.prepare(session.id)
+        except Damaged as error:  # what can't be read may not even be in sight
+            console(stderr=True).print(line((f"{error}", "yellow")), soft_wrap=True)
+        context = ask()
+    request = context.request(format_name) if format_name and not as_text else {}
+    warn_of_strategy(session)
     if as_text:
-        if as_json:
-            print_json({"text": context.sent_text, "tokens": context.tokens, "budget_tokens": context.budget_tokens})
-        else:
-            print_exactly(printable(context.sent_text) if is_watched() else context.sent_text)
-    elif format_name:
-        print_json(request)
-    elif as_json:
-        print_json(_as_json(context, one_off=one_off, pending=pending))
-    else:
-        _show(session_id, context, one_off=one_off, is_other=is_other, pending=pending)
+        text = context.sent_text
+        value = {"text": text, "tokens": context.tokens, "budget_tokens": context.budget_tokens}
+        return Answer(value, lambda _: print_exactly(text))
+    if format_name:
+        return Answer(request, lambda _: print_json(request))
+    is_other = context.planned.strategy != session.info.strategy
+    one_off = context.budget_tokens != session.info.budget_tokens or is_other
+    pending = session.stats().pending
+
+    def show(out: Console) -> None:
+        from foveate.cli.ui.picture import draw
+
+        draw(out, context, one_off=one_off, is_other=is_other)
+        if pending:
+            out.print(line((f"{not_compressed(pending, session_id)}.", "yellow")))
+
+    return Answer(_as_json(context, one_off=one_off, pending=pending), show)
 
 
 def warn_of_strategy(session: Session) -> None:
     """A warning where a session is not shown by its own strategy."""
     if problem := session.strategy_problem:
         console(stderr=True).print(line((f"{session.id}: {problem}", "yellow")), soft_wrap=True)
-
-
-def read_text(path: Path | None) -> str:
-    """What a file says; nothing, if there is none."""
-    if path is None:
-        return ""
-    try:
-        return path.read_text("utf-8")
-    except UnicodeDecodeError as error:
-        raise click.ClickException(f"{path} is not text in UTF-8 (byte {error.start})") from error
 
 
 def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, object]:
@@ -141,12 +138,3 @@ def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, obje
         "segments": segments,
         "pending_turns": pending,
     }
-
-
-def _show(session_id: str, context: Context, *, one_off: bool, is_other: bool, pending: int) -> None:
-    from foveate.cli.ui.picture import draw
-
-    out = console()
-    draw(out, context, one_off=one_off, is_other=is_other)
-    if pending:
-        out.print(line((f"{not_compressed(pending, session_id)}.", "yellow")))

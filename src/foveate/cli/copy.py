@@ -8,21 +8,24 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import STORE, json_option
-from foveate.cli.ui.terminal import console, line, print_json, progress_bar
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import STORE
+from foveate.cli.ui.terminal import line
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from foveate.session.values import CopyReport
 
 MAX_SHOWN = 20
 
 
-@click.command(name="copy", short_help="Copy a store: file to server, server to file, file to file.")
+@store_command("copy", "Copy a store: file to server, server to file, file to file.")
 @click.argument("source", type=STORE)
 @click.argument("target", type=STORE)
-@json_option
-def command(*, source: Path, target: Path, as_json: bool) -> None:
+def command(progress: Progress, *, source: Path, target: Path) -> Answer:
     """Copy everything of a store into another: sessions, renditions, index, boards, files, prompts, agents, knowledge.
 
     An interrupted copy is resumed by the same command; one that is run again brings over what is new. Each session is
@@ -37,23 +40,16 @@ def command(*, source: Path, target: Path, as_json: bool) -> None:
 
     from foveate.client import copy_all
 
-    with progress_bar(shown=not as_json) as progress:
-        task = progress.add_task("copying turns", total=None)
+    task = progress.add_task("copying turns", total=None)
 
-        def show(done: int, total: int) -> None:
-            progress.update(task, completed=done, total=total)
+    def advance(done: int, total: int) -> None:
+        progress.update(task, completed=done, total=total)
 
-        report = asyncio.run(copy_all(os.fspath(source.expanduser()), os.fspath(target.expanduser()), progress=show))
-    if as_json:
-        print_json(report)
-    else:
-        _show(report)
-    if report.conflicts:
-        raise click.exceptions.Exit(1)
+    report = asyncio.run(copy_all(os.fspath(source.expanduser()), os.fspath(target.expanduser()), progress=advance))
+    return Answer(report, lambda out: _show(out, report), 1 if report.conflicts else 0)
 
 
-def _show(report: CopyReport) -> None:
-    out = console()
+def _show(out: Console, report: CopyReport) -> None:
     counts = f"{several(len(report.copied), 'session')} copied, {report.unchanged:,} unchanged"
     out.print(line(("✓", "green"), f" {counts}; each verified by its hashes"))
     for session_id in report.conflicts[:MAX_SHOWN]:

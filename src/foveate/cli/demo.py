@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, progress_bar
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import Column, line, print_table
 from foveate.text import amount
 
 if TYPE_CHECKING:
@@ -51,13 +51,11 @@ class DemoResult:
         return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
 
 
-@click.command(name="demo", short_help="Record a sample conversation and show what a model would see of it.")
+@store_command("demo", "Record a sample conversation and show what a model would see of it.", create=True)
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="How much of it to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
 @click.option("--replay/--no-replay", default=True, help="Also play it again, to see what stays cached.")
-@store_option
-@json_option
-def command(*, turns: int, session_id: str, replay: bool, store_path: Path, as_json: bool) -> None:
+def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, replay: bool, store_path: Path) -> Answer:
     """Record a conversation of a few hundred turns, compress it, and look at it through 16,000 tokens.
 
     It was written for this purpose, with planted facts, decisions, tool calls and errors. Running it again adds
@@ -71,26 +69,20 @@ def command(*, turns: int, session_id: str, replay: bool, store_path: Path, as_j
     from foveate.demo import load_conversation
 
     conversation = load_conversation(turns)
-    with opened(store_path, create=True) as fov, progress_bar(shown=not as_json) as progress:
-        session = fov.session(session_id, title=conversation.title, platform="demo")
-        _record(progress, fov, session, conversation, RECORD_KEY)
-        context = session.context(budget_tokens=BUDGET_TOKENS)
-        lost = _lost_fact(conversation, context)
-        shown = DemoResult(
-            session_id=session_id,
-            conversation=conversation,
-            stats=session.stats(),
-            context=context,
-            kept={fact.id: fact.needle in _raw(session, fact) for fact in conversation.facts},
-            found_again=_raw(session, lost) if lost else "",
-            replayed=_replay(progress, conversation) if replay else None,
-        )
-    if as_json:
-        _print_json(shown)
-    else:
-        _show(shown, store_path)
-    if not all(shown.kept.values()):
-        raise click.exceptions.Exit(1)
+    session = fov.session(session_id, title=conversation.title, platform="demo")
+    _record(progress, fov, session, conversation, RECORD_KEY)
+    context = session.context(budget_tokens=BUDGET_TOKENS)
+    lost = _lost_fact(conversation, context)
+    shown = DemoResult(
+        session_id=session_id,
+        conversation=conversation,
+        stats=session.stats(),
+        context=context,
+        kept={fact.id: fact.needle in _raw(session, fact) for fact in conversation.facts},
+        found_again=_raw(session, lost) if lost else "",
+        replayed=_replay(progress, conversation) if replay else None,
+    )
+    return Answer(_as_json(shown), lambda out: _show(out, shown, store_path), 0 if all(shown.kept.values()) else 1)
 
 
 def _record(progress: Progress, fov: Foveate, session: Session, conversation: DemoConversation, key: str) -> None:
@@ -136,30 +128,27 @@ def _level_of(context: Context, turn: int) -> str:
     return ""
 
 
-def _print_json(shown: DemoResult) -> None:
+def _as_json(shown: DemoResult) -> dict[str, object]:
     from foveate.session.picture import bands_of
 
-    print_json(
-        {
-            "session": shown.session_id,
-            "stats": shown.stats,
-            "facts": len(shown.kept),
-            "facts_kept": sum(shown.kept.values()),
-            "facts_in_context": len(shown.in_context),
-            "context_tokens": shown.context.tokens,
-            "budget_tokens": shown.context.budget_tokens,
-            "bands": bands_of(shown.context),
-            "cached_share": shown.replayed and round(shown.replayed.cached_share, 4),
-            "price": shown.replayed and round(shown.replayed.price, 4),
-            "overruns": shown.replayed and shown.replayed.overruns,
-        }
-    )
+    return {
+        "session": shown.session_id,
+        "stats": shown.stats,
+        "facts": len(shown.kept),
+        "facts_kept": sum(shown.kept.values()),
+        "facts_in_context": len(shown.in_context),
+        "context_tokens": shown.context.tokens,
+        "budget_tokens": shown.context.budget_tokens,
+        "bands": bands_of(shown.context),
+        "cached_share": shown.replayed and round(shown.replayed.cached_share, 4),
+        "price": shown.replayed and round(shown.replayed.price, 4),
+        "overruns": shown.replayed and shown.replayed.overruns,
+    }
 
 
-def _show(shown: DemoResult, store_path: Path) -> None:
+def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
     from foveate.cli.ui.picture import draw
 
-    out = console()
     stats = shown.stats
     out.print(line(("\n" + shown.conversation.title, "bold")))
     out.print(

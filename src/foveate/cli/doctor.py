@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import console, line, not_compressed, print_json, progress_bar
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import opened
+from foveate.cli.ui.terminal import line, not_compressed
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from foveate.session.values import IndexState, QueueState
 
 MAX_SHOWN = 50
 
 
-@click.command(name="doctor", short_help="Verify the store: every page, every hash, every turn.")
+@store_command("doctor", "Verify the store: every page, every hash, every turn.")
 @click.option("--rebuild-index", is_flag=True, help="First rebuild the search index.")
-@store_option
-@json_option
-def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
+def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Answer:
     """Verify the store, and report what is wrong and what to do. The exit code is 1 if anything is wrong.
 
     The search index is made from the turns, so rebuilding it loses nothing. Rebuild it if it is damaged, or after
@@ -32,52 +34,53 @@ def command(*, rebuild_index: bool, store_path: Path, as_json: bool) -> None:
     foveate doctor --db chat.db --json
     foveate doctor --rebuild-index
     """
-    if rebuild_index:
-        _rebuild(store_path, shown=not as_json)
     checked = 0
     problems: list[dict[str, str]] = []
-    with opened(store_path) as fov, progress_bar(shown=not as_json) as progress:
-        task = progress.add_task("checking messages", total=None)
+    with opened(store_path) as fov:
+        if rebuild_index:
+            task = progress.add_task("indexing turns", total=sum(info.turns for info in fov.sessions()))
+            fov.rebuild_index(lambda done: progress.advance(task, done))
+        checking = progress.add_task("checking messages", total=None)
         for finding in fov.check():
             if finding.problem:
                 problems.append({"problem": finding.problem, "advice": finding.advice})
             elif finding.total:
                 checked = finding.done
-                progress.update(task, completed=finding.done, total=finding.total)
-        stats = [fov.open_session(info.id).stats() for info in fov.sessions()] if not problems else []
-        sessions = len(fov.sessions())
+                progress.update(checking, completed=finding.done, total=finding.total)
+        infos = fov.sessions()
+        stats = [] if problems else [fov.open_session(info.id).stats() for info in infos]
         index = None if problems else fov.index_state()
-        database = fov.describe_database()
         queue = None if problems else fov.queue_state(limit=MAX_SHOWN)
-        has_model = bool(fov.models_for("compress"))
+        database, has_model = fov.describe_database(), bool(fov.models_for("compress"))
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
-    if as_json:
-        answer = {"ok": not problems, "messages_checked": checked, "sessions": sessions, "problems": problems}
-        more = {"pending_turns": pending, "fallback_turns": fallbacks, "index": index, "queue": queue}
-        print_json({**answer, **more, "database": database, "sandbox": _sandbox()})
-    else:
-        _show(store_path, checked, sessions, problems)
-        _inform(pending, fallbacks, has_model=has_model)
+    sandbox = _sandbox()
+
+    def show(out: Console) -> None:
+        _show(out, f"{store_path}", checked, len(infos), problems)
+        _inform(out, pending, fallbacks, has_model=has_model)
         if index:
-            _tell_index(index)
-        if queue:
-            _tell_queue(queue)
-        for topic, fact in database.items():
-            console().print(line((f"  {topic}: {fact}", "dim")))
-        console().print(line((f"  {_sandbox()['summary']}", "dim")))
-    if problems:
-        raise click.exceptions.Exit(1)
+            _tell_index(out, index)
+        if queue and queue.parked:
+            _tell_queue(out, queue)
+        for fact in (*(f"{topic}: {fact}" for topic, fact in database.items()), sandbox["summary"]):
+            out.print(line((f"  {fact}", "dim")))
+
+    value = {
+        "ok": not problems,
+        "messages_checked": checked,
+        "sessions": len(infos),
+        "problems": problems,
+        "pending_turns": pending,
+        "fallback_turns": fallbacks,
+        "index": index,
+        "queue": queue,
+        "database": database,
+        "sandbox": sandbox,
+    }
+    return Answer(value, show, 1 if problems else 0)
 
 
-def _rebuild(store_path: Path, *, shown: bool) -> None:
-    with opened(store_path) as fov, progress_bar(shown=shown) as progress:
-        turns = sum(info.turns for info in fov.sessions())
-        task = progress.add_task("indexing turns", total=turns)
-        fov.rebuild_index(lambda done: progress.advance(task, done))
-
-
-def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
-    out = console()
+def _show(out: Console, path: str, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
     if not problems:
         counts = f"{several(sessions, 'session')}, {several(checked, 'message')}"
         out.print(line(("✓", "green"), f" {path}: {counts}, each as it was stored"))
@@ -90,9 +93,8 @@ def _show(path: Path, checked: int, sessions: int, problems: list[dict[str, str]
     out.print(line(f"{path}: {several(len(problems), 'problem')}; {several(checked, 'message')} checked"))
 
 
-def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
+def _inform(out: Console, pending: int, fallbacks: int, *, has_model: bool) -> None:
     """What is no fault, but good to know."""
-    out = console()
     if pending:
         out.print(line((f"  {not_compressed(pending)}", "dim")))
     if fallbacks:
@@ -102,9 +104,8 @@ def _inform(pending: int, fallbacks: int, *, has_model: bool) -> None:
         out.print(line((f"  fallbacks: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
 
 
-def _tell_index(index: IndexState) -> None:
+def _tell_index(out: Console, index: IndexState) -> None:
     """What searches have to go by."""
-    out = console()
     makers = ", ".join(name or "words only" for name in index.vector_models) or "none"
     counts = f"{several(index.passages, 'passage')} of {several(index.turns, 'turn')}"
     out.print(line((f"  search index: {counts}, vectors by {makers}", "dim")))
@@ -116,11 +117,8 @@ def _tell_index(index: IndexState) -> None:
         out.print(line((f"  {several(index.missing, 'turn')} not indexed yet; {advice}", "dim")))
 
 
-def _tell_queue(queue: QueueState) -> None:
+def _tell_queue(out: Console, queue: QueueState) -> None:
     """Turns for which workers and models make no more attempts."""
-    if not queue.parked:
-        return
-    out = console()
     advice = "'foveate worker --status' lists them, 'foveate compress --all --again' tries once more"
     out.print(line((f"  parked: {several(queue.parked, 'turn')}; {advice}", "yellow")))
 

@@ -5,37 +5,37 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import print_exactly, print_json
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import print_exactly
 from foveate.errors import InputError
 from foveate.text import amount
 
+if TYPE_CHECKING:
+    from foveate.sync import Session
 
-@click.command(name="export", short_help="Write a session as JSON, Markdown, or any format's own.")
-@click.argument("session_id", metavar="SESSION")
+
+@store_command("export", "Write a session as JSON, Markdown, or any format's own.")
 @click.option("--format", "format_name", default="json", show_default=True, help="json, markdown, openai, …")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @click.option("--from", "first", default="T-1", show_default=True, metavar="TURN", help="The first turn.")
 @click.option("--to", "last", metavar="TURN", help="The last turn. Default: the newest.")
 @click.option("--after", metavar="TIME", help="Only turns that began then or later, e.g. 2026-11-15 or 7d.")
 @click.option("--before", metavar="TIME", help="Only turns that began before then.")
-@store_option
-@json_option
 def command(
+    session: Session,
     *,
-    session_id: str,
     format_name: str,
     output: Path | None,
     first: str,
     last: str | None,
     after: str | None,
     before: str | None,
-    store_path: Path,
     as_json: bool,
-) -> None:
+) -> Answer | None:
     """Write a session to a file or to the screen.
 
     `json` is the full record: every message as meant and as it came. A message format (openai, openai-responses,
@@ -47,30 +47,25 @@ def command(
     foveate export demo --format anthropic --from T-10 --to T-12
     foveate export demo --format markdown --after 2026-11-01
     """
-    with opened(store_path) as fov:
-        pieces = fov.find_session(session_id).export(format_name, first=first, last=last, after=after, before=before)
-        if output is None:
-            if as_json:
-                _print_as_json(format_name, "".join(pieces))
-                return
-            for piece in pieces:
-                print_exactly(piece)
-            return
+    pieces = session.export(format_name, first=first, last=last, after=after, before=before)
+    if output is not None:
         size = _write(output.expanduser(), pieces)
+        return Answer({"output": str(output), "bytes": size}, f"Wrote {output} ({amount(size)}B).")
     if as_json:
-        print_json({"output": str(output), "bytes": size})
-    else:
-        click.echo(f"Wrote {output} ({amount(size)}B).")
+        return Answer(_as_json(format_name, "".join(pieces)), "")
+    for piece in pieces:
+        print_exactly(piece)
+    return None
 
 
-def _print_as_json(format_name: str, text: str) -> None:
+def _as_json(format_name: str, text: str) -> object:
     """An export that is JSON as it is; any other as a text in JSON."""
     import json
 
     try:
-        print_json(json.loads(text))
+        return json.loads(text)
     except ValueError:
-        print_json({"format": format_name, "content": text})
+        return {"format": format_name, "content": text}
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import print_json
+from foveate.cli.ui.answers import Answer, store_command
+
+if TYPE_CHECKING:
+    from foveate.sync import Session
 
 
-@click.command(name="fork", short_help="Start a session from any turn of another.")
-@click.argument("session_id", metavar="SESSION")
+@store_command("fork", "Start a session from any turn of another.")
 @click.argument("new_id", metavar="NEW")
 @click.option("--at", "turn", metavar="TURN", help="The last turn to share. Default: the newest.")
 @click.option("--title", help="The fork's title.")
 @click.option("--exist-ok", is_flag=True, help="Open the fork if it exists already and is from the same turn.")
-@store_option
-@json_option
 def command(
-    *,
-    session_id: str,
-    new_id: str,
-    turn: str | None,
-    title: str | None,
-    exist_ok: bool,
-    store_path: Path,
-    as_json: bool,
-) -> None:
+    session: Session, *, session_id: str, new_id: str, turn: str | None, title: str | None, exist_ok: bool
+) -> Answer:
     """Start a session from a turn of another; nothing is copied, and the parent never sees the fork's turns.
 
     \b
     foveate fork demo demo-try --at T-120
     """
-    with opened(store_path) as fov:
-        info = fov.find_session(session_id).fork(new_id, turn, title=title, exist_ok=exist_ok).info
-    if as_json:
-        print_json(info)
-    else:
-        click.echo(f"{new_id} shares {session_id} up to {info.fork_turn_id}; its next turn is T-{info.turns + 1}.")
+    info = session.fork(new_id, turn, title=title, exist_ok=exist_ok).info
+    said = f"{new_id} shares {session_id} up to {info.fork_turn_id}; its next turn is T-{info.turns + 1}."
+    return Answer(info, said)

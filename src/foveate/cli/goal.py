@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import console, line, print_json, to_copy
+from foveate.cli.ui.answers import Answer, each, store_group
+from foveate.cli.ui.terminal import console, line, to_copy
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate.session.goals import Goal
-    from foveate.sync import Foveate, Session
+    from foveate.sync import Goals, Session
 
 MARKS = {"done": "✓", "in progress": "▸", "pending": "·"}
+goal_argument = click.argument("goal_id", metavar="GOAL")
 
 
-@click.group(name="goal", short_help="Goals, their steps, locked decisions and artifacts.")
+@store_group("goal", "Goals, their steps, locked decisions and artifacts.")
 def command() -> None:
     """Keep goals in every context of a session whose strategy shows them, never compressed.
 
@@ -32,136 +33,98 @@ def command() -> None:
     """
 
 
-@command.command(name="add")
-@click.argument("session_id", metavar="SESSION")
+@command.command()
 @click.argument("title")
 @click.option("--priority", default="normal", show_default=True, help="low, normal or high.")
 @click.option("--step", "steps", multiple=True, help="A step; repeatable.")
-@store_option
-@json_option
-def add(*, session_id: str, title: str, priority: str, steps: tuple[str, ...], store_path: Path, as_json: bool) -> None:
+def add(session: Session, *, title: str, priority: str, steps: tuple[str, ...]) -> Answer:
     """Add a goal.
 
     \b
     foveate goal add demo "Implement user authentication" --priority high --step Design --step "Add JWT"
     """
-    with opened(store_path) as fov:
-        session = _find(fov, session_id)
-        goal = session.goals.add(title, priority=priority, steps=steps)
-    _show([goal], as_json=as_json)
+    return _shown(_goals(session).add(title, priority=priority, steps=steps))
 
 
-@command.command(name="step")
-@click.argument("session_id", metavar="SESSION")
-@click.argument("goal_id", metavar="GOAL")
+@command.command()
+@goal_argument
 @click.argument("step")
 @click.option("--status", default="pending", show_default=True, help="pending, in-progress or done.")
-@store_option
-@json_option
-def step(*, session_id: str, goal_id: str, step: str, status: str, store_path: Path, as_json: bool) -> None:
+def step(session: Session, *, goal_id: str, step: str, status: str) -> Answer:
     """Add a step by its title, or set the status of one by its title or number.
 
     \b
     foveate goal step demo G-1 "Add JWT"
     foveate goal step demo G-1 2 --status done
     """
-    with opened(store_path) as fov:
-        session = _find(fov, session_id)
-        goal = session.goals.step(goal_id, step, status)
-    _show([goal], as_json=as_json)
+    return _shown(_goals(session).step(goal_id, step, status))
 
 
-@command.command(name="decide")
-@click.argument("session_id", metavar="SESSION")
-@click.argument("goal_id", metavar="GOAL")
+@command.command()
+@goal_argument
 @click.argument("decision")
-@store_option
-@json_option
-def decide(*, session_id: str, goal_id: str, decision: str, store_path: Path, as_json: bool) -> None:
+def decide(session: Session, *, goal_id: str, decision: str) -> Answer:
     """Lock a decision: every context includes it verbatim.
 
     \b
     foveate goal decide demo G-1 "Store tokens in httpOnly cookies"
     """
-    with opened(store_path) as fov:
-        session = _find(fov, session_id)
-        goal = session.goals.decide(goal_id, decision)
-    _show([goal], as_json=as_json)
+    return _shown(_goals(session).decide(goal_id, decision))
 
 
-@command.command(name="artifact")
-@click.argument("session_id", metavar="SESSION")
-@click.argument("goal_id", metavar="GOAL")
+@command.command()
+@goal_argument
 @click.argument("path")
 @click.option("--change", default="created", show_default=True, help="created, modified or deleted.")
-@store_option
-@json_option
-def artifact(*, session_id: str, goal_id: str, path: str, change: str, store_path: Path, as_json: bool) -> None:
+def artifact(session: Session, *, goal_id: str, path: str, change: str) -> Answer:
     """Record a file that the goal produced.
 
     \b
     foveate goal artifact demo G-1 src/routes/api.ts --change modified
     """
-    with opened(store_path) as fov:
-        session = _find(fov, session_id)
-        goal = session.goals.artifact(goal_id, path, change)
-    _show([goal], as_json=as_json)
+    return _shown(_goals(session).artifact(goal_id, path, change))
 
 
-@command.command(name="done")
-@click.argument("session_id", metavar="SESSION")
-@click.argument("goal_id", metavar="GOAL")
-@store_option
-@json_option
-def done(*, session_id: str, goal_id: str, store_path: Path, as_json: bool) -> None:
+@command.command()
+@goal_argument
+def done(session: Session, *, goal_id: str) -> Answer:
     """Mark a goal as done; its locked decisions stay.
 
     \b
     foveate goal done demo G-1
     """
-    with opened(store_path) as fov:
-        session = _find(fov, session_id)
-        goal = session.goals.done(goal_id)
-    _show([goal], as_json=as_json)
+    return _shown(_goals(session).done(goal_id))
 
 
 @command.command(name="list")
-@click.argument("session_id", metavar="SESSION")
-@store_option
-@json_option
-def list_(*, session_id: str, store_path: Path, as_json: bool) -> None:
+def list_(session: Session, *, session_id: str) -> Answer:
     """Show a session's goals.
 
     \b
     foveate goal list demo
     """
-    with opened(store_path) as fov:
-        goals = _find(fov, session_id).goals.list()
-    if as_json or goals:
-        _show(goals, as_json=as_json, is_list=True)
-    else:
-        console().print(line(f"No goals. '{to_copy('goal', 'add', session_id, 'TITLE')}' makes one."))
+    goals = _goals(session).list()
+    empty = f"No goals. '{to_copy('goal', 'add', session_id, 'TITLE')}' makes one."
+    return Answer(goals, each(goals, _print) if goals else empty)
 
 
-def _find(fov: Foveate, session_id: str) -> Session:
-    """The session; a note says so if its contexts leave goals out."""
-    session = fov.find_session(session_id)
+def _goals(session: Session) -> Goals:
+    """The session's goals; a note says so if its contexts leave them out."""
     if not session.shows_goals:
         note = f"{session.info.strategy} does not show goals in its contexts; other strategies do."
         console(stderr=True).print(line((note, "yellow")), soft_wrap=True)
-    return session
+    return session.goals
 
 
-def _show(goals: Sequence[Goal], *, as_json: bool, is_list: bool = False) -> None:
-    if as_json:
-        print_json(goals if is_list else goals[0])
-        return
-    out = console()
-    for goal in goals:
-        out.print(line((goal.id, "bold"), f" {goal.title} (priority {goal.priority}, {goal.status})"))
-        for place, one in enumerate(goal.steps, 1):
-            out.print(line(f"  {MARKS[one.status]} {place}. {one.title}", (f"  {one.status}", "dim")))
-        for decision in goal.decisions:
-            out.print(line(f"  locked: {decision}"))
-        for made in goal.artifacts:
-            out.print(line(f"  {made.change} {made.path}"))
+def _shown(goal: Goal) -> Answer:
+    return Answer(goal, lambda out: _print(out, goal))
+
+
+def _print(out: Console, goal: Goal) -> None:
+    out.print(line((goal.id, "bold"), f" {goal.title} (priority {goal.priority}, {goal.status})"))
+    for place, one in enumerate(goal.steps, 1):
+        out.print(line(f"  {MARKS[one.status]} {place}. {one.title}", (f"  {one.status}", "dim")))
+    for decision in goal.decisions:
+        out.print(line(f"  locked: {decision}"))
+    for made in goal.artifacts:
+        out.print(line(f"  {made.change} {made.path}"))

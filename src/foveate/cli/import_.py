@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, printable, progress_bar
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import opened
+from foveate.cli.ui.terminal import Column, line, print_table, printable, progress_bar
 from foveate.errors import FoveateError, InputError
 from foveate.text import amount, several
 
@@ -43,15 +44,13 @@ MAX_RENAMED_SHOWN = 10
 MAX_FAILURES_SHOWN = 5
 
 
-@click.command(name="import", short_help="Import transcripts, files or whole folders.")
+@store_command("import", "Import transcripts, files or whole folders.")
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "format_name", metavar="NAME", help="The files' format. Default: detected.")
 @click.option("--session", "session_id", metavar="ID", help="The session's id, for a single file.")
-@store_option
-@json_option
 def command(
     *, paths: tuple[Path, ...], format_name: str | None, session_id: str | None, store_path: Path, as_json: bool
-) -> None:
+) -> Answer:
     """Import transcripts: files, or folders that are searched for them.
 
     Claude Code, Codex, Gemini CLI, OpenCode, Cline, Cursor, Copilot Chat, pi, Aider, exports of ChatGPT and claude.ai
@@ -74,12 +73,12 @@ def command(
             raise InputError(f"--session names the session of one file; here are {len(files)}")
         with opened(store_path, create=True) as fov:
             reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
-    if as_json:
-        print_json({"reports": [asdict(report) for report in reports], "failures": failures})
-    else:
-        _show(console(), reports, failures, is_named=session_id is not None)
-    if failures or any(report.problems for report in reports) or not any(report.sessions for report in reports):
-        raise click.exceptions.Exit(1)
+    is_whole = any(report.sessions for report in reports) and not any(report.problems for report in reports)
+    return Answer(
+        {"reports": [asdict(report) for report in reports], "failures": failures},
+        lambda out: _show(out, reports, failures, is_named=session_id is not None),
+        0 if is_whole and not failures else 1,
+    )
 
 
 @contextmanager

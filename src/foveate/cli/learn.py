@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
-from foveate.cli.ui.terminal import console, line, print_json, printable, progress_bar
+from foveate.cli.ui.answers import Answer, each, store_command
+from foveate.cli.ui.terminal import line, printable, shorten
 from foveate.text import several
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress
 
-    from foveate.knowledge.report import KnowledgeChange, LearnReport, ModelUsage, ScopeReport
+    from foveate.client import Foveate
+    from foveate.knowledge.report import KnowledgeChange, ModelUsage, ScopeReport
     from foveate.knowledge.run import LearnProgress
 
 SIGNS = {"new": ("+", "green"), "changed": ("~", "yellow"), "retired": ("-", "red"), "merged": ("-", "red")}
@@ -28,12 +29,10 @@ OUTCOMES = {
 }
 
 
-@click.command(name="learn", short_help="Learn topics, lessons and preferences from past sessions.")
+@store_command("learn", "Learn topics, lessons and preferences from past sessions.")
 @click.option("--scope", metavar="SCOPE", help="E.g. project:shop or session:ID. Default: each project.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read, its price and what would change.")
-@store_option
-@json_option
-def command(*, scope: str | None, dry_run: bool, store_path: Path, as_json: bool) -> None:
+async def command(fov: Foveate, progress: Progress, *, scope: str | None, dry_run: bool) -> Answer:
     """Read the turns of a scope, and store what they teach: topics, a profile, lessons, recommendations.
 
     Rules find it; if a model is set (knowledge.model, models.default), it finds and words more, within the limits
@@ -44,34 +43,20 @@ def command(*, scope: str | None, dry_run: bool, store_path: Path, as_json: bool
     foveate learn --dry-run
     foveate learn --scope project:shop
     """
-    import asyncio
+    import msgspec
 
-    report = asyncio.run(_learn(store_file(store_path), scope, dry_run=dry_run, shown=not as_json))
-    if as_json:
-        import msgspec
-
-        print_json({"dry_run": dry_run, "calls": report.calls, "scopes": msgspec.to_builtins(report.scopes)})
-        return
-    out = console()
-    if not report.scopes:
-        out.print(line("There are no turns to learn from."))
-    for each in report.scopes:
-        _show(out, each)
-
-
-async def _learn(path: Path, scope: str | None, *, dry_run: bool, shown: bool) -> LearnReport:
-    import foveate
     from foveate.knowledge.run import learn
 
-    async with foveate.open(path) as fov:
-        with progress_bar(shown=shown) as bar:
-            task = bar.add_task("learning", total=None)
+    task = progress.add_task("learning", total=None)
 
-            def advance(progress: LearnProgress) -> None:
-                description = printable(f"{progress.scope[:40]} {progress.step}")
-                bar.update(task, description=description, completed=progress.done, total=progress.total)
+    def advance(step: LearnProgress) -> None:
+        description = printable(f"{step.scope[:40]} {step.step}")
+        progress.update(task, description=description, completed=step.done, total=step.total)
 
-            return await learn(fov, scope, dry_run=dry_run, progress=advance)
+    report = await learn(fov, scope, dry_run=dry_run, progress=advance)
+    value = {"dry_run": dry_run, "calls": report.calls, "scopes": msgspec.to_builtins(report.scopes)}
+    empty = "There are no turns to learn from."
+    return Answer(value, each(report.scopes, _show) if report.scopes else empty)
 
 
 def _show(out: Console, report: ScopeReport) -> None:
@@ -111,12 +96,7 @@ def _show_change(out: Console, change: KnowledgeChange) -> None:
     where = ", ".join(sources) + (f" and {more} more" if more else "")
     out.print(line((f"{sign} ", style), (change.id, "bold"), f" {change.kind}: {change.title}", (f"  {where}", "dim")))
     if change.before:
-        out.print(line((f"    - {_short(change.before)}", "red")))
-        out.print(line((f"    + {_short(change.text)}", "green")))
+        out.print(line((f"    - {shorten(change.before, SHOWN_CHARS)}", "red")))
+        out.print(line((f"    + {shorten(change.text, SHOWN_CHARS)}", "green")))
     if change.reason:
         out.print(line((f"    {change.reason}", "dim")))
-
-
-def _short(text: str) -> str:
-    words = " ".join(text.split())
-    return words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}…"

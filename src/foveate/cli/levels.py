@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import console, cut_middle, line, print_json, to_copy
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import cut_middle, line, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -16,38 +15,34 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from foveate.session.values import TurnContent, TurnDetails
+    from foveate.sync import Session
 
 NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 SIDE_BY_SIDE_WIDTH = 140
 """Narrower, four columns can't be read."""
 
 
-@click.command(name="levels", short_help="A turn at its four levels, with their sizes.")
-@click.argument("session_id", metavar="SESSION")
+@store_command("levels", "A turn at its four levels, with their sizes.")
 @click.argument("turn", metavar="TURN")
 @click.option("--full", is_flag=True, help="Don't cut long text.")
-@store_option
-@json_option
-def command(*, session_id: str, turn: str, full: bool, store_path: Path, as_json: bool) -> None:
+def command(session: Session, *, session_id: str, turn: str, full: bool) -> Answer:
     """Show a turn raw, smoothed, compressed and tiny, with their sizes.
 
     \b
     foveate levels demo T-87
     foveate levels demo T-87 --full | less
     """
-    with opened(store_path) as fov:
-        session = fov.find_session(session_id)
-        raw = session.get_turn(turn, "R", format="plain")
-        found = [raw if level == "R" else session.get_turn(turn, level, "plain") for level in raw.available_levels]
-        details = session.turn_details(turn)
-    if as_json:
-        print_json([{**_described(each, raw, details), "content": each.content} for each in found])
-        return
-    out = console()
-    print_levels(out, found, full=full)
-    if len(found) == 1:
-        advice = f"'{to_copy('compress', session_id)}' makes them"
-        out.print(line((f"The other levels are not made yet; {advice}.", "yellow")))
+    raw = session.get_turn(turn, "R", format="plain")
+    found = [raw if level == "R" else session.get_turn(turn, level, "plain") for level in raw.available_levels]
+    details = session.turn_details(turn)
+
+    def show(out: Console) -> None:
+        print_levels(out, found, full=full)
+        if len(found) == 1:
+            advice = f"'{to_copy('compress', session_id)}' makes them"
+            out.print(line((f"The other levels are not made yet; {advice}.", "yellow")))
+
+    return Answer([{**_described(each, raw, details), "content": each.content} for each in found], show)
 
 
 def print_levels(out: Console, found: list[TurnContent], *, full: bool) -> None:

@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, refuse_options_before, store_option, write_setting
-from foveate.cli.ui.terminal import Column, console, is_watched, line, print_json, print_table
+from foveate.cli.ui.answers import Answer, store_group
+from foveate.cli.ui.options import write_setting
+from foveate.cli.ui.terminal import Column, is_watched, line, print_table
 from foveate.errors import InputError
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.text import Text
 
     from foveate.session.values import ModelReport, ModelStatus, ModelUse
@@ -61,16 +63,9 @@ TOLD_BY_REASON = {
 KEY_MISSING = "no: key missing"
 
 
-@click.group(
-    name="models",
-    invoke_without_command=True,
-    short_help="The configured models, and whether they answer; set one.",
-)
+@store_group("models", "The configured models, and whether they answer; set one.", invoke_without_command=True)
 @click.option("--try/--no-try", "tries", default=True, help="Ask each model for one word.  [default: --try]")
-@store_option
-@json_option
-@click.pass_context
-def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool) -> None:
+def command(*, tries: bool, store_path: Path, as_json: bool) -> Answer:
     """The configured models by purpose: which setting names each, whether its key is set, its price for a million
     tokens, its window, and whether it answers. Keys themselves are never shown.
 
@@ -79,26 +74,17 @@ def command(ctx: click.Context, *, tries: bool, store_path: Path, as_json: bool)
     foveate models --no-try --json
     foveate models set chat openai:gpt-5-mini
     """
-    if ctx.invoked_subcommand:
-        refuse_options_before(ctx, ctx.invoked_subcommand)
-        return
     report, daily_usd = _report(store_path, tries=tries, shown=not as_json)
-    if as_json:
-        shown = [replace(use, model=report.statuses[use.target].model) for use in report.uses]
-        print_json({"uses": shown, "models": list(report.statuses.values()), "daily_usd": daily_usd})
-    elif not report.uses:
-        click.echo(NOTHING)
-    else:
-        _print(report, daily_usd)
-    if any(status.problem for status in report.statuses.values()):
-        ctx.exit(1)
+    uses = [replace(use, model=report.statuses[use.target].model) for use in report.uses]
+    value = {"uses": uses, "models": list(report.statuses.values()), "daily_usd": daily_usd}
+    failed = any(status.problem for status in report.statuses.values())
+    return Answer(value, (lambda out: _print(out, report, daily_usd)) if uses else NOTHING, 1 if failed else 0)
 
 
 @command.command(name="set")
 @click.argument("purpose", type=click.Choice(SETTABLE))
 @click.argument("name", metavar="NAME")
-@json_option
-def set_(*, purpose: str, name: str, as_json: bool) -> None:
+def set_(*, purpose: str, name: str) -> Answer:
     """Name the model for a purpose, in the settings file; 'none' removes it.
 
     The file is $FOVEATE_CONFIG, or ~/.config/foveate/config.toml.
@@ -117,16 +103,15 @@ def set_(*, purpose: str, name: str, as_json: bool) -> None:
     if path.suffix.lower() in (".yaml", ".yml"):
         raise InputError(f"{path} is YAML, which is not edited here; set models.{purpose} in it by hand")
     key = purpose.replace("-", "_")
-    if name != "none":
-        check_name(name, load_settings().models)
-    write_setting(path, "models", key, None if name == "none" else name)
-    if as_json:
-        print_json({"file": str(path), "key": f"models.{key}", "value": None if name == "none" else name})
-    else:
-        click.echo(f"models.{key} is {'no longer set' if name == 'none' else name} in {path}.")
+    value = None if name == "none" else name
+    if value:
+        check_name(value, load_settings().models)
+    write_setting(path, "models", key, value)
     variable = f"{ENVIRONMENT_PREFIX}MODELS__{key.upper()}"
     if variable in os.environ:
         click.secho(f"The environment variable {variable} is set and comes first.", fg="yellow", err=True)
+    answer = {"file": str(path), "key": f"models.{key}", "value": value}
+    return Answer(answer, f"models.{key} is {value or 'no longer set'} in {path}.")
 
 
 def _report(store_path: Path, *, tries: bool, shown: bool) -> tuple[ModelReport, float | None]:
@@ -148,8 +133,7 @@ def _report(store_path: Path, *, tries: bool, shown: bool) -> tuple[ModelReport,
     return report, settings.models.daily_usd
 
 
-def _print(report: ModelReport, daily_usd: float | None) -> None:
-    out = console()
+def _print(out: Console, report: ModelReport, daily_usd: float | None) -> None:
     print_table(out, COLUMNS, [_row(use, report.statuses[use.target]) for use in report.uses])
     purposes = {use.purpose for use in report.uses}
     if by_rules := [name for name in ("smooth", "roll-up") if name not in purposes]:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option, yes_option
-from foveate.cli.ui.terminal import Column, console, line, print_json, print_table
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import yes_option
+from foveate.cli.ui.terminal import Column, line, print_table
 from foveate.errors import ForkInUse, InputError
 from foveate.text import amount
 from foveate.turn import parse_time
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.sync import Foveate
 
 COLUMNS = (
     Column("session", "fold"),
@@ -23,16 +29,12 @@ COLUMNS = (
 )
 
 
-@click.command(name="prune", short_help="Remove old raw content; without --yes a preview.")
+@store_command("prune", "Remove old raw content; without --yes a preview.")
 @click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
 @click.option("--older-than", "age", required=True, metavar="AGE", help="E.g. 90d or 12w, or a date, e.g. 2026-01-31.")
 @click.option("--all", "everything", is_flag=True, help="All sessions.")
 @yes_option("Remove it. Without this nothing changes.")
-@store_option
-@json_option
-def command(
-    *, session_ids: tuple[str, ...], age: str, everything: bool, yes: bool, store_path: Path, as_json: bool
-) -> None:
+def command(fov: Foveate, *, session_ids: tuple[str, ...], age: str, everything: bool, yes: bool) -> Answer:
     """Remove the raw content of turns that ended before a time. Their ids stay reserved.
 
     Rejected for turns that a fork still reads. Export first what you may want again.
@@ -45,19 +47,16 @@ def command(
         raise InputError("name the sessions to prune, or use --all")
     before = _moment(age)
     rows: dict[str, object] = {}
-    with opened(store_path) as fov:
-        found = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
-        for session_id in found:
-            try:
-                rows[session_id] = fov.prune(session_id, before=before, dry_run=not yes)
-            except ForkInUse as error:
-                if session_ids:
-                    raise
-                rows[session_id] = str(error)
-    if as_json:
-        print_json({"before": before, "removed": yes, "sessions": rows})
-        return
-    _show(rows, before, yes=yes)
+    found = [fov.find_session(name).id for name in session_ids] or [info.id for info in fov.sessions()]
+    for session_id in found:
+        try:
+            rows[session_id] = fov.prune(session_id, before=before, dry_run=not yes)
+        except ForkInUse as error:
+            if session_ids:
+                raise
+            rows[session_id] = str(error)
+    value = {"before": before, "removed": yes, "sessions": rows}
+    return Answer(value, lambda out: _show(out, rows, before, yes=yes))
 
 
 def _moment(age: str) -> datetime:
@@ -67,10 +66,9 @@ def _moment(age: str) -> datetime:
     return parse_time(age, path="--older-than")
 
 
-def _show(rows: dict[str, object], before: datetime, *, yes: bool) -> None:
+def _show(out: Console, rows: dict[str, object], before: datetime, *, yes: bool) -> None:
     from foveate.session.values import PruneReport
 
-    out = console()
     lines = []
     for session_id, row in rows.items():
         if isinstance(row, PruneReport) and row.turns:

@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from foveate.cli.ui.options import TOKENS, json_option, opened, store_option
-from foveate.cli.ui.terminal import console, line, print_json, progress_bar
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import TOKENS, opened
+from foveate.cli.ui.terminal import line
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from foveate.replay.replay import ReplayReport
     from foveate.settings import Settings
     from foveate.turn import Turn
 
 
-@click.command(name="replay", short_help="Play a session turn by turn at a budget: cached share, price, overruns.")
+@store_command("replay", "Play a session turn by turn at a budget: cached share, price, overruns.")
 @click.argument("session_id", metavar="SESSION")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Default: the session's own.")
 @click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are rebuilt.")
@@ -32,9 +36,8 @@ if TYPE_CHECKING:
     help="Let the model read an old turn every N turns.",
 )
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
-@store_option
-@json_option
 def command(
+    progress: Progress,
     *,
     session_id: str,
     budget: int | None,
@@ -44,8 +47,7 @@ def command(
     retrieve_every: int,
     limit: int | None,
     store_path: Path,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Play a session again, with one model call before every assistant message, and compare the prompts.
 
     Nothing is sent anywhere, and the session itself is only read. 'cached' is the share of all prompts' tokens that
@@ -60,13 +62,8 @@ def command(
         budget = budget or session.info.budget_tokens
         turns = session.load_turns(1, limit)
         settings = _chosen(fov.settings, schedule, order, low_water)
-    report = _played(turns, budget, settings, retrieve_every, shown=not as_json)
-    if as_json:
-        print_json(report.summary())
-    else:
-        _show(report)
-    if report.overruns:
-        raise click.exceptions.Exit(1)
+    report = _played(progress, turns, budget, settings, retrieve_every)
+    return Answer(report.summary(), lambda out: _show(out, report), 1 if report.overruns else 0)
 
 
 def _chosen(settings: Settings, schedule: str | None, order: str | None, low_water: float | None) -> Settings:
@@ -78,31 +75,31 @@ def _chosen(settings: Settings, schedule: str | None, order: str | None, low_wat
     return replace(settings.with_strategy("gradient", **given), context=context)
 
 
-def _played(turns: list[Turn], budget: int, settings: Settings, retrieve_every: int, *, shown: bool) -> ReplayReport:
+def _played(
+    progress: Progress, turns: list[Turn], budget: int, settings: Settings, retrieve_every: int
+) -> ReplayReport:
     import asyncio
 
     from foveate.replay.replay import replay
     from foveate.replay.script import prepare
 
-    with progress_bar(shown=shown) as progress:
-        packing = progress.add_task("compressing", total=len(turns))
-        playing = progress.add_task("playing", total=len(turns))
+    packing = progress.add_task("compressing", total=len(turns))
+    playing = progress.add_task("playing", total=len(turns))
 
-        async def play() -> ReplayReport:
-            script = await prepare(turns, settings=settings, progress=partial(progress.advance, packing))
-            return await replay(
-                script,
-                budget_tokens=budget,
-                settings=settings,
-                retrieve_every_turns=retrieve_every,
-                progress=partial(progress.advance, playing),
-            )
+    async def play() -> ReplayReport:
+        script = await prepare(turns, settings=settings, progress=partial(progress.advance, packing))
+        return await replay(
+            script,
+            budget_tokens=budget,
+            settings=settings,
+            retrieve_every_turns=retrieve_every,
+            progress=partial(progress.advance, playing),
+        )
 
-        return asyncio.run(play())
+    return asyncio.run(play())
 
 
-def _show(report: ReplayReport) -> None:
-    out = console()
+def _show(out: Console, report: ReplayReport) -> None:
     rebuilds = ", ".join(f"{count} {cause}" for cause, count in report.rebuilds.items())
     most = max((call.tokens for call in report.calls), default=0)
     turns = several(report.turns, "turn")

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import console, line, moment, print_json, to_copy
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.terminal import console, line, moment, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ MARKED = "bold yellow"
 ROLES = ("user", "assistant", "tool", "system")
 
 
-@click.command(name="search", short_help="Find turns by words and by meaning.")
+@store_command("search", "Find turns by words and by meaning.")
 @click.argument("words", metavar="WORDS...", nargs=-1, required=True)
 @click.option("-s", "--session", "session_name", metavar="SESSION", help="Only in this session.")
 @click.option("--all", "every", is_flag=True, hidden=True)
@@ -33,9 +32,8 @@ ROLES = ("user", "assistant", "tool", "system")
 @click.option("--file", metavar="PATH", help="Only turns that name this file, or the end of its path.")
 @click.option("--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, yesterday.")
 @click.option("--before", metavar="TIME", help="Only turns that began before then.")
-@store_option
-@json_option
 def command(
+    fov: Foveate,
     *,
     words: tuple[str, ...],
     session_name: str | None,
@@ -46,9 +44,8 @@ def command(
     file: str | None,
     after: str | None,
     before: str | None,
-    store_path: Path,
     as_json: bool,
-) -> None:
+) -> Answer:
     """Find turns by words and by meaning in all sessions, or in one. Each turn is shown with its best passage.
 
     Words are found in any form (port, ports); identifiers and paths whole and in parts. No character of the query has
@@ -60,29 +57,17 @@ def command(
     foveate search timeout --role user --after 7d
     foveate search getUserById --before yesterday
     """
-    with opened(store_path) as fov:
-        if session_name is None and not every:
-            session_name, words = _old_form(fov, words)
-        query = " ".join(words)
-        session_id = None if session_name is None else fov.find_session(session_name).id
-        unsearched = fov.unsearched_turns(session_id)
-        if unsearched and not as_json:
-            _print_unsearched(unsearched, session_id)
-        found = fov.search(
-            query,
-            limit,
-            session_id=session_id,
-            role=role,
-            tool=tool,
-            after=after,
-            before=before,
-            file=file,
-        )
-        titles = {} if session_id or as_json else {info.id: info.title for info in fov.sessions()}
-    if as_json:
-        print_json({"found": found, "unsearched_turns": unsearched})
-        return
-    print_found(console(), found, query, titles)
+    if session_name is None and not every:
+        session_name, words = _old_form(fov, words)
+    query = " ".join(words)
+    session_id = None if session_name is None else fov.find_session(session_name).id
+    unsearched = fov.unsearched_turns(session_id)
+    if unsearched and not as_json:
+        _print_unsearched(unsearched, session_id)
+    found = fov.search(query, limit, session_id=session_id, role=role, tool=tool, after=after, before=before, file=file)
+    titles = {} if session_id or as_json else {info.id: info.title for info in fov.sessions()}
+    value = {"found": found, "unsearched_turns": unsearched}
+    return Answer(value, lambda out: print_found(out, found, query, titles))
 
 
 def _old_form(fov: Foveate, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:

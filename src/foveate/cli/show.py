@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from foveate.additions import as_typed, typed_only
-from foveate.cli.ui.options import json_option, opened, store_option
+from foveate.cli.ui.answers import Answer, each, store_command
 from foveate.cli.ui.terminal import (
     Column,
-    console,
     cut_middle,
-    is_watched,
     line,
     moment,
     print_exactly,
     print_json,
     print_table,
-    printable,
     shorten,
     to_copy,
 )
 from foveate.errors import TurnNotFound
-from foveate.text import amount, compact_json, several
+from foveate.text import amount, compact_json, several, turn_text
 from foveate.turn import Attachment, Opaque, Reasoning, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
@@ -48,8 +45,7 @@ MAX_NAME_CHARS = 40
 STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "developer": "dim", "tool": "magenta"}
 
 
-@click.command(name="show", short_help="Read a turn, a range, or a session's outline.")
-@click.argument("session_id", metavar="SESSION")
+@store_command("show", "Read a turn, a range, or a session's outline.")
 @click.argument("first", metavar="[TURN]", required=False)
 @click.argument("last", metavar="[LAST]", required=False)
 @click.option("--plain", is_flag=True, help="Print the text alone, as a model would get it.")
@@ -59,9 +55,8 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "deve
 )
 @click.option("--topic", metavar="TOPIC", help="Only the turns on a topic: its id, its title or a keyword.")
 @click.option("--full", is_flag=True, help="Don't cut long tool output.")
-@store_option
-@json_option
 def command(
+    session: Session,
     *,
     session_id: str,
     first: str | None,
@@ -71,9 +66,8 @@ def command(
     position: int | None,
     topic: str | None,
     full: bool,
-    store_path: Path,
     as_json: bool,
-) -> None:
+) -> Answer:
     """Read a session: its outline, one turn, or a range of turns.
 
     \b
@@ -84,32 +78,28 @@ def command(
     foveate show demo T-7 --message 3              one message, as it was recorded
     foveate show demo --topic backups              all turns on a topic that 'foveate learn' found
     """
-    with opened(store_path) as fov:
-        session = fov.find_session(session_id)
-        if first is None and not (plain or format_name or topic):
-            _outline(session, as_json=as_json)
-            return
-        if topic:
-            turns = _on_topic(session, topic, first)
-        elif last is None and first is not None:
-            turns = [session.load_turn(first)]
-        else:
-            turns = session.load_turns(first or 1, last)
-        if first is not None and not turns:
-            raise TurnNotFound(session_id, f"{first} to {last}", session.info.turns)
+    if first is None and not (plain or format_name or topic):
+        return _outline(session, as_json=as_json)
+    if topic:
+        turns = _on_topic(session, topic, first)
+    elif last is None and first is not None:
+        turns = [session.load_turn(first)]
+    else:
+        turns = session.load_turns(first or 1, last)
+    if first is not None and not turns:
+        raise TurnNotFound(session_id, f"{first} to {last}", session.info.turns)
     if position is not None:
         turns = [_only(turns, position)]
     if format_name:
         from foveate.session.export import render_turns
 
-        print_json(render_turns(format_name, turns))
-    elif plain:
-        _print_plain(turns, as_json=as_json)
-    elif as_json:
-        print_json(turns)
-    else:
-        for turn in turns:
-            print_turn(console(), turn, full=full)
+        messages = render_turns(format_name, turns)
+        return Answer(messages, lambda _: print_json(messages))
+    if plain:
+        texts = {turn.id: turn_text(turn.messages) for turn in turns}
+        value = [{"turn_id": turn_id, "text": text} for turn_id, text in texts.items()]
+        return Answer(value, each(texts.values(), lambda _, text: print_exactly(text)))
+    return Answer(turns, each(turns, partial(print_turn, full=full)))
 
 
 def _on_topic(session: Session, topic: str, first: str | None) -> list[Turn]:
@@ -120,17 +110,6 @@ def _on_topic(session: Session, topic: str, first: str | None) -> list[Turn]:
         rest = "these turns were found by a search" if found else "a search for it finds nothing"
         click.echo(f"no topic {topic!r} was learned; {rest}", err=True)
     return [session.load_turn(content.turn_id) for content in found]
-
-
-def _print_plain(turns: list[Turn], *, as_json: bool) -> None:
-    from foveate.text import turn_text
-
-    texts = {turn.id: turn_text(turn.messages) for turn in turns}
-    if as_json:
-        print_json([{"turn_id": turn_id, "text": text} for turn_id, text in texts.items()])
-        return
-    for text in texts.values():
-        print_exactly(printable(text) if is_watched() else text)
 
 
 def _only(turns: list[Turn], position: int) -> Turn:
@@ -145,23 +124,23 @@ def _only(turns: list[Turn], position: int) -> Turn:
     return replace(turn, messages=turn.messages[position : position + 1])
 
 
-def _outline(session: Session, *, as_json: bool) -> None:
+def _outline(session: Session, *, as_json: bool) -> Answer:
     info = session.info
-    turns = session.outline(max(1, info.turns - LIST_LIMIT + 1) if not as_json else 1)
-    if as_json:
-        print_json({"session": info, "turns": turns})
-        return
-    out = console()
-    out.print(line((info.title or info.id, "bold"), f"  {several(info.turns, 'turn')}, counted by {info.counter}"))
+    turns = session.outline(1 if as_json else max(1, info.turns - LIST_LIMIT + 1))
     rows = []
-    for turn in turns:
+    for turn in () if as_json else turns:
         prompt = "(pruned)" if turn.is_pruned else _prompt(session.load_turn(turn.number))
         rows.append((turn.id, moment(turn.started_at), amount(turn.tokens), str(turn.tool_calls or ""), prompt))
-    if rows:
-        print_table(out, COLUMNS, rows)
-    if info.turns > LIST_LIMIT:
-        others = f"'{to_copy('show', info.id, 'T-1', 'T-20')}' reads others"
-        out.print(line((f"the newest {LIST_LIMIT} of {info.turns}; {others}", "dim")))
+
+    def show(out: Console) -> None:
+        out.print(line((info.title or info.id, "bold"), f"  {several(info.turns, 'turn')}, counted by {info.counter}"))
+        if rows:
+            print_table(out, COLUMNS, rows)
+        if info.turns > LIST_LIMIT:
+            others = f"'{to_copy('show', info.id, 'T-1', 'T-20')}' reads others"
+            out.print(line((f"the newest {LIST_LIMIT} of {info.turns}; {others}", "dim")))
+
+    return Answer({"session": info, "turns": turns}, show)
 
 
 def _prompt(turn: Turn) -> str:

@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
-from foveate.cli.ui.terminal import console, line, print_json, progress_bar, to_copy
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import TOKENS
+from foveate.cli.ui.terminal import line, to_copy
 from foveate.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.progress import Progress
 
     from foveate.agents.shrink import ShrinkReport
+    from foveate.client import Foveate
     from foveate.events import Event
+    from foveate.session import Session
 
 NO_MODEL = "no model is set for it; name one with --model, or set models.default (foveate models lists what is set)"
 
 
-@click.command(name="shrink", short_help="Let a model decide what of a hybrid session is made short.")
-@click.argument("session_id", metavar="SESSION")
+@store_command("shrink", "Let a model decide what of a hybrid session is made short.")
 @click.option("--model", help="The model. Default: models.shrink, or the one for compression.")
 @click.option(
     "--window",
@@ -30,9 +32,9 @@ NO_MODEL = "no model is set for it; name one with --model, or set models.default
     metavar="TOKENS",
     help="Limit of the history, e.g. 40k. Default: the strategy's.",
 )
-@store_option
-@json_option
-def command(*, session_id: str, model: str | None, window_tokens: int | None, store_path: Path, as_json: bool) -> None:
+async def command(
+    fov: Foveate, session: Session, progress: Progress, *, model: str | None, window_tokens: int | None
+) -> Answer:
     """Have a compression agent make messages of a session short, until its history is down to the target.
 
     Whatever it does not do, the strategy does by itself at the next context, and every message can be read in full.
@@ -41,46 +43,27 @@ def command(*, session_id: str, model: str | None, window_tokens: int | None, st
     foveate shrink agent-7 --model openai:gpt-5-mini
     foveate shrink agent-7 --window 40k --json
     """
-    import asyncio
-
-    with progress_bar(shown=not as_json) as progress:
-        path = store_file(store_path)
-        shrunk = asyncio.run(_shrink(path, session_id, model, window_tokens=window_tokens, progress=progress))
-    if as_json:
-        from dataclasses import asdict
-
-        print_json(asdict(shrunk))
-    else:
-        _show(shrunk)
-
-
-async def _shrink(
-    path: Path, session_id: str, model: str | None, *, window_tokens: int | None, progress: Progress
-) -> ShrinkReport:
-    import foveate
     from foveate.agents.shrink import NAME, Shrinker
 
-    async with foveate.open(path) as fov:
-        session = await fov.find_session(session_id)
-        if session.info.strategy != NAME:
-            raise InputError(
-                f"session {session.id!r} uses the strategy {session.info.strategy}, which has no agent; "
-                f"{to_copy('sessions', 'strategy', session.id, NAME)} changes that"
-            )
-        models = (model,) if model else fov.models_for("shrink") or fov.models_for("compress")
-        if not models:
-            raise click.ClickException(NO_MODEL)
-        task = progress.add_task("making messages short", total=None)
+    if session.info.strategy != NAME:
+        raise InputError(
+            f"session {session.id!r} uses the strategy {session.info.strategy}, which has no agent; "
+            f"{to_copy('sessions', 'strategy', session.id, NAME)} changes that"
+        )
+    models = (model,) if model else fov.models_for("shrink") or fov.models_for("compress")
+    if not models:
+        raise click.ClickException(NO_MODEL)
+    task = progress.add_task("making messages short", total=None)
 
-        def tell(event: Event) -> None:
-            progress.update(task, description=f"{event.data['accepted']} messages short")
+    def tell(event: Event) -> None:
+        progress.update(task, description=f"{event.data['accepted']} messages short")
 
-        with fov.subscribe(tell, ["llm-summarizing"]):
-            return await Shrinker.of(session).run(models, window_tokens=window_tokens)
+    with fov.subscribe(tell, ["llm-summarizing"]):
+        shrunk = await Shrinker.of(session).run(models, window_tokens=window_tokens)
+    return Answer(shrunk, lambda out: _show(out, shrunk))
 
 
-def _show(shrunk: ShrinkReport) -> None:
-    out = console()
+def _show(out: Console, shrunk: ShrinkReport) -> None:
     if shrunk.mode == "agent":
         out.print(line(f"Shortened: {shrunk.accepted:,}. Rejected: {shrunk.refused:,}."))
         sizes = f"{shrunk.tokens_before:,} tokens became {shrunk.tokens_after:,}"

@@ -10,61 +10,63 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import StoreUrl, json_option, opened, store_option
-from foveate.cli.ui.terminal import (
-    Column,
-    console,
-    line,
-    moment,
-    print_json,
-    print_table,
-    reliable,
-    waiting_for_model,
-)
+from foveate.cli.ui.answers import Answer, Cells, print_values, store_command
+from foveate.cli.ui.options import StoreUrl
+from foveate.cli.ui.terminal import Column, line, moment, reliable, waiting_for_model
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.session.values import CostRow, ModelsSettings, ProviderState
+    from foveate.session.values import CostRow, ModelsSettings, ProviderState, Reliability, SessionStats
+    from foveate.sync import Foveate
 
-COLUMNS = (
-    Column("session", "fold"),
-    Column("turns", "number"),
-    Column("messages", "number", expendable=5),
-    Column("calls", "number", expendable=6),
-    Column("tokens", "number"),
-    Column("raw", "number", expendable=3),
-    Column("stored", "number"),
-    Column("ratio", "number", expendable=4),
-    Column("compressed", "number", expendable=2),
-    Column("by model", "number", expendable=1),
-    Column("fallbacks", "number", expendable=1),
-    Column("reliability", expendable=2),
-    Column("first", expendable=8),
-    Column("last", expendable=7),
-)
-COST_COLUMNS = (
-    Column("day"),
-    Column("session", "cut"),
-    Column("purpose"),
-    Column("model", "cut"),
-    Column("calls", "number"),
-    Column("failed", "number", expendable=4),
-    Column("unfit", "number", expendable=5),
-    Column("seconds", "number", expendable=6),
-    Column("in", "number", expendable=1),
-    Column("cached", "number", expendable=3),
-    Column("out", "number", expendable=2),
-    Column("price", "number"),
-)
-PROVIDER_COLUMNS = (
-    Column("provider", "cut"),
-    Column("state", "fold"),
-    Column("requests", "number"),
-    Column("tokens", "number"),
-)
+CELLS: Cells[_Row] = {
+    Column("session", "fold"): lambda row: row.name,
+    Column("turns", "number"): lambda row: str(row.stats.turns),
+    Column("messages", "number", expendable=5): lambda row: str(row.stats.messages),
+    Column("calls", "number", expendable=6): lambda row: str(row.stats.tool_calls),
+    Column("tokens", "number"): lambda row: amount(row.stats.tokens),
+    Column("raw", "number", expendable=3): lambda row: f"{amount(row.stats.raw_bytes)}B",
+    Column("stored", "number"): lambda row: f"{amount(row.stats.stored_bytes)}B",
+    Column("ratio", "number", expendable=4): lambda row: f"{row.stats.compression_ratio:.1f}x",
+    Column("compressed", "number", expendable=2): lambda row: f"{row.done} of {row.done + row.stats.pending}",
+    Column("by model", "number", expendable=1): lambda row: (
+        f"{row.stats.by_model} (+{row.stats.waiting} queued)" if row.stats.waiting else str(row.stats.by_model or "")
+    ),
+    Column("fallbacks", "number", expendable=1): lambda row: str(row.stats.fallbacks or ""),
+    Column("reliability", expendable=2): lambda row: reliable(row.trust),
+    Column("first", expendable=8): lambda row: moment(row.stats.first_at),
+    Column("last", expendable=7): lambda row: moment(row.stats.last_at),
+}
+COST_CELLS: Cells[CostRow] = {
+    Column("day"): lambda row: row.day,
+    Column("session", "cut"): lambda row: row.session_id or "-",
+    Column("purpose"): lambda row: row.purpose,
+    Column("model", "cut"): lambda row: row.model,
+    Column("calls", "number"): lambda row: str(row.calls),
+    Column("failed", "number", expendable=4): lambda row: str(row.failed),
+    Column("unfit", "number", expendable=5): lambda row: str(row.unfit),
+    Column("seconds", "number", expendable=6): lambda row: f"{row.latency_us / row.calls / 1_000_000:.1f}",
+    Column("in", "number", expendable=1): lambda row: amount(row.input_tokens),
+    Column("cached", "number", expendable=3): lambda row: amount(row.cached_tokens),
+    Column("out", "number", expendable=2): lambda row: amount(row.output_tokens),
+    Column("price", "number"): lambda row: _price([row]),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A session in the table."""
+
+    name: str
+    stats: SessionStats
+    trust: Reliability | None
+
+    @property
+    def done(self) -> int:
+        return self.stats.rendered + self.stats.fallbacks
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +84,10 @@ class Bill:
         return [row for row in self.costs if self.session_id in (None, row.session_id)]
 
 
-@click.command(name="stats", short_help="Sizes of a session or of the store; --cost for calls of models.")
+@store_command("stats", "Sizes of a session or of the store; --cost for calls of models.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--cost", "is_cost", is_flag=True, help="Calls of models, and what they cost.")
-@store_option
-@json_option
-def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json: bool) -> None:
+def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: Path) -> Answer:
     """Sizes of one session or of all: turns, tokens, raw and stored bytes, and how many turns are compressed; for the
     checkpoint strategy also the reliability.
 
@@ -100,48 +100,30 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
     foveate stats demo --json
     foveate stats --cost
     """
+    chosen = fov.find_session(session_id).id if session_id else None
     if is_cost:
-        _show_costs(session_id, store_path, as_json=as_json)
-        return
-    with opened(store_path) as fov:
-        ids = [fov.find_session(session_id).id] if session_id else [info.id for info in fov.sessions()]
-        found = {name: fov.open_session(name).stats() for name in ids}
-        trust = {name: fov.reliability(name) for name in ids}
-        bill = Bill(fov.costs(), None, fov.providers(), fov.settings.models)
+        bill = Bill(fov.costs(), chosen, fov.providers(), fov.settings.models)
+        return Answer(_bill_value(bill), lambda out: print_bill(out, bill))
+    ids = [chosen] if chosen else [info.id for info in fov.sessions()]
+    rows = [_Row(name, fov.open_session(name).stats(), fov.reliability(name)) for name in ids]
+    bill = Bill(fov.costs(), None, fov.providers(), fov.settings.models)
     size = None if isinstance(store_path, StoreUrl) else store_path.expanduser().stat().st_size
-    if as_json:
-        told = {
-            name: {"stats": stats, "compression_ratio": stats.compression_ratio, "reliability": trust[name]}
-            for name, stats in found.items()
-        }
-        print_json({"file_bytes": size, "sessions": told, "providers": bill.providers})
-        return
-    rows = [
-        (
-            name,
-            str(stats.turns),
-            str(stats.messages),
-            str(stats.tool_calls),
-            amount(stats.tokens),
-            f"{amount(stats.raw_bytes)}B",
-            f"{amount(stats.stored_bytes)}B",
-            f"{stats.compression_ratio:.1f}x",
-            f"{stats.rendered + stats.fallbacks} of {stats.rendered + stats.fallbacks + stats.pending}",
-            f"{stats.by_model} (+{stats.waiting} queued)" if stats.waiting else str(stats.by_model or ""),
-            str(stats.fallbacks or ""),
-            reliable(trust[name]),
-            moment(stats.first_at),
-            moment(stats.last_at),
-        )
-        for name, stats in found.items()
-    ]
-    out = console()
+    told = {
+        row.name: {"stats": row.stats, "compression_ratio": row.stats.compression_ratio, "reliability": row.trust}
+        for row in rows
+    }
+    whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
+    on_disk = "" if size is None else f"{store_path}: {whole}{amount(size)}B on disk"
+    value = {"file_bytes": size, "sessions": told, "providers": bill.providers}
+    return Answer(value, lambda out: _show(out, rows, on_disk, bill))
+
+
+def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill) -> None:
     if rows:
-        print_table(out, COLUMNS, rows)
-    if size is not None:
-        whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
-        out.print(line((f"{store_path}: {whole}{amount(size)}B on disk", "dim")))
-    if waiting := waiting_for_model(found.values()):
+        print_values(out, CELLS, rows)
+    if on_disk:
+        out.print(line((on_disk, "dim")))
+    if waiting := waiting_for_model(row.stats for row in rows):
         out.print(line((f"{waiting}.", "dim")))
     for state in bill.providers:
         if state.breaker != "closed":
@@ -150,45 +132,39 @@ def command(*, session_id: str | None, is_cost: bool, store_path: Path, as_json:
         out.print(line((f"Models: {_today(bill.costs, bill.settings.daily_usd)}; --cost shows more", "dim")))
 
 
-def _show_costs(session_id: str | None, store_path: Path, *, as_json: bool) -> None:
-    with opened(store_path) as fov:
-        of = fov.find_session(session_id).id if session_id else None
-        bill = Bill(fov.costs(), of, fov.providers(), fov.settings.models)
-    if not as_json:
-        print_bill(console(), bill)
-        return
-    told = {
+def _bill_value(bill: Bill) -> dict[str, object]:
+    return {
         "costs": bill.shown,
         "total_usd": _usd(bill.shown),
         "today_usd": _usd(_of_today(bill.costs)),
         "daily_usd": bill.settings.daily_usd,
         "providers": bill.providers,
     }
-    print_json(told)
 
 
 def print_bill(out: Console, bill: Bill) -> None:
     """The selected calls, the state of the providers, and today's share of the cap."""
     if bill.shown:
-        names_session = bill.session_id is None
-        print_table(out, COST_COLUMNS, [_cost_cells(row, names_session=names_session) for row in bill.shown])
+        is_of_one = bill.session_id is not None
+        cells = {column: cell for column, cell in COST_CELLS.items() if not (is_of_one and column.name == "session")}
+        print_values(out, cells, bill.shown)
         calls, failed = sum(row.calls for row in bill.shown), sum(row.failed for row in bill.shown)
         out.print(line(f"{several(calls, 'call')}, {failed} of them failed, for {_price(bill.shown)} together."))
     else:
         out.print(line("No model was called yet."))
     if bill.providers:
         out.print()
-        print_table(out, PROVIDER_COLUMNS, [_provider_cells(state, bill.settings) for state in bill.providers])
+        print_values(out, _provider_cells(bill.settings), bill.providers)
     out.print(line((f"{_today(bill.costs, bill.settings.daily_usd)}.", "dim")))
 
 
-def _provider_cells(state: ProviderState, settings: ModelsSettings) -> tuple[str | Text, ...]:
-    return (
-        state.provider,
-        _standing(state),
-        _share(state.requests_last_minute, settings.requests_per_minute),
-        _share(state.tokens_last_minute, settings.tokens_per_minute),
-    )
+def _provider_cells(settings: ModelsSettings) -> Cells[ProviderState]:
+    return {
+        Column("provider", "cut"): lambda state: state.provider,
+        Column("state", "fold"): _standing,
+        Column("requests", "number"): lambda state: _share(state.requests_last_minute, settings.requests_per_minute),
+        Column("tokens", "number"): lambda state: _share(state.tokens_last_minute, settings.tokens_per_minute),
+    }
 
 
 def _standing(state: ProviderState) -> Text:
@@ -204,23 +180,6 @@ def _standing(state: ProviderState) -> Text:
 
 def _share(used: int, limit: int | None) -> str:
     return f"{amount(used)} a minute" if limit is None else f"{amount(used)} of {amount(limit)} a minute"
-
-
-def _cost_cells(row: CostRow, *, names_session: bool) -> tuple[str, ...]:
-    return (
-        row.day,
-        (row.session_id or "-") if names_session else "",
-        row.purpose,
-        row.model,
-        str(row.calls),
-        str(row.failed),
-        str(row.unfit),
-        f"{row.latency_us / row.calls / 1_000_000:.1f}",
-        amount(row.input_tokens),
-        amount(row.cached_tokens),
-        amount(row.output_tokens),
-        _price([row]),
-    )
 
 
 def _today(costs: Sequence[CostRow], daily_usd: float | None) -> str:

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import print_json
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import opened
 from foveate.errors import InputError
 
+if TYPE_CHECKING:
+    from rich.console import Console
 
-@click.command(name="tokens", short_help="Count the tokens of a file or of standard input.")
+
+@store_command("tokens", "Count the tokens of a file or of standard input.")
 @click.argument("files", nargs=-1, type=click.File("rb"), default=["-"])
 @click.option("--model", help="Count as this model does, such as gpt-5. Default: session.model of the settings.")
 @click.option("-s", "--session", "session_id", metavar="SESSION", help="Count as this session does.")
-@store_option
-@json_option
-def command(
-    *, files: tuple[BinaryIO, ...], model: str | None, session_id: str | None, store_path: Path, as_json: bool
-) -> None:
+def command(*, files: tuple[BinaryIO, ...], model: str | None, session_id: str | None, store_path: Path) -> Answer:
     """Count tokens: exactly for OpenAI's models, by a measured estimate for others.
 
     \b
@@ -45,10 +44,12 @@ def command(
             counts[name] = counter.scale(counter.base(file.read().decode()), calibration)
         except UnicodeDecodeError as error:
             raise InputError(f"{name}: not UTF-8 text (byte {error.start}); tokens are counted in text") from error
-    if as_json:
-        print_json({"counter": counter.name, "exact": counter.exact, "measured": counter.measured, "tokens": counts})
-        return
-    for name, count in counts.items():
-        click.echo(f"{count:,}" if len(counts) == 1 else f"{count:>12,}  {name}")
-    if not counter.exact:
-        click.secho(f"estimated by {counter.name}: {counter.measured}", dim=True, err=True)
+
+    def show(_: Console) -> None:
+        for name, count in counts.items():
+            click.echo(f"{count:,}" if len(counts) == 1 else f"{count:>12,}  {name}")
+        if not counter.exact:
+            click.secho(f"estimated by {counter.name}: {counter.measured}", dim=True, err=True)
+
+    value = {"counter": counter.name, "exact": counter.exact, "measured": counter.measured, "tokens": counts}
+    return Answer(value, show)

@@ -8,20 +8,34 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
-from foveate.cli.ui.terminal import Column, console, line, print_exactly, print_json, print_table, printable
+from foveate.cli.ui.answers import Answer, Cells, print_values, store_group
+from foveate.cli.ui.options import store_file
+from foveate.cli.ui.terminal import Column, line, print_exactly, printable
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate.settings import Settings
     from foveate.tools import Tool, ToolOutput
 
-COLUMNS = (Column("tool"), Column("access"), Column("approval"), Column("what it does", "fold"))
+
+def _access(tool: Tool) -> str:
+    kind = "reads" if tool.annotations.read_only else "writes"
+    return f"{kind}, network" if tool.annotations.open_world else kind
+
+
+CELLS: Cells[Tool] = {
+    Column("tool"): lambda tool: tool.name,
+    Column("access"): _access,
+    Column("approval"): lambda tool: tool.approval,
+    Column("what it does", "fold"): lambda tool: tool.description,
+}
 EXEC = "exec"
 pack_option = click.option("--pack", default="all", show_default=True, help="A pack of tools; 'all' has every tool.")
 
 
-@click.group(name="tools", short_help="List the tools a model can use; call one by hand.")
+@store_group("tools", "List the tools a model can use; call one by hand.")
 def command() -> None:
     """List the tools that models can use in chat and run, show one, and call one by hand.
 
@@ -34,8 +48,7 @@ def command() -> None:
 
 @command.command(name="list")
 @pack_option
-@json_option
-def list_(*, pack: str, as_json: bool) -> None:
+def list_(pack: str) -> Answer:
     """List the tools of a pack.
 
     \b
@@ -46,18 +59,18 @@ def list_(*, pack: str, as_json: bool) -> None:
 
     own = _settings().tools.packs
     tools = [registry.find(name) for name in packs.tools_of(pack, own)]
-    if as_json:
-        print_json({"pack": pack, "packs": packs.pack_names(own), "tools": [_described(tool) for tool in tools]})
-        return
-    out = console()
-    print_table(out, COLUMNS, [(tool.name, _access(tool), tool.approval, tool.description) for tool in tools])
-    out.print(line(f"{several(len(tools), 'tool')} in {pack}. Packs: {', '.join(packs.pack_names(own))}."))
+
+    def print_list(out: Console) -> None:
+        print_values(out, CELLS, tools)
+        out.print(line(f"{several(len(tools), 'tool')} in {pack}. Packs: {', '.join(packs.pack_names(own))}."))
+
+    value = {"pack": pack, "packs": packs.pack_names(own), "tools": [_described(tool) for tool in tools]}
+    return Answer(value, print_list)
 
 
-@command.command(name="show")
+@command.command()
 @click.argument("name", metavar="NAME")
-@json_option
-def show(*, name: str, as_json: bool) -> None:
+def show(name: str) -> Answer:
     """Show a tool's description, arguments and limits.
 
     \b
@@ -66,10 +79,10 @@ def show(*, name: str, as_json: bool) -> None:
     from foveate.tools import registry
 
     tool = registry.find(name)
-    if as_json:
-        print_json(_described(tool))
-        return
-    out = console()
+    return Answer(_described(tool), lambda out: _print(out, tool))
+
+
+def _print(out: Console, tool: Tool) -> None:
     out.print(line((tool.usage(), "bold")))
     out.print(line(tool.description))
     described = _described(tool)
@@ -82,7 +95,7 @@ def show(*, name: str, as_json: bool) -> None:
     out.print(line(f"{_access(tool)}; approval: {tool.approval}; limits: {limits}"))
 
 
-@command.command(name="call")
+@command.command()
 @click.argument("name", metavar="NAME")
 @click.argument("arguments", metavar="JSON", default="{}")
 @click.option(
@@ -96,8 +109,6 @@ def show(*, name: str, as_json: bool) -> None:
 @click.option("--allow-exec", is_flag=True, help="Let exec run commands, in a sandbox.")
 @click.option("--allow-unsandboxed", is_flag=True, help="Run commands even where the sandbox can't be enforced.")
 @click.option("--session", "session_id", metavar="SESSION", help="The session whose history and plan tools use.")
-@store_option
-@json_option
 def call(
     *,
     name: str,
@@ -108,8 +119,7 @@ def call(
     allow_unsandboxed: bool,
     session_id: str | None,
     store_path: Path,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Call a tool with arguments as a JSON object ('-' reads them from standard input). No approval is asked.
 
     A call that fails or is refused exits with 1.
@@ -149,7 +159,8 @@ def call(
             bound = replace(workspace, fov=fov, session=session)
             return await Toolbox.of_pack(pack, bound, approve=_approve).call(name, given)
 
-    _show_output(asyncio.run(execute()), as_json=as_json)
+    output = asyncio.run(execute())
+    return Answer(output, lambda _: _print_output(output), 1 if output.is_error or output.exit_code else 0)
 
 
 async def _approve(_tool: Tool, _arguments: object) -> bool:
@@ -157,18 +168,13 @@ async def _approve(_tool: Tool, _arguments: object) -> bool:
     return True
 
 
-def _show_output(output: ToolOutput, *, as_json: bool) -> None:
-    failed = output.is_error or bool(output.exit_code)
-    if as_json:
-        print_json(output)
-    elif output.is_error and output.text.startswith("Error: "):
+def _print_output(output: ToolOutput) -> None:
+    if output.is_error and output.text.startswith("Error: "):
         click.echo(printable(output.text.rstrip()), err=True)
-    else:
-        print_exactly(output.text)
-        for attachment in output.attachments:
-            click.echo(printable(f"[{attachment.media_type} for the model; --json has its data]"), err=True)
-    if failed:
-        raise click.exceptions.Exit(1)
+        return
+    print_exactly(output.text)
+    for attachment in output.attachments:
+        click.echo(printable(f"[{attachment.media_type} for the model; --json has its data]"), err=True)
 
 
 def _settings() -> Settings:
@@ -190,8 +196,3 @@ def _described(tool: Tool) -> dict[str, Any]:
         "max_output_tokens": tool.max_output_tokens,
         "schema": tool.schema,
     }
-
-
-def _access(tool: Tool) -> str:
-    kind = "reads" if tool.annotations.read_only else "writes"
-    return f"{kind}, network" if tool.annotations.open_world else kind

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_option
-from foveate.cli.ui.terminal import Column, console, line, print_json, print_table
+from foveate.cli.ui.answers import Answer, store_group
+from foveate.cli.ui.terminal import Column, line, moment, print_table
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate.session.topics import Bulk, Topic, TopicsHistory
+    from foveate.sync import Session
 
 COLUMNS = (
     Column("id"),
@@ -23,7 +27,7 @@ COLUMNS = (
 )
 
 
-@click.group(name="topics", short_help="The topics of a conversation; seal the current one, or undo that.")
+@store_group("topics", "The topics of a conversation; seal the current one, or undo that.")
 def command() -> None:
     """Show a session that uses the topics strategy, topic by topic.
 
@@ -36,102 +40,73 @@ def command() -> None:
 
 
 @command.command(name="list")
-@click.argument("session_id", metavar="SESSION")
-@store_option
-@json_option
-def list_(*, session_id: str, store_path: Path, as_json: bool) -> None:
+def list_(session: Session) -> Answer:
     """List bulks, past topics and the current one, oldest first.
 
     \b
     foveate topics list demo
     """
-    with opened(store_path) as fov:
-        session = fov.find_session(session_id)
-        history = session.topics.get_history()
-        last = session.info.turns
-    if as_json:
-        print_json(history)
-        return
-    rows = [
-        (bulk.id, _turns(bulk), "", "", f"{sum(topic.raw_tokens for topic in bulk.topics):,}", bulk.title)
-        for bulk in history.bulks
-    ]
-    rows += [
-        (topic.id, _turns(topic), topic.why, f"{topic.sealed_at:%Y-%m-%d %H:%M}", f"{topic.raw_tokens:,}", topic.title)
-        for topic in history.topics
-    ]
-    current = f"{history.current_first} to T-{last}" if history.current_first else "empty"
-    rows.append(("current", current, "", "", "", ""))
-    print_table(console(), COLUMNS, rows)
+    history, last = session.topics.get_history(), session.info.turns
+    return Answer(history, lambda out: print_table(out, COLUMNS, _rows(history, last)))
 
 
-@command.command(name="show")
-@click.argument("session_id", metavar="SESSION")
+@command.command()
 @click.argument("topic_id", metavar="[TOPIC]", required=False)
-@store_option
-@json_option
-def show(*, session_id: str, topic_id: str | None, store_path: Path, as_json: bool) -> None:
+def show(session: Session, *, session_id: str, topic_id: str | None) -> Answer:
     """Show the summary of a topic or a bulk by its id, or of all of them.
 
     \b
     foveate topics show demo
     foveate topics show demo topic-3
     """
-    with opened(store_path) as fov:
-        history = fov.find_session(session_id).topics.get_history()
-    found = [one for one in _all(history) if topic_id in (None, one.id)]
+    known = _all(session.topics.get_history())
+    found = [one for one in known if topic_id in (None, one.id)]
     if topic_id and not found:
-        known = ", ".join(one.id for one in _all(history)) or "none yet"
-        raise click.ClickException(f"no topic {topic_id!r} in session {session_id!r}; available: {known}")
-    if as_json:
-        print_json(found[0] if topic_id else found)
-        return
-    out = console()
-    for one in found:
-        out.print(line((one.id, "bold"), f" {_turns(one)}"))
-        out.print(line(one.summary or "(not summed up: its turns are part of a bulk)"))
-    if not found:
-        out.print(line("No topic is over yet."))
+        available = ", ".join(one.id for one in known) or "none yet"
+        raise click.ClickException(f"no topic {topic_id!r} in session {session_id!r}; available: {available}")
+    return Answer(found[0] if topic_id else found, partial(_print, found) if found else "No topic is over yet.")
 
 
-@command.command(name="seal")
-@click.argument("session_id", metavar="SESSION")
-@store_option
-@json_option
-def seal(*, session_id: str, store_path: Path, as_json: bool) -> None:
+@command.command()
+def seal(session: Session) -> Answer:
     """End the current topic, and sum it up.
 
     \b
     foveate topics seal demo
     """
-    with opened(store_path) as fov:
-        topic = fov.find_session(session_id).topics.seal_current_topic()
-    if as_json:
-        print_json(topic)
-        return
-    out = console()
-    out.print(line(("Sealed ", "green"), (topic.id, "bold"), f" {_turns(topic)}"))
-    out.print(line(topic.summary))
+    topic = session.topics.seal_current_topic()
+    return Answer(topic, partial(_print, [topic], before="Sealed "))
 
 
-@command.command(name="unseal")
-@click.argument("session_id", metavar="SESSION")
-@store_option
-@json_option
-def unseal(*, session_id: str, store_path: Path, as_json: bool) -> None:
+@command.command()
+def unseal(session: Session) -> Answer:
     """Undo the last seal: its turns are the current topic again. Possible until the next message.
 
     \b
     foveate topics unseal demo
     """
-    with opened(store_path) as fov:
-        topics = fov.find_session(session_id).topics
-        topics.unseal()
-        history = topics.get_history()
-    if as_json:
-        print_json(history)
-        return
-    console().print(line(f"The current topic begins at {history.current_first} again."))
+    session.topics.unseal()
+    history = session.topics.get_history()
+    return Answer(history, f"The current topic begins at {history.current_first} again.")
+
+
+def _rows(history: TopicsHistory, last: int) -> list[tuple[str, ...]]:
+    rows = [
+        (bulk.id, _turns(bulk), "", "", f"{sum(topic.raw_tokens for topic in bulk.topics):,}", bulk.title)
+        for bulk in history.bulks
+    ]
+    rows += [
+        (topic.id, _turns(topic), topic.why, moment(topic.sealed_at), f"{topic.raw_tokens:,}", topic.title)
+        for topic in history.topics
+    ]
+    current = f"{history.current_first} to T-{last}" if history.current_first else "empty"
+    return [*rows, ("current", current, "", "", "", "")]
+
+
+def _print(found: Sequence[Topic | Bulk], out: Console, before: str = "") -> None:
+    for one in found:
+        out.print(line((before, "green"), (one.id, "bold"), f" {_turns(one)}"))
+        out.print(line(one.summary or "(not summed up: its turns are part of a bulk)"))
 
 
 def _all(history: TopicsHistory) -> list[Topic | Bulk]:

@@ -8,24 +8,26 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, store_file, store_option
+from foveate.cli.ui.answers import store_command
+from foveate.cli.ui.options import store_file
 from foveate.cli.ui.terminal import console, line, print_json_line, printable
 from foveate.errors import InputError
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from foveate.client import Foveate
     from foveate.connections.watch import WatchEvent
 
 DEFAULT_SECONDS = 2.0
 
 
-@click.command(name="watch", short_help="Keep importing the transcripts of coding agents.")
+@store_command("watch", "Keep importing the transcripts of coding agents.", create=True)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--once", is_flag=True, help="Import what is new and end.")
 @click.option("--every", "seconds", type=click.FloatRange(min=0.1), default=DEFAULT_SECONDS, help="Seconds between.")
-@store_option
-@json_option
-def command(*, folders: tuple[Path, ...], once: bool, seconds: float, store_path: Path, as_json: bool) -> None:
+async def command(
+    fov: Foveate, *, folders: tuple[Path, ...], once: bool, seconds: float, store_path: Path, as_json: bool
+) -> None:
     """Keep importing transcripts as they grow: those of the coding agents on this machine, or of the named folders.
 
     Without folders: Claude Code, Codex, pi, Gemini CLI, OpenCode, Cline, Cursor and Copilot Chat, where they keep
@@ -38,28 +40,21 @@ def command(*, folders: tuple[Path, ...], once: bool, seconds: float, store_path
     """
     import asyncio
 
-    import foveate
     from foveate.connections.watch import Watcher, folder_patterns, known_patterns, state_file
 
     patterns = folder_patterns([path.expanduser() for path in folders]) if folders else known_patterns(Path.home())
     if not patterns:
         raise InputError("no coding agent keeps transcripts on this machine; name a folder")
-    path = store_file(store_path, create=True)
-    state = state_file(Path.home(), str(path.resolve()))
-
-    async def run() -> None:
-        async with foveate.open(path) as fov:
-            watcher = Watcher(fov, patterns, state)
-            if not as_json and not once:
-                console().print(line(f"Watching {several(len(patterns), 'folder')}; Ctrl+C ends it."))
-            while True:
-                for event in await watcher.run_once():
-                    _show(event, as_json=as_json)
-                if once:
-                    return
-                await asyncio.sleep(seconds)
-
-    asyncio.run(run())
+    state = state_file(Path.home(), str(store_file(store_path, create=True).resolve()))
+    watcher = Watcher(fov, patterns, state)
+    if not as_json and not once:
+        console().print(line(f"Watching {several(len(patterns), 'folder')}; Ctrl+C ends it."))
+    while True:
+        for event in await watcher.run_once():
+            _show(event, as_json=as_json)
+        if once:
+            return
+        await asyncio.sleep(seconds)
 
 
 def _show(event: WatchEvent, *, as_json: bool) -> None:

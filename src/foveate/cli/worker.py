@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, store_file, store_option
-from foveate.cli.ui.terminal import console, line, print_json, print_json_line
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import opened, store_file
+from foveate.cli.ui.terminal import console, line, print_json_line
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate import Foveate
     from foveate.agents.worker import AgentWorker
     from foveate.events import Event
@@ -21,13 +24,11 @@ if TYPE_CHECKING:
 MAX_PARKED = 20
 
 
-@click.command(name="worker", short_help="Do the background work of a store; any number of workers share it.")
+@store_command("worker", "Do the background work of a store; any number of workers share it.")
 @click.option("--concurrency", type=click.IntRange(1, 1_000), metavar="N", help="Agents at the same time. Default: 4.")
 @click.option("--drain", is_flag=True, help="End once nothing is left to do.")
 @click.option("--status", is_flag=True, help="Show the queue and end.")
-@store_option
-@json_option
-def command(*, concurrency: int | None, drain: bool, status: bool, store_path: Path, as_json: bool) -> None:
+def command(*, concurrency: int | None, drain: bool, status: bool, store_path: Path, as_json: bool) -> Answer | None:
     """Compress and index what is recorded in a store, call models for it, and run background agents, until stopped.
 
     Any number of workers can run on a store, on any machine that reaches it. If one is killed, another goes on with its
@@ -40,13 +41,13 @@ def command(*, concurrency: int | None, drain: bool, status: bool, store_path: P
     foveate worker --status
     """
     if status:
-        _show_status(store_path, as_json=as_json)
-        return
+        with opened(store_path) as fov:
+            state = fov.queue_state(limit=MAX_PARKED)
+        return Answer(state, lambda out: _show_status(out, state))
     import asyncio
 
     ended = asyncio.run(_work(store_file(store_path, create=True), concurrency, drain=drain, as_json=as_json))
-    if not as_json:
-        console().print(line(f"Stopped; {several(ended, 'agent')} ended here."))
+    return None if as_json else Answer(ended, f"Stopped; {several(ended, 'agent')} ended here.")
 
 
 async def _work(path: Path, concurrency: int | None, *, drain: bool, as_json: bool) -> int:
@@ -87,24 +88,12 @@ async def _run(fov: Foveate, worker: AgentWorker, *, drain: bool) -> None:
         await fov.run_worker(is_stopping=lambda: worker.is_stopping, drain=True)
 
 
-def _show_status(store_path: Path, *, as_json: bool) -> None:
-    with opened(store_path) as fov:
-        state = fov.queue_state(limit=MAX_PARKED)
-    if as_json:
-        print_json(state)
-        return
-    out = console()
+def _show_status(out: Console, state: QueueState) -> None:
     out.print(line(f"Sessions with work   {state.sessions:,} ({state.due_sessions:,} now)"))
     out.print(line(f"Turns for models     {state.model_turns:,} ({state.due_model_turns:,} now)"))
     out.print(line(f"Turns in progress    {state.leased:,}, by {several(state.owners, 'worker')}"))
     if state.expired:
         out.print(line(f"Left by dead workers {state.expired:,}; they are claimed again"))
-    _show_parked(state)
-
-
-def _show_parked(state: QueueState) -> None:
-    """The turns for which no more attempts are made."""
-    out = console()
     if not state.parked:
         return
     out.print(line((f"Parked               {several(state.parked, 'turn')}", "yellow")))

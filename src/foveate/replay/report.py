@@ -226,15 +226,14 @@ class Comparison:
         others = (
             f"{absent:,} out of sight" if absent else "the others shorter" if raw < run.turns else "nothing left out"
         )
-        parts = [
-            f"{raw:,} of {run.turns:,} turns word for word, {others}",
-            f"{_percent(run.facts_kept)} of the facts at the end, {_percent(run.facts_on_average)} on average",
-            f"a call costs what {_number(run.paid_tokens)} uncached tokens do",
-        ]
-        said = "; ".join(parts)
-        won = [figure.name for figure in self.figures if run.strategy in self.winners(figure, run.budget_tokens)]
+        said = (
+            f"{raw:,} of {run.turns:,} turns word for word, {others}; "
+            f"{_percent(run.facts_kept)} of the facts at the end, {_percent(run.facts_on_average)} on average; "
+            f"a call costs what {_number(run.paid_tokens)} uncached tokens do."
+        )
+        won = self.best_at(run)
         over = f"{run.overruns:,} prompts exceeded the budget! " if run.overruns else ""
-        return f"{over}{said}." + (f" Best at: {', '.join(won)}." if won else "")
+        return over + said + (f" Best at: {', '.join(won)}." if won else "")
 
     def sampled(self) -> str:
         """Which calls were made, for whoever reads the figures."""
@@ -246,30 +245,16 @@ class Comparison:
             "and price are of those"
         )
 
+    def best_at(self, run: StrategyRun) -> list[str]:
+        """The figures at which no strategy is better at this budget."""
+        return [figure.name for figure in self.figures if run.strategy in self.winners(figure, run.budget_tokens)]
+
     def summary(self) -> dict[str, object]:
         """The figures, for a program."""
-        return {
-            "title": self.title,
-            "turns": self.turns,
-            "raw_tokens": self.raw_tokens,
-            "calls": self.calls,
-            "sampling": asdict(self.sampling),
-            "facts": self.facts,
-            "compress_seconds": self.compress_seconds,
-            "seconds": self.seconds,
-            "processes": self.processes,
-            "runs": [
-                {**run.summary(), "words": self.words(run)}
-                | {
-                    "best_at": [
-                        figure.name
-                        for figure in self.figures
-                        if run.strategy in self.winners(figure, run.budget_tokens)
-                    ]
-                }
-                for run in self.runs
-            ],
-        }
+        found = asdict(replace(self, runs=()))
+        del found["runs"]
+        runs = [run.summary() | {"words": self.words(run), "best_at": self.best_at(run)} for run in self.runs]
+        return found | {"runs": runs}
 
 
 def strip_of(segments: Sequence[Segment], turns: int) -> str:

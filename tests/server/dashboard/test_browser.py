@@ -218,6 +218,8 @@ def test_strategies_are_compared(watched: Watched) -> None:
     page.locator("input[name=budgets]").fill("2k")
     page.locator("button", has_text="Compare").click()
     page.locator("h2", has_text="At 2,000 tokens").wait_for()
+    page.locator(".plot canvas").nth(3).wait_for()
+    assert page.locator(".strip i").count() > 1
 
 
 def test_an_uploaded_transcript_is_compared_and_not_imported(watched: Watched, tmp_path: Path) -> None:

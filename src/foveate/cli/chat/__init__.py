@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
+from foveate.cli.ui.options import TOKENS, json_option, read_utf8, store_file, store_option
 from foveate.cli.ui.terminal import console, line
 from foveate.cli.ui.tool_options import ToolOptions, tool_options
 from foveate.errors import InputError, ModelUnavailable, SessionExists, SessionNotFound
@@ -95,7 +95,6 @@ def command(
     from foveate.cli.chat.lines import Lines
     from foveate.cli.chat.loop import LoopThread
     from foveate.cli.chat.room import Room, Wishes
-    from foveate.cli.context import read_text
     from foveate.settings import check_strategy, load_settings
 
     if is_continued and (session_id or is_new):
@@ -105,7 +104,7 @@ def command(
         check_strategy(strategy)
     wishes = Wishes(
         model=model,
-        system=read_text(system_path),
+        system=read_utf8(system_path) if system_path else "",
         window_tokens=window,
         max_output_tokens=max_output,
         has_tools=has_tools,

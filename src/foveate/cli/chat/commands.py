@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from foveate.cli.chat.room import Leave, Room
+from foveate.cli.ui.answers import print_values
 from foveate.cli.ui.options import read_tokens
 from foveate.cli.ui.terminal import line
 from foveate.errors import InputError, PinLocked
@@ -83,10 +84,10 @@ async def _pin(room: Room, text: str) -> None:
 
 
 async def _pins(room: Room, _: str) -> None:
-    from foveate.cli.pin import print_pins
+    from foveate.cli.pin import CELLS
 
     if pins := await room.session.pins():
-        print_pins(room.notes, pins)
+        print_values(room.notes, CELLS, pins)
     else:
         room.notes.print("No pins. /pin TEXT makes one.")
 

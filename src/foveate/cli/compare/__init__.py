@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, read_tokens, store_option
-from foveate.cli.ui.terminal import console, line, print_json, progress_bar
+from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import opened, read_tokens
+from foveate.cli.ui.terminal import line
 from foveate.errors import InputError, SessionNotFound
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
     from foveate.replay.report import Comparison
     from foveate.replay.script import Surroundings
     from foveate.sync import Session
@@ -49,7 +53,7 @@ def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return tuple(dict.fromkeys(amounts))
 
 
-@click.command(name="compare", short_help="One history through several strategies: what each keeps, and its price.")
+@store_command("compare", "One history through several strategies: what each keeps, and its price.")
 @click.argument("subject", metavar="SESSION|FILE")
 @click.option("--strategies", metavar="NAMES", help="Comma-separated, e.g. gradient,standard. Default: all.")
 @click.option("--budgets", callback=_amounts, default="16k,64k", show_default=True, help="Tokens of a prompt.")
@@ -59,9 +63,8 @@ def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
 )
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
 @click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
-@store_option
-@json_option
 def command(
+    progress: Progress,
     *,
     subject: str,
     strategies: str | None,
@@ -71,8 +74,7 @@ def command(
     limit: int | None,
     page_path: Path | None,
     store_path: Path,
-    as_json: bool,
-) -> None:
+) -> Answer:
     """Play a session or a transcript through strategies at budgets, and see what each keeps and what it costs.
 
     There is one model call before every assistant message, but nothing is sent anywhere and the session is only read.
@@ -90,24 +92,23 @@ def command(
     found = _find(subject, store_path, limit)
     if not found.turns:
         raise InputError(f"{found.name} has no turns to compare")
-    compared = _compared(found, names, budgets, (*needles, *found.planted), every=every, shown=not as_json)
+    compared = _compared(found, names, budgets, (*needles, *found.planted), every=every, progress=progress)
     if page_path:
         from foveate.replay.page import write_page
 
         _write(page_path, write_page(found.name, compared))
-    if as_json:
-        print_json({"subject": found.name, "note": found.note, **compared.summary()})
-    else:
+
+    def print_tables(out: Console) -> None:
         from foveate.cli.compare.table import show
 
-        out = console()
         if found.note:
             out.print(line((found.note, "yellow")))
         show(out, found.name, compared)
         if page_path:
             out.print(line(("The plots are in ", "dim"), str(page_path)))
-    if any(run.overruns for run in compared.runs):
-        raise click.exceptions.Exit(1)
+
+    value = {"subject": found.name, "note": found.note, **compared.summary()}
+    return Answer(value, print_tables, 1 if any(run.overruns for run in compared.runs) else 0)
 
 
 def _check(names: list[str]) -> None:
@@ -192,7 +193,7 @@ def _compared(
     needles: tuple[str, ...],
     *,
     every: int | None,
-    shown: bool,
+    progress: Progress,
 ) -> Comparison:
     import asyncio
 
@@ -200,21 +201,20 @@ def _compared(
     from foveate.settings import strategy_names
 
     runs = len(budgets) * len(set(names) or strategy_names())
-    with progress_bar(shown=shown) as progress:
-        task = progress.add_task("comparing", total=len(found.turns) * (1 + runs))
-        return asyncio.run(
-            compare(
-                found.turns,
-                strategies=names,
-                budgets_tokens=budgets,
-                needles=needles,
-                strategy_settings=found.strategy_settings,
-                model=found.model,
-                around=found.around,
-                every=every,
-                progress=partial(progress.advance, task),
-            )
+    task = progress.add_task("comparing", total=len(found.turns) * (1 + runs))
+    return asyncio.run(
+        compare(
+            found.turns,
+            strategies=names,
+            budgets_tokens=budgets,
+            needles=needles,
+            strategy_settings=found.strategy_settings,
+            model=found.model,
+            around=found.around,
+            every=every,
+            progress=partial(progress.advance, task),
         )
+    )
 
 
 def _write(path: Path, page: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from foveate.cli.ui.options import TOKENS, json_option, store_file, store_option
+from foveate.cli.ui.options import TOKENS, json_option, read_utf8, store_file, store_option
 from foveate.cli.ui.tool_options import (
     TerminalApprover,
     ToolOptions,
@@ -118,7 +118,6 @@ def command(
     import asyncio
 
     from foveate.agents.run import DEFAULT_MAX_ITERATIONS, Caps
-    from foveate.cli.context import read_text
 
     if session_id is None and epic_path is None:
         raise click.UsageError(NAMELESS)
@@ -127,8 +126,8 @@ def command(
     order = _Order(
         session_id=session_id or _name_after(epic_path),
         model=model,
-        epic=read_text(epic_path) if epic_path else None,
-        tasks=read_text(tasks_path) if tasks_path else None,
+        epic=read_utf8(epic_path) if epic_path else None,
+        tasks=read_utf8(tasks_path) if tasks_path else None,
         answer=answer,
         budget_tokens=budget,
         max_output_tokens=max_output,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -72,24 +73,25 @@ def json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON, for programs.")(function)
 
 
+def stacked(*options: Callable[[Any], Any]) -> Callable[[F], F]:
+    """Several options as one decorator, in this order."""
+    return lambda function: functools.reduce(lambda inner, add: add(inner), reversed(options), function)
+
+
 def yes_option(what: str) -> Callable[[F], F]:
     """`--yes`: really do it. The old name `--really` keeps working, hidden."""
-
-    def add(function: F) -> F:
-        hidden = click.option("--really", "yes", is_flag=True, hidden=True, help="Old name of --yes.")
-        return click.option("--yes", "yes", is_flag=True, help=what)(hidden(function))
-
-    return add
+    return stacked(
+        click.option("--yes", "yes", is_flag=True, help=what),
+        click.option("--really", "yes", is_flag=True, hidden=True, help="Old name of --yes."),
+    )
 
 
 def force_option(what: str) -> Callable[[F], F]:
     """`--force`: even if protected. The old name `--even-if-locked` keeps working, hidden."""
-
-    def add(function: F) -> F:
-        hidden = click.option("--even-if-locked", "force", is_flag=True, hidden=True, help="Old name of --force.")
-        return click.option("--force", "force", is_flag=True, help=what)(hidden(function))
-
-    return add
+    return stacked(
+        click.option("--force", "force", is_flag=True, help=what),
+        click.option("--even-if-locked", "force", is_flag=True, hidden=True, help="Old name of --force."),
+    )
 
 
 def read_tokens(text: str) -> int:
@@ -138,6 +140,23 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
     if not create and not path.exists():
         raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
     return path
+
+
+def read_utf8(file: TextIO | Path) -> str:
+    """The text of a file; one that is not UTF-8 is rejected with its name."""
+    try:
+        return file.read_text("utf-8") if isinstance(file, Path) else file.read()
+    except UnicodeDecodeError as error:
+        name = file if isinstance(file, Path) else file.name
+        raise click.ClickException(f"{name} is not UTF-8 text (byte {error.start})") from error
+
+
+def assignment(pair: str, form: str, example: str) -> tuple[str, str]:
+    """The name and the value of an option `--set NAME=VALUE`."""
+    name, equals, value = pair.partition("=")
+    if not equals or not name.strip():
+        raise click.UsageError(f"--set takes {form}, e.g. --set {example}; got {pair!r}")
+    return name, value
 
 
 def refuse_options_before(context: click.Context, subcommand: str) -> None:

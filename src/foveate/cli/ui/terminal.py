@@ -6,11 +6,11 @@ import json
 import re
 import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, is_dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from foveate.errors import FoveateError
     from foveate.session.values import Reliability, SessionStats
 
-V = TypeVar("V")
 GAP = 2
 END = 1
 """So much of the gap behind the last column is not needed."""
@@ -32,6 +31,7 @@ LEAST_CUT = 16
 """A text that is cut keeps this many cells, if it has them."""
 TIGHT_CUT = 8
 """And no less than this, where all that can be spared is gone."""
+DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 LONG_LINES = 40
 LONG_CHARS = 6000
 MOST_WHOLE = 40
@@ -89,21 +89,9 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
     out.print(table)
 
 
-def print_listing(
-    found: Sequence[V],
-    columns: Sequence[Column],
-    row: Callable[[V], Sequence[str | Text]],
-    *,
-    as_json: bool,
-    empty: str = "",
-) -> None:
-    """Values as a table or as JSON; if there are none, the table is this sentence."""
-    if as_json:
-        print_json(found)
-    elif not found and empty:
-        console().print(line(empty))
-    else:
-        print_table(console(), columns, [row(value) for value in found])
+def print_diff(out: Console, lines: Iterable[str]) -> None:
+    for text in lines:
+        out.print(line((text, DIFF_STYLES.get(text[:1], ""))), soft_wrap=True)
 
 
 def _print_rows(out: Console, cells: Mapping[Column, Sequence[Text]], count: int) -> None:

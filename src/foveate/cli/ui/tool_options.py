@@ -8,10 +8,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from foveate.cli.ui.options import stacked
 from foveate.cli.ui.terminal import console, line
 
 if TYPE_CHECKING:
@@ -75,10 +76,7 @@ def tool_options(function: F) -> F:
         )
         return function(*arguments, tools=tools, **named)
 
-    command: Any = wrapped
-    for option in reversed(_OPTIONS):
-        command = option(command)
-    return cast("F", command)
+    return stacked(*_OPTIONS)(wrapped)  # type: ignore[return-value]
 
 
 _OPTIONS = (

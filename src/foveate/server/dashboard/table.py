@@ -35,11 +35,9 @@ STATIC = {
             "dashboard.js",
             "icon.svg",
             "vendor/htmx.min.js",
-            "vendor/uplot.min.js",
-            "vendor/uplot.min.css",
         )
     },
-    **{name: ("foveate.replay", name) for name in ("report.css", "report.js")},
+    **{name: ("foveate.replay", name) for name in ("report.css", "report.js", "uplot.min.css", "uplot.min.js")},
 }
 """The only files that are served, each with the package that it is in."""
 
