@@ -36,6 +36,8 @@ RUNNING_SHARE = 0.25
 """A turn in progress that is larger than this share of the history's room is shown step by step."""
 MAX_CACHED_TURNS = 2_000
 """Texts in each cache; more if one context needs more."""
+READ_GAP_TURNS = 8
+"""Turns between two that are read: more rows cost less than more queries."""
 MAX_LOOP_CHARS = 100_000
 """A larger turn is read, written and counted in a thread: the event loop goes on meanwhile."""
 LEAST_OPENED_TOKENS = 60
@@ -336,15 +338,23 @@ class TextReader:
     async def _made_entries(self, wanted: Mapping[ShownLevel, Sequence[int]]) -> dict[tuple[str, int], TagEntry]:
         """The stored renditions among the texts wanted; with C come S and the brief form."""
         entries: dict[tuple[str, int], TagEntry] = {}
-        derived = self._store.derived
-        for first, last in _runs(wanted.get("T", ())):
-            for turn, tiny, tokens in await derived.tinies(self._session_id, first, last):
-                entries["T", turn] = TagEntry(turn, tiny, tokens)
-        for first, last in _runs([*wanted.get("C", ()), *wanted.get("S", ())]):
-            for row in await derived.renditions(self._session_id, first, last):
-                turn = row.turn
-                entries["C", turn] = TagEntry(turn, str(bodies.expand(row.compressed)), row.compressed_tokens)
+        tiny, compressed, smoothed = (frozenset(wanted.get(level, ())) for level in ("T", "C", "S"))
+        if not (tiny or compressed or smoothed):
+            return entries
+        tinies, made = await self._store.derived.texts(
+            self._session_id,
+            list(_runs(tiny, gap=READ_GAP_TURNS)),
+            list(_runs(compressed | smoothed, gap=READ_GAP_TURNS)),
+        )
+        for turn, text, tokens in tinies:
+            if turn in tiny:
+                entries["T", turn] = TagEntry(turn, text, tokens)
+        for row in made:
+            turn = row.turn
+            if turn in smoothed:
                 entries["S", turn] = TagEntry(turn, str(bodies.expand(row.smoothed)), row.smoothed_tokens)
+            if turn in compressed:
+                entries["C", turn] = TagEntry(turn, str(bodies.expand(row.compressed)), row.compressed_tokens)
                 if row.brief is not None:
                     entries[BRIEF_LINE, turn] = TagEntry(turn, str(bodies.expand(row.brief)), row.brief_tokens)
         return entries
@@ -483,11 +493,11 @@ def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:
     return TagBlock(first, first + turns - 1, "E", (TagEntry(first, text or ONLY_NAMED),))
 
 
-def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
-    """Consecutive numbers as ranges, so that each is one query."""
+def _runs(numbers: Iterable[int], gap: int = 0) -> Iterator[tuple[int, int]]:
+    """Consecutive numbers as ranges, so that each is one query; ranges with a small gap between them are one."""
     start = previous = None
     for number in sorted(set(numbers)):
-        if start is None or previous is None or number != previous + 1:
+        if start is None or previous is None or number > previous + 1 + gap:
             if start is not None and previous is not None:
                 yield start, previous
             start = number

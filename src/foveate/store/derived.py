@@ -10,7 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from foveate.errors import Damaged, SessionNotFound
 from foveate.store import leases, passages, queue
@@ -93,6 +93,8 @@ LAYER = "layer"
 _HASHED = ("smoothed_tokens", "compressed_tokens", "tiny_tokens", "tiny", "compressed", "smoothed", "units")
 
 T = TypeVar("T")
+TurnRange: TypeAlias = tuple[int, int]
+"""The first and the last turn."""
 
 _log = logging.getLogger(__name__)
 
@@ -166,6 +168,26 @@ def tinies(connection: Connection, session_id: str, first: int, last: int) -> li
     """The turns with their tiny texts and the tokens of these."""
     made = _newest(connection, LIST_TINIES, chain_of(connection, session_id), first, last, is_intact=_is_tiny_whole)
     return [(turn, text, tokens) for turn, (*_, text, tokens) in made.items()]
+
+
+def texts(
+    connection: Connection, session_id: str, tiny: Sequence[TurnRange], whole: Sequence[TurnRange]
+) -> tuple[list[tuple[int, str, int]], list[RenditionRow]]:
+    """Read the tiny texts of some ranges of turns, and all renditions of others."""
+    chain = chain_of(connection, session_id)
+    tinies = [
+        (turn, text, tokens)
+        for first, last in tiny
+        for turn, (*_, text, tokens) in _newest(
+            connection, LIST_TINIES, chain, first, last, is_intact=_is_tiny_whole
+        ).items()
+    ]
+    made = [
+        RenditionRow(turn, *values[3:])
+        for first, last in whole
+        for turn, values in _newest(connection, LIST_RENDITIONS, chain, first, last, is_intact=_is_whole).items()
+    ]
+    return tinies, made
 
 
 def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow]) -> None:

@@ -151,6 +151,7 @@ class Derived(_Part):
     counts = _reads(derived.counts)
     renditions = _reads(derived.renditions)
     tinies = _reads(derived.tinies)
+    texts = _reads(derived.texts)
     add_eras = _writes(derived.add_eras, _in_session())
     eras = _reads(derived.eras)
     era_tokens = _reads(derived.era_tokens)
