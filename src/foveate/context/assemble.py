@@ -120,7 +120,9 @@ def _assemble_plain(parts: ContextParts) -> Context:
 
 
 def _assemble(parts: ContextParts) -> Context:
-    pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
+    pins_tokens = 0
+    if parts.pins:
+        pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
     prompt = prompt_messages(parts.prompt)
     fixed = _fixed_segments(parts, pins_tokens)
     prompt_tokens = parts.counter.base(_prompt_text(parts.prompt))

@@ -13,6 +13,7 @@ import math
 import os
 import time
 from collections.abc import Collection, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import takewhile
@@ -144,7 +145,8 @@ class Contexts:
         check_prompt(asked.prompt)
         if snapshot.session.mode:
             asked = _in_mode(snapshot, asked)
-        with overridden(composed_overrides(snapshot.prompts) if snapshot.prompts else {}):
+        own = snapshot.prompts
+        with overridden(composed_overrides(own)) if own else nullcontext():
             try:
                 return await self._make(snapshot, counter, asked)
             except DEFECTS as defect:
@@ -277,7 +279,8 @@ class Contexts:
         exact, given = request.session.exact, self._settings.context
         system = f"{request.system}\n" if request.system else ""
         explained = exact.stable_base(f"{system}{parts.explanation}") + FRAMING_TOKENS
-        texts = (write_pins(parts.pins), *parts.documents.values(), *parts.changing.values())
+        pins = write_pins(parts.pins) if parts.pins else ""
+        texts = (pins, *parts.documents.values(), *parts.changing.values())
         return Ledger(
             budget_tokens=math.floor(request.budget_tokens / (counter.factor * request.session.calibration)),
             asked_tokens=request.budget_tokens,
@@ -421,7 +424,7 @@ class Contexts:
         wanted = RecallRequest(
             query=query,
             room_tokens=room_tokens,
-            visible=visible | boards.whole_turns(board),
+            visible=visible | boards.whole_turns(board) if board.retrieved else visible,
             is_gated=self._settings.recall.gate,
             is_one_off=ledger.is_preview,
             asking=session.last_turn if session.is_open else None,

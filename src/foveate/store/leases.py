@@ -65,12 +65,8 @@ _log = logging.getLogger(__name__)
 def times(connection: Connection, lease_seconds: float = 0.0) -> dict[str, int]:
     """The values that `LIVE` takes, and the end of a lease that begins now, by the database's clock."""
     moment = connection.clock_us()
-    return {**lifetime(moment), "until_us": moment + int(lease_seconds * 1_000_000)}
-
-
-def lifetime(moment_us: int) -> dict[str, int]:
-    """The values that `LIVE` takes."""
-    return {"now_us": moment_us, "latest_us": moment_us + MAX_LEASE_US}
+    until_us = moment + int(lease_seconds * 1_000_000)
+    return {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "until_us": until_us}
 
 
 def renew(connection: Connection, kind: LeaseKind, owner: str, lease_seconds: float) -> bool:

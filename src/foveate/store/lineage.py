@@ -8,18 +8,13 @@ from types import MappingProxyType
 from typing import Any
 
 from foveate.errors import SessionNotFound
-from foveate.store.rows import Draft, Head, Place, SessionRow
+from foveate.store.rows import SESSION_COLUMNS, Draft, Head, Place, SessionRow
 from foveate.store.sql import Connection, Values
 from foveate.turn import starts_turn
 
 NO_LIMIT = 2**62
 
-_COLUMNS = (
-    *("number", "id", "title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "encoding"),
-    *("calibration", "parent", "parent_id", "fork_turn", "fork_position", "last_turn", "last_position", "head"),
-    *("created_us", "updated_us", "tenant", "budget_chosen", "mode", "scope"),
-)
-_SELECTED = ", ".join("p.id" if name == "parent_id" else f"s.{name}" for name in _COLUMNS)
+_SELECTED = ", ".join("p.id" if name == "parent_id" else f"s.{name}" for name in SESSION_COLUMNS)
 SELECT_SESSIONS = f"SELECT {_SELECTED} FROM sessions s LEFT JOIN sessions p ON p.number = s.parent"  # noqa: S608
 GET_SESSION = f"{SELECT_SESSIONS} WHERE s.id = :id"
 GET_SESSION_BY_NUMBER = f"{SELECT_SESSIONS} WHERE s.number = :number"
@@ -30,12 +25,7 @@ COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
 
 
 def select_sessions(connection: Connection, statement: str, values: Values) -> list[SessionRow]:
-    return [row_of(row) for row in connection.execute(statement, values)]
-
-
-def row_of(columns: Sequence[Any]) -> SessionRow:
-    """A session from the columns of `SELECT_SESSIONS`."""
-    return SessionRow(**dict(zip(_COLUMNS, columns, strict=True)))
+    return [SessionRow.of(row) for row in connection.execute(statement, values)]
 
 
 def get_session(connection: Connection, session_id: str) -> SessionRow:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from foveate.plugins import renamed
 from foveate.tokens import Counter, EncodingName, exact_counter
@@ -85,6 +85,11 @@ class SessionRow(NewSession):
     updated_us: int
     """Time of its newest message; its creation time while it has none."""
 
+    @classmethod
+    def of(cls, columns: Sequence[Any]) -> SessionRow:
+        """Make a row from the values of `SESSION_COLUMNS`."""
+        return cls(**dict(zip(SESSION_COLUMNS, columns, strict=True)))
+
     @property
     def is_open(self) -> bool:
         """Whether the newest turn can still grow."""
@@ -94,6 +99,14 @@ class SessionRow(NewSession):
     def exact(self) -> Counter:
         """The counter that stored sizes were made with."""
         return exact_counter(self.encoding)
+
+
+SESSION_COLUMNS = (
+    *("number", "id", "title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "encoding"),
+    *("calibration", "parent", "parent_id", "fork_turn", "fork_position", "last_turn", "last_position", "head"),
+    *("created_us", "updated_us", "tenant", "budget_chosen", "mode", "scope"),
+)
+"""The columns of a session, in the order in which they are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from foveate.errors import SessionNotFound
 from foveate.store import artefacts, derived, leases, log, prompts
-from foveate.store.lineage import SELECT_SESSIONS, chain_of, row_of, select_spans
+from foveate.store.lineage import SELECT_SESSIONS, chain_of, select_spans
 from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, RenditionRow, SessionRow
 from foveate.store.sql import Connection, intact_data, now_us
 
@@ -90,9 +90,10 @@ def take(
     if found is None:
         raise SessionNotFound(session_id)
     *columns, pruned_us, settled = found
-    session = row_of(columns)
+    session = SessionRow.of(columns)
     name = session.strategy if strategy is None else strategy(session)
-    number = session.number
+    number, moment = session.number, now_us()
+    alive = {"now_us": moment, "latest_us": moment + leases.MAX_LEASE_US}
     kept_names = {"strategy": name, "agent": AGENT_STATE, "board": artefacts.BOARD, "layer": derived.LAYER}
     pins, documents, kept, mark, lease, shared, own = connection.select_all(
         [
@@ -100,7 +101,7 @@ def take(
             (artefacts.LIST_DOCUMENTS, {"session": number}),
             (LIST_KEPT, {"session": number, **kept_names}),
             (artefacts.MARK, {"session": number, "strategy": name}),
-            (GET_LEASE, {"session": number, "place": leases.PLACES["shrink"], **leases.lifetime(now_us())}),
+            (GET_LEASE, {"session": number, "place": leases.PLACES["shrink"], **alive}),
             (prompts.NEWEST, {"tenant": ""}),
             (prompts.NEWEST, {"tenant": session.tenant}),
         ]

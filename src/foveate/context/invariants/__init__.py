@@ -37,7 +37,8 @@ def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) 
 def check_text(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """Those that need no messages."""
     _demand("fits_budget", fits_budget.problem(context))
-    _demand("pins_verbatim", pins_verbatim.problem(context, pins))
+    if pins:
+        _demand("pins_verbatim", pins_verbatim.problem(context, pins))
     _demand("tags_balanced", tags_balanced.problem(context, rows))
 
 
