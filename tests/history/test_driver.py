@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from foveate.history.plan_cache import HistoryView
 
 from foveate import Foveate, Session
 from foveate.context.tags import parse_blocks
 from foveate.errors import HistoryExceedsBudget, SettingsError, UnknownStrategy
-from foveate.history.plan_cache import HistoryView
 from foveate.history.sizes import INFOS_CHUNK_TURNS
 from foveate.plan import Artefact, ArtefactSpec, Block, Frame, Overheads, Plan, PlanEvent, Story, request_turns
 from foveate.store import SessionRow

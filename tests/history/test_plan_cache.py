@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from foveate.history.plan_cache import PlanCache
 
 from foveate import Foveate
 from foveate.context.allotments import HistoryRoom
 from foveate.events import Event
-from foveate.history.plan_cache import PlanCache
 from foveate.history.texts import TextReader
 from foveate.strategy.gradient import Gradient
 from support.engine import assistant, prefix_shared, settings, talk, user, verified, with_store
