@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from foveate.history.kept_prefix import best_seam
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.plan import Block, ShownLevel
+from foveate.strategy.gradient.kept_prefix import best_seam
 
 LEVELS: tuple[ShownLevel, ...] = ("T", "C", "S", "R")
 
