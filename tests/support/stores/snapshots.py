@@ -24,9 +24,9 @@ def _counted_reads() -> Iterator[list[str]]:
     read = Database.read
     begun: list[str] = []
 
-    async def counted(database: Database, work: Callable[[Connection], T]) -> T:
-        begun.append(getattr(work, "__qualname__", ""))
-        return await read(database, work)
+    async def counted(self: Database, job: Callable[[Connection], T]) -> T:
+        begun.append(getattr(job, "__qualname__", ""))
+        return await read(self, job)
 
     Database.read = counted  # type: ignore[method-assign]
     try:
