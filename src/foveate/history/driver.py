@@ -300,9 +300,7 @@ class HistoryDriver:
             self._infos = infos
         return infos
 
-    async def _write(
-        self, request: ContextRequest, plan: Plan, seen: SizedSnapshot, ledger: Ledger
-    ) -> list[BlockText]:
+    async def _write(self, request: ContextRequest, plan: Plan, seen: SizedSnapshot, ledger: Ledger) -> list[BlockText]:
         reached = seen.until(*plan.reach) if plan.reach else seen
         try:
             survey = reached.survey
