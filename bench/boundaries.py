@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from foveate.plan import Artefact, Frame, MessageSize, TurnInfo
+from foveate.plan import Artefact, Ledger, MessageSize, TurnInfo
 from foveate.strategy import Strategy
 from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.topics import Topics
@@ -28,7 +28,7 @@ from foveate.strategy.topics.boundaries import boundary_wanted
 from foveate.strategy.topics.build import gists, make_boundary
 from foveate.strategy.topics.state import TopicsState
 from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, farness, margin
-from foveate.testing.histories import ListedStory, drive
+from foveate.testing.histories import ListedSnapshot, drive
 from foveate.turn import Message, Text
 
 CASES = Path(__file__).parent / "boundaries.jsonl"
@@ -59,8 +59,8 @@ def decide(case: dict[str, Any], settings: Topics) -> str:
         sizes = tuple(MessageSize(place, one.role, "message", 20) for place, one in enumerate(messages))
         infos.append(TurnInfo(number, sizes, int(at), int(at)))
     # The earlier turns are of one topic, whatever the detector says of them.
-    story = ListedStory(infos, Frame(20_000), TopicsState(seen=last - 1).as_json(), made)
-    plan, _ = drive(cast("Strategy", settings), story, 20_000)
+    snapshot = ListedSnapshot(infos, Ledger(budget_tokens=20_000), TopicsState(seen=last - 1).as_json(), made)
+    plan, _ = drive(cast("Strategy", settings), snapshot, 20_000)
     return str(plan.events[0].data["why"]) if plan.events else ""
 
 

@@ -40,6 +40,7 @@ from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import O200K
 from foveate.turn import Message, Turn
+from planner import GatheredSizes
 
 LONG_TURN_TOKENS = 2_000
 SEED = 7
@@ -289,12 +290,12 @@ async def measure_cost(folder: Path, turns: int, samples: int) -> Cost:
 async def _plan_times(path: Path, turns: int) -> list[float]:
     store = await open_store(str(path), make_settings().store)
     try:
-        history = await gather(store, "bulk", SizeCache(), last_turn=turns, budget_tokens=90_000)
-        costs = overheads(turns, O200K)
+        stored = await gather(store, "bulk", SizeCache(), last_turn=turns, budget_tokens=90_000)
+        sizes = GatheredSizes(stored, turns, overheads(turns, O200K))
         times = []
         for _ in range(9):
             began = time.process_time()
-            Gradient().plan(history, 90_000, costs)
+            Gradient().levels(sizes, 90_000)
             times.append((time.process_time() - began) * 1_000)
         return times
     finally:

@@ -14,6 +14,7 @@ import json
 import statistics
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 
 import numpy as np
@@ -21,9 +22,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
-from foveate.history.sizes import CHUNK_TURNS, StoredChunk, StoredHistory
+from foveate.history.sizes import CHUNK_TURNS, StoredChunk, StoredSizes
 from foveate.history.worth import FLAG_BITS, HASH_BITS, IN_BRIEF, IN_COMPRESSED, IN_SMOOTHED, IN_TINY, WorthCache
-from foveate.plan import TurnSizes
+from foveate.plan import Era, Overheads, SizeTable, TurnSizes
+from foveate.store.rows import ERA_FANOUT
 from foveate.strategy.gradient import Gradient
 from foveate.testing.histories import USUAL_OVERHEADS
 
@@ -54,6 +56,26 @@ class Cost:
     """Turns that have a text of their own."""
     use: float
     """The share of the budget spent."""
+
+
+@dataclass(frozen=True, slots=True)
+class GatheredSizes:
+    """Sizes as a plan of levels sees them."""
+
+    stored: StoredSizes
+    last_turn: int
+    overheads: Overheads = USUAL_OVERHEADS
+    retrieved: Sequence[int] = ()
+    fanout: int = ERA_FANOUT
+
+    def newest(self) -> Iterator[TurnSizes]:
+        return iter(self.stored.items)
+
+    def table(self, limit: int, answer_weight: float) -> SizeTable:
+        return self.stored.table(limit, answer_weight)
+
+    def era(self, level: int, index: int) -> Era | None:
+        return self.stored.era(level, index)
 
 
 def make_turns(count: int) -> list[TurnSizes]:
@@ -95,9 +117,9 @@ def measure(turns: list[TurnSizes], budget_tokens: int, repeats: int) -> Cost:
         items = turns[first * CHUNK_TURNS : last][::-1]
         for chunk, _ in found:
             assert len(chunk.table.turns)  # made when the chunk is read
-        history = StoredHistory(last, items, eras, chunks=found, worths=cache)
+        sizes = GatheredSizes(StoredSizes(items, eras, chunks=found, worths=cache), last)
         began = time.process_time()
-        plan = gradient.plan(history, budget_tokens, USUAL_OVERHEADS)
+        plan = gradient.levels(sizes, budget_tokens)
         taken.append((time.process_time() - began) * 1_000)
     shown = sum(band.turns for band in plan.bands if band.level != "E")
     use = plan.tokens / budget_tokens
@@ -125,7 +147,7 @@ def main() -> None:
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     turns = make_turns(max(TURNS))
-    Gradient().plan(StoredHistory(0, [], {}), 1_000, USUAL_OVERHEADS)
+    Gradient().levels(GatheredSizes(StoredSizes([], {}), 0), 1_000)
     costs = [measure(turns[:count], budget, options.repeats) for budget in BUDGETS for count in TURNS]
     if options.json:
         print(json.dumps([asdict(cost) for cost in costs], indent=2))

@@ -1,50 +1,64 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Allotments, Split
+from foveate.context.allotments import HISTORY_MINIMUM_TOKENS, Allotments
+from foveate.plan import Ledger
 
 TOKENS = st.integers(0, 1_000_000)
+QUARTER = Allotments(recall=0.25)
+
+
+def shares(ledger: Ledger) -> tuple[int, int, int]:
+    """What history, board and recall may take."""
+    return ledger.history_tokens, ledger.board_limit_tokens, ledger.recall_limit_tokens
 
 
 def test_the_board_gets_a_tenth_recall_a_quarter_and_the_history_the_rest() -> None:
-    assert Allotments(recall=0.25).split(32_000, 1_500, 500, takes_rest=False) == Split(
-        history=19_500, board=3_000, recall=7_500
-    )
+    ledger = Ledger(budget_tokens=32_000, fixed_tokens=1_500, prompt_tokens=500)
+    assert shares(QUARTER.open(ledger, takes_rest=False)) == (19_500, 3_000, 7_500)
 
 
 def test_recall_has_a_limit() -> None:
-    assert Allotments(recall=0.25).split(100_000, 0, 0, takes_rest=False) == Split(
-        history=80_000, board=10_000, recall=10_000
-    )
+    assert shares(QUARTER.open(Ledger(budget_tokens=100_000), takes_rest=False)) == (80_000, 10_000, 10_000)
 
 
 def test_the_history_of_a_reserved_room_does_not_depend_on_what_the_others_use() -> None:
-    busy = Allotments(recall=0.25).split(32_000, 0, 0, takes_rest=False, board_tokens_used=9, recall_tokens_used=9)
-    assert busy == Allotments(recall=0.25).split(32_000, 0, 0, takes_rest=False)
+    busy = QUARTER.open(Ledger(budget_tokens=32_000, board_tokens=9, memory_tokens=9), takes_rest=False)
+    assert shares(busy) == shares(QUARTER.open(Ledger(budget_tokens=32_000), takes_rest=False))
 
 
 def test_a_history_that_takes_the_rest_gets_what_the_others_leave() -> None:
-    split = Allotments(recall=0.25).split(
-        10_000, 0, 0, takes_rest=True, board_tokens_used=100, recall_tokens_used=2_500
-    )
-    assert split == Split(history=7_400, board=1_000, recall=2_500)
-    assert Allotments(recall=0.25).split(10_000, 0, 0, takes_rest=True).history == 10_000
+    opened = QUARTER.open(Ledger(budget_tokens=10_000, board_tokens=100), takes_rest=True)
+    assert shares(opened) == (9_900, 1_000, 2_500)
+    assert replace(opened, needed_tokens=2_500).limit_tokens == 7_400
+    assert QUARTER.open(Ledger(budget_tokens=10_000), takes_rest=True).history_tokens == 10_000
 
 
-@given(st.tuples(TOKENS, TOKENS, TOKENS), st.booleans(), st.tuples(TOKENS, TOKENS))
+def test_a_strategy_that_recalls_nothing_has_the_room_of_recall() -> None:
+    assert shares(QUARTER.open(Ledger(budget_tokens=10_000), takes_rest=False, recalls=False)) == (9_000, 1_000, 0)
+
+
+def test_a_history_has_its_share_of_the_room_at_most() -> None:
+    assert QUARTER.open(Ledger(budget_tokens=10_000), takes_rest=True, history_share=0.5).history_tokens == 5_000
+
+
+@given(st.tuples(TOKENS, TOKENS, TOKENS), st.booleans(), st.booleans(), st.tuples(TOKENS, TOKENS))
 def test_the_parts_never_exceed_the_budget(
-    sizes: tuple[int, int, int], takes_rest: bool, used: tuple[int, int]
+    sizes: tuple[int, int, int], takes_rest: bool, recalls: bool, used: tuple[int, int]
 ) -> None:
-    split = Allotments(recall=0.25).split(
-        *sizes, takes_rest=takes_rest, board_tokens_used=used[0], recall_tokens_used=used[1]
-    )
-    board = min(used[0], split.board) if takes_rest else split.board
-    recall = min(used[1], split.recall) if takes_rest else split.recall
-    assert min(split.history, split.board, split.recall) >= 0
-    assert split.history + board + recall <= max(0, sizes[0] - sizes[1] - sizes[2])
+    budget, fixed, prompt = sizes
+    given_ledger = Ledger(budget_tokens=budget, fixed_tokens=fixed, prompt_tokens=prompt, board_tokens=used[0])
+    ledger = QUARTER.open(given_ledger, takes_rest=takes_rest, recalls=recalls)
+    board = min(used[0], ledger.board_limit_tokens) if takes_rest else ledger.board_limit_tokens
+    recall = min(used[1], ledger.recall_limit_tokens) if takes_rest else ledger.recall_limit_tokens
+    history = replace(ledger, needed_tokens=recall).limit_tokens if takes_rest else ledger.limit_tokens
+    assert min(shares(ledger)) >= 0
+    assert history + board + recall <= max(0, budget - fixed - prompt)
 
 
 def test_shares_that_leave_the_history_nothing_are_refused() -> None:
@@ -53,12 +67,12 @@ def test_shares_that_leave_the_history_nothing_are_refused() -> None:
 
 
 def test_recall_has_its_quarter_by_default() -> None:
-    split = Allotments().split(10_000, 1_000, 0, takes_rest=False)
-    assert (split.history, split.board, split.recall) == (5_850, 900, 2_250)
+    ledger = Ledger(budget_tokens=10_000, fixed_tokens=1_000)
+    assert shares(Allotments().open(ledger, takes_rest=False)) == (5_850, 900, 2_250)
 
 
-def test_in_a_one_off_context_recall_comes_first_and_leaves_the_history_its_least() -> None:
-    assert Allotments(recall_one_off=0.8).one_off_recall(Split(10_000, 0, 0)) == 8_000
-    assert Allotments(recall_one_off=0.8).one_off_recall(Split(600, 0, 0)) == 600 - HISTORY_MINIMUM_TOKENS
-    assert Allotments().one_off_recall(Split(200, 0, 0)) == 0
-    assert Allotments().one_off_recall(Split(1_000_000, 0, 0)) == 16_000
+def test_in_a_preview_recall_comes_first_and_leaves_the_history_its_least() -> None:
+    assert Allotments(recall_one_off=0.8).preview_recall(10_000) == 8_000
+    assert Allotments(recall_one_off=0.8).preview_recall(600) == 600 - HISTORY_MINIMUM_TOKENS
+    assert Allotments().preview_recall(200) == 0
+    assert Allotments().preview_recall(1_000_000) == 16_000

@@ -1,26 +1,25 @@
-"""Strategies that keep a story: what is wanted is made once, a state is kept, and whatever they plan, it fits."""
+"""Strategies that keep a state: what is wanted is made once, a state is kept, and whatever they plan, it fits."""
 
 import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
 from foveate import Foveate, Session
 from foveate.context.tags import parse_blocks
 from foveate.errors import HistoryExceedsBudget, SettingsError, UnknownStrategy
-from foveate.history.plan_cache import HistoryView
+from foveate.history.driver import HistoryView
 from foveate.history.sizes import INFOS_CHUNK_TURNS
-from foveate.plan import Artefact, ArtefactSpec, Block, Frame, Overheads, Plan, PlanEvent, Story, request_turns
-from foveate.store import SessionRow
+from foveate.plan import Artefact, ArtefactSpec, Block, Ledger, Plan, PlanEvent, Snapshot, State
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, made_of, made_short, short_message
 from foveate.text import part_text, turn_text
 from foveate.turn import Json, ToolResult
 from foveate.worker.artefacts import pack_made, unpack_made
-from support.engine import assistant, talk, tool_step, user, with_store
+from support.engine import assistant, talk, tool_step, user, view_history, with_store
 
 ROOM = 4_000
 
@@ -28,29 +27,26 @@ ROOM = 4_000
 class Summing(Strategy):
     """Sums up all but the newest turns; counts what it is asked."""
 
-    keeps_story: ClassVar[bool] = True
-
     def __init__(self, *, text: str = "Summed up.", kept: int = 2) -> None:
         self.text = text
         self.kept = kept
         self.made: list[str] = []
         self.states: list[Mapping[str, Json]] = []
 
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        self.states.append(story.state)
-        last = story.last_turn - self.kept
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        last = snapshot.last_turn - self.kept
         wanted = ArtefactSpec(f"sum-{last}", "sum", 1, last, 100)
-        rows = [Block(1, last, "A", overheads.range + 100, artefact=wanted.name)]
+        rows = [Block(1, last, "A", snapshot.overheads.range + 100, artefact=wanted.name)]
         rows += [
-            Block(info.turn, info.turn, "R", info.tokens + overheads.tag)
-            for info in story.infos(last + 1, story.last_turn)
+            Block(info.turn, info.turn, "R", info.tokens + snapshot.overheads.tag)
+            for info in snapshot.infos(last + 1, snapshot.last_turn)
         ]
-        state = {"plans": int(str(story.state.get("plans", 0))) + 1}
+        plans = int(str(state.get("plans", 0))) + 1
         events = (PlanEvent("topic-sealed", {"last": last}),)
         tokens = sum(row.tokens for row in rows)
-        return Plan(
-            tuple(rows), (), tokens, budget_tokens, (wanted,), state, events, notes={"made": wanted.name in story.made}
-        )
+        self.states.append(state)  # of the plans that had everything they asked for
+        notes: dict[str, Json] = {"made": wanted.name in snapshot.made}
+        return Plan(tuple(rows), (), tokens, ledger.room_tokens, (wanted,), events, notes), {"plans": plans}
 
     def make(self, material: Material) -> Artefact:
         self.made.append(material.wanted.name)
@@ -62,23 +58,21 @@ class Summing(Strategy):
 class Shortening(Strategy):
     """All turns message by message, results short."""
 
-    keeps_story: ClassVar[bool] = True
-
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
         wants, rows = [], []
-        for info in story.infos(1, story.last_turn):
+        for info in snapshot.infos(1, snapshot.last_turn):
             short = tuple(message.position for message in info.messages if message.is_result)
             wanted = ArtefactSpec(f"{info.turn}", "shortened", info.turn, info.turn)
-            made = story.made.get(wanted.name)
+            made = snapshot.made.get(wanted.name)
             sizes = made.sizes if made else {}
             tokens = sum(sizes.get(message.position, message.tokens) for message in info.messages)
             rows.append(
-                Block(info.turn, info.turn, "M", tokens + overheads.tag, artefact=wanted.name, short=short)
+                Block(info.turn, info.turn, "M", tokens + snapshot.overheads.tag, artefact=wanted.name, short=short)
                 if short
-                else Block(info.turn, info.turn, "U", info.user_tokens + overheads.tag)
+                else Block(info.turn, info.turn, "U", info.user_tokens + snapshot.overheads.tag)
             )
             wants += [wanted] if short else []
-        return Plan(tuple(rows), (), sum(row.tokens for row in rows), budget_tokens, tuple(wants))
+        return Plan(tuple(rows), (), sum(row.tokens for row in rows), ledger.room_tokens, tuple(wants)), state
 
     def make(self, material: Material) -> Artefact:
         (turn,) = material.turns
@@ -92,12 +86,9 @@ class Shortening(Strategy):
         return made_short(material.wanted, texts)
 
 
-async def _view(session: Session, strategy: Any, room_tokens: int = ROOM, *, keep: bool = True) -> HistoryView:
-    row: SessionRow = await session._store.get_session(session.id)
-    storyteller = session._contexts.storyteller
-    await session._contexts.viewer.renew()
-    frame = Frame(room_tokens, is_one_off=not keep)
-    return await storyteller.view(row, "toy", strategy, frame, room_tokens, keep=keep)
+async def _view(session: Session, strategy: Strategy, room_tokens: int = ROOM, *, keep: bool = True) -> HistoryView:
+    ledger = Ledger(budget_tokens=room_tokens, history_tokens=room_tokens, is_preview=not keep)
+    return await view_history(session, "toy", strategy, ledger)
 
 
 def _run(path: Path, job: Any) -> None:
@@ -127,7 +118,7 @@ def test_what_is_wanted_is_made_once_and_the_state_is_kept(tmp_path: Path) -> No
     _run(tmp_path, job)
 
 
-def test_a_one_off_keeps_and_tells_nothing_but_need_not_make_things_twice(tmp_path: Path) -> None:
+def test_a_preview_keeps_and_tells_nothing_but_need_not_make_things_twice(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
         await talk(session, 10)
@@ -137,7 +128,7 @@ def test_a_one_off_keeps_and_tells_nothing_but_need_not_make_things_twice(tmp_pa
             assert view.events == ()
         assert strategy.made == ["sum-8"]
         assert await session._store.artefacts.made("s", "toy") == []
-        assert await session._contexts.storyteller.state("toy") == {}
+        assert await session._contexts.driver.state("toy") == {}
         await _view(session, strategy)
         assert strategy.made == ["sum-8"]
         assert [row.name for row in await session._store.artefacts.made("s", "toy")] == ["sum-8"]
@@ -203,15 +194,15 @@ def test_short_messages_keep_their_marks_and_pairs_and_the_rest_is_word_for_word
 
 def test_steps_of_a_turn_at_work_are_shown_message_by_message_too(tmp_path: Path) -> None:
     class InSteps(Shortening):
-        def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-            plan = super().plan(story, budget_tokens, overheads)
-            (info,) = story.infos(story.last_turn, story.last_turn)
-            items = list(story.newest())
+        def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+            plan, state = super().plan(snapshot, state, ledger)
+            (info,) = snapshot.infos(snapshot.last_turn, snapshot.last_turn)
+            items = list(snapshot.newest())
             assert [item.step for item in items if item.step] == list(range(len(info.steps), 0, -1))
             row = plan.rows[-1]
             prompt = Block(row.first, row.last, "U", 100, first_step=1, last_step=1)
             rest = replace(row, first_step=2, last_step=len(info.steps), is_range=True)
-            return replace(plan, rows=(*plan.rows[:-1], prompt, rest))
+            return replace(plan, rows=(*plan.rows[:-1], prompt, rest)), state
 
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -234,18 +225,17 @@ def test_old_turns_are_read_when_a_plan_requests_them(tmp_path: Path) -> None:
     class Reading(Summing):
         """Looks at one turn after the other, the newest first."""
 
-        def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-            planned.append(story.first_read)
-            assert [info.turn for info in story.infos(-3, story.last_turn + 5)] == list(
-                range(story.first_read, story.last_turn + 1)
-            )
-            assert story.infos(story.last_turn + 1, story.last_turn + 9) == []
-            for turn in range(story.last_turn, 0, -1):
-                if older := request_turns(story, turn, budget_tokens):
-                    assert story.infos(turn, turn) == []
-                    return older
-                assert [info.turn for info in story.infos(turn, turn)] == [turn]
-            return Plan((), (), 0, budget_tokens, reads_from=-1)
+        def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+            last = reached = snapshot.last_turn
+            try:
+                for turn in range(last, 0, -1):
+                    assert [info.turn for info in snapshot.infos(turn, turn)] == [turn]
+                    reached = turn - 1
+            finally:
+                planned.append(reached)
+            assert [info.turn for info in snapshot.infos(-3, last + 5)] == list(range(1, last + 1))
+            assert list(snapshot.infos(last + 1, last + 9)) == []
+            return Plan((), (), 0, ledger.room_tokens), state
 
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -254,8 +244,12 @@ def test_old_turns_are_read_when_a_plan_requests_them(tmp_path: Path) -> None:
         await _view(session, Reading())
         await talk(session, 2, first=count + 1)
         await _view(session, Reading())
-        infos = session._contexts.storyteller._infos
-        assert planned == [count - INFOS_CHUNK_TURNS, count - 2 * INFOS_CHUNK_TURNS - 1, 1, 1]
+        infos = session._contexts.driver._infos
+        # The turns that a plan did not find, each time that it was made; those that are over are read once.
+        assert planned == [
+            *(count, count - INFOS_CHUNK_TURNS - 1, count - 2 * INFOS_CHUNK_TURNS - 2, 0),
+            *(count + 2, 0),
+        ]
         assert infos.first == 1
         assert len(infos.over) == count + 1
 
@@ -266,12 +260,12 @@ def test_messages_that_carry_results_are_known_whatever_their_role(tmp_path: Pat
     seen: list[list[tuple[str, bool, bool]]] = []
 
     class Looking(Summing):
-        def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
+        def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
             seen.extend(
                 [(message.role, message.is_result, message.is_prompt) for message in info.messages]
-                for info in story.infos(1, story.last_turn)
+                for info in snapshot.infos(1, snapshot.last_turn)
             )
-            return Plan((), (), 0, budget_tokens)
+            return Plan((), (), 0, ledger.room_tokens), state
 
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -321,7 +315,7 @@ def test_a_strategy_is_chosen_with_its_settings_and_changed_at_any_time(tmp_path
         ({"when_ful": "drop"}, "standard.when_ful"),
         ({"when_full": "explode"}, "standard.when_full"),
         ({"prompt_share": 7}, "standard.prompt_share"),
-        ({"keeps_story": False}, "standard.keeps_story"),
+        ({"keeps_plan": True}, "standard.keeps_plan"),
     ],
 )
 def test_a_wrong_setting_names_its_key_and_changes_nothing(tmp_path: Path, settings: Any, key: str) -> None:

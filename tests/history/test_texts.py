@@ -16,7 +16,6 @@ from foveate.plan import BRIEF_LINE, Block
 from foveate.store import open_store
 from foveate.store.database import Database
 from foveate.store.settings import StoreSettings
-from foveate.tokens import exact_counter
 from support.engine import assistant, user, with_store
 from support.stores import draft, new_session
 from support.stores.derived import rendition
@@ -55,7 +54,7 @@ def test_a_past_turn_is_read_in_two_queries(tmp_path: Path, monkeypatch: pytest.
         session = await fov.session("s")
         for number in range(4):
             await session.record([user(f"Question {number}"), assistant(f"Answer {number}")])
-        await session.get_turn(1)
+        await session.refresh()  # so that the turn is known to be over
         read, reads = Database.read, []
 
         async def counted(database: Database, work: Any) -> Any:
@@ -93,8 +92,8 @@ def test_a_line_in_brief_shows_the_brief_form_and_c_where_there_is_none(tmp_path
         lacking = replace(rendition(2, "two"), brief=None, brief_tokens=None)
         await store.derived.add_renditions("s", [rendition(1, "one"), lacking])
         row = Block(1, 2, "C", 99, is_range=True, levels=BRIEF_LINE * 2, sizes=(40, 40))
-        counter = exact_counter("o200k_base")
-        (block,) = await texts.TextReader(store, "s").write([row], counter, overheads(2, counter))
+        session = await store.get_session("s")
+        (block,) = await texts.TextReader(store, "s").write(session, [row], overheads(2, session.exact))
         await store.close()
         return block.text
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -308,17 +309,24 @@ def test_a_context_reads_the_board_once_also_where_a_plan_weighs_what_was_retrie
         await talk(session, 20)
         await fov.settle()
         await session.call_tool("get_turn", {"turn_id": "T-2"})
-        artefacts, reads = fov._store.artefacts, list[str]()
-        read = artefacts.board
+        reads = list[str]()
 
-        async def counted(session_id: str) -> bytes | None:
-            reads.append(session_id)
-            return await read(session_id)
+        def count(part: Any, name: str) -> None:
+            read = getattr(part, name)
 
-        monkeypatch.setattr(artefacts, "board", counted)
-        assert (await session.context("Go on.")).planned.is_new
-        assert len(reads) == 1
+            async def counted(*asked: Any, **options: Any) -> Any:
+                reads.append(name)
+                return await read(*asked, **options)
+
+            monkeypatch.setattr(part, name, counted)
+
+        count(fov._store.artefacts, "board")
+        count(fov._store, "snapshot")
+        context = await session.context("Go on.")
+        assert context.planned.is_new
+        assert context.board.turns == (2,)
+        assert reads == ["snapshot"]
         await session.context("Go on.", budget_tokens=1_200)
-        assert len(reads) == 2
+        assert reads == ["snapshot"] * 2
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

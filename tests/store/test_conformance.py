@@ -19,6 +19,7 @@ from support.stores import derived as derived_stores
 from support.stores import knowledge as knowledge_stores
 from support.stores import passages as passage_stores
 from support.stores import queue as due_stores
+from support.stores import snapshots as snapshot_stores
 
 SUITES = (
     stores,
@@ -31,6 +32,7 @@ SUITES = (
     cabinet_stores,
     agent_stores,
     knowledge_stores,
+    snapshot_stores,
 )
 
 

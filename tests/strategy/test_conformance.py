@@ -13,9 +13,9 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate import strategy as strategies
-from foveate.plan import Block, Frame, MessageSize, Plan, TurnInfo
+from foveate.plan import Block, Ledger, MessageSize, Plan, TurnInfo
 from foveate.testing import strategies as suite
-from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, item_of, step_items
+from foveate.testing.histories import USUAL_OVERHEADS, ListedSnapshot, drive, item_of, step_items
 from foveate.turn import Kind, Role
 from support.examples import times
 
@@ -74,7 +74,7 @@ sizes = st.integers(0, 40) | st.integers(0, 3_000)
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> ListedStory:
+def snapshots(draw: st.DrawFn) -> ListedSnapshot:
     """Any conversation of a few dozen turns, with clocks that run as they please; the last turn may be at work."""
     turns: list[TurnInfo] = []
     for number in range(1, draw(st.integers(0, 40)) + 1):
@@ -89,24 +89,26 @@ def stories(draw: st.DrawFn) -> ListedStory:
         turns[-1] = TurnInfo(turns[-1].turn, turns[-1].messages, turns[-1].started_us, turns[-1].ended_us, is_open=True)
         items[-1:] = step_items(turns[-1])
     nominal = draw(st.integers(200, 60_000))
-    return ListedStory(turns, Frame(nominal, fixed_tokens=draw(st.integers(0, nominal // 2))), items=items)
+    fixed, is_preview = draw(st.integers(0, nominal // 2)), draw(st.booleans())
+    ledger = Ledger(budget_tokens=nominal, fixed_tokens=fixed, is_preview=is_preview)
+    return ListedSnapshot(turns, ledger, items=items)
 
 
 @pytest.mark.parametrize("name", NAMES)
 @examples(max_examples=times(12), deadline=None)
-@given(story=stories(), share=st.floats(0, 1))
-def test_any_plan_fits_is_in_order_and_the_same_each_time(name: str, story: ListedStory, share: float) -> None:
+@given(snapshot=snapshots(), share=st.floats(0, 1))
+def test_any_plan_fits_is_in_order_and_the_same_each_time(name: str, snapshot: ListedSnapshot, share: float) -> None:
     strategy = strategies.load(name)()
-    budget = int((story.frame.nominal_tokens - story.frame.fixed_tokens) * share)
+    budget = int(snapshot.ledger.free_tokens * share)
     for _ in range(2):
-        plan, after = drive(strategy, story, budget)
-        again, _ = drive(strategy, replace(story, first_read=max(1, story.last_turn)), budget)
+        plan, after = drive(strategy, snapshot, budget)
+        again, _ = drive(strategy, replace(snapshot, first_read=max(1, snapshot.last_turn)), budget)
         assert plan == again, "turns that were not in memory at first change the plan"
-        _check(plan, budget, story, after)
-        story = after
+        _check(plan, budget, snapshot, after)
+        snapshot = after
 
 
-def _check(plan: Plan, budget_tokens: int, story: ListedStory, after: ListedStory) -> None:
+def _check(plan: Plan, budget_tokens: int, snapshot: ListedSnapshot, after: ListedSnapshot) -> None:
     assert plan.tokens <= max(0, budget_tokens)
     assert sum(row.tokens for row in plan.rows) == plan.tokens
     assert len({wanted.name for wanted in plan.wants}) == len(plan.wants), "something is wanted twice"
@@ -114,7 +116,7 @@ def _check(plan: Plan, budget_tokens: int, story: ListedStory, after: ListedStor
         for one, two in itertools.pairwise(rows):
             assert (one.last, one.last_step) < (two.first, two.first_step), f"{one} before {two}"
     for row in plan.rows:
-        _check_row(row, story.last_turn, set(after.made))
+        _check_row(row, snapshot.last_turn, set(after.made))
 
 
 def _check_row(row: Block, last_turn: int, made: Collection[str]) -> None:

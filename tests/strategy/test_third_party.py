@@ -22,21 +22,24 @@ from support.every_right import EXPLANATION, EveryRight
 from support.refining import MODEL, scripted_store
 
 NAME = "every-right"
+KEPT = "kept-half"
+PLACES = {NAME: "support.every_right:EveryRight", KEPT: "support.every_right:KeptHalf"}
 
 
 @pytest.fixture(autouse=True)
 def _registered(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     registry = strategies.REGISTRY
-    point = EntryPoint(NAME, "support.every_right:EveryRight", registry.group)
-    monkeypatch.setitem(registry.registered, NAME, point)
-    monkeypatch.setitem(registry.__dict__, "names", tuple(sorted({*registry.names, NAME})))
+    for name, place in PLACES.items():
+        monkeypatch.setitem(registry.registered, name, EntryPoint(name, place, registry.group))
+    monkeypatch.setitem(registry.__dict__, "names", tuple(sorted({*registry.names, *PLACES})))
     yield
     strategies.load.cache_clear()
 
 
 @pytest.mark.parametrize("case", suite.CASES, ids=lambda case: case.__name__)
-def test_it_conforms(case: suite.Case, tmp_path: Path) -> None:
-    asyncio.run(suite.run_case(case, NAME, tmp_path / "chat.db"))
+@pytest.mark.parametrize("name", PLACES)
+def test_it_conforms(name: str, case: suite.Case, tmp_path: Path) -> None:
+    asyncio.run(suite.run_case(case, name, tmp_path / "chat.db"))
 
 
 def test_its_section_comes_from_file_environment_and_session(tmp_path: Path) -> None:
@@ -125,12 +128,37 @@ def test_a_model_words_its_artefacts(tmp_path: Path) -> None:
     asyncio.run(job())
 
 
+def test_its_plan_is_kept_byte_for_byte_and_new_turns_are_appended(tmp_path: Path) -> None:
+    async def job() -> None:
+        async with _open(tmp_path) as fov:
+            session = await fov.session("s", strategy=KEPT, budget_tokens=3_000)
+            await talk(session, 30)
+            await fov.settle()
+            before = await session.context("Now?")
+            made = [(before.planned.cause, before.planned.notes["made"])]
+            for turn in range(31, 61):
+                await talk(session, 1, first=turn)
+                context = await session.context("Now?")
+                if context.planned.is_new:
+                    made.append((context.planned.cause, context.planned.notes["made"]))
+                else:
+                    assert context.history.startswith(before.history)
+                    assert context.planned.last_turn == before.planned.last_turn < turn
+                    assert f"Question {turn}: " in context.history.removeprefix(before.history)
+                # The plan is stored: another handle shows the same bytes.
+                assert (await (await fov.open_session("s")).context("Now?")).text == context.text
+                before = context
+            assert made == [("first", 1), ("full", 2), ("full", 3), ("full", 4)]
+
+    asyncio.run(job())
+
+
 def test_a_class_that_has_only_a_plan_gets_the_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     class Bare:
-        def plan(self, story: object, budget_tokens: int, overheads: object) -> None: ...
+        def plan(self, snapshot: object, state: object, ledger: object) -> None: ...
 
     monkeypatch.setitem(strategies.REGISTRY._loaded, NAME, Bare)
     strategies.load.cache_clear()
     made = make_strategy(NAME, Settings())
     assert isinstance(made, strategies.Strategy)
-    assert (made.documents, made.recalls, made.rebuild_schedule) == (("goals",), True, None)
+    assert (made.documents, made.recalls, made.keeps_plan) == (("goals",), True, False)

@@ -1,6 +1,7 @@
 """A turn in progress that is shown step by step: every block has real steps, in order, within its budget."""
 
 import asyncio
+from dataclasses import replace
 from itertools import pairwise, product
 from pathlib import Path
 
@@ -10,8 +11,8 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate import strategy as strategies
-from foveate.plan import Frame, Overheads
-from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, drive, exchange, item_of, step_items
+from foveate.plan import Ledger, Overheads
+from foveate.testing.histories import USUAL_OVERHEADS, ListedSnapshot, drive, exchange, item_of, step_items
 from support.engine import assistant, opened, user
 from support.examples import times
 
@@ -21,12 +22,12 @@ OVERHEADS = st.just(USUAL_OVERHEADS) | st.builds(
 )
 
 
-def in_progress(before: list[int], steps: list[int], nominal_tokens: int, fixed_tokens: int = 0) -> ListedStory:
+def in_progress(before: list[int], steps: list[int], budget_tokens: int, fixed_tokens: int = 0) -> ListedSnapshot:
     """Turns that are over, of so many tokens each, and one whose prompt and messages take these."""
     turns = [exchange(number, size // 4, size - size // 4) for number, size in enumerate(before, 1)]
     turns.append(exchange(len(before) + 1, *steps, is_open=True))
     items = [*map(item_of, turns[:-1]), *step_items(turns[-1])]
-    return ListedStory(turns, Frame(nominal_tokens, fixed_tokens=fixed_tokens), items=items)
+    return ListedSnapshot(turns, Ledger(budget_tokens=budget_tokens, fixed_tokens=fixed_tokens), items=items)
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "hybrid", "topics"])
@@ -44,10 +45,10 @@ def test_blocks_of_a_turn_in_progress_are_of_steps_it_has(  # noqa: PLR0917 - on
     name: str, before: list[int], steps: list[int], nominal: int, share: float, overheads: Overheads
 ) -> None:
     budget = int(nominal * share)
-    story = in_progress(before, steps, nominal, nominal - budget)
-    plan, _ = drive(strategies.load(name)(), story, budget, overheads)
+    snapshot = in_progress(before, steps, nominal, nominal - budget)
+    plan, _ = drive(strategies.load(name)(), replace(snapshot, overheads=overheads), budget)
     assert sum(row.tokens for row in plan.rows) <= budget
-    count = len(story.turns[-1].steps)
+    count = len(snapshot.turns[-1].steps)
     shown = [row for row in plan.rows if row.first_step or row.last_step]
     assert all(1 <= row.first_step <= row.last_step <= count for row in shown), shown
     assert all(older.last_step < newer.first_step for older, newer in pairwise(shown)), shown

@@ -16,7 +16,11 @@ from foveate.context.pins import parse_pins, write_pins
 from foveate.context.render import FORMATS
 from foveate.context.tags import TagBlock, parse_blocks
 from foveate.errors import InvalidMessage
+from foveate.history.driver import HistoryView
+from foveate.history.request import ContextRequest
+from foveate.plan import Ledger
 from foveate.settings import Settings, load_settings
+from foveate.strategy import Strategy
 from foveate.text import turn_text
 from foveate.tokens import exact_counter
 from foveate.turn import ToolResult
@@ -69,6 +73,22 @@ async def talk(session: Session, turns: int, *, words: int = 12, first: int = 1)
         said = " ".join(f"word{number}x{index}" for index in range(words))
         messages += [user(f"Question {number}: why is {said}?"), assistant(f"Because of {number}: {said}.")]
     await session.record(messages)
+
+
+async def view_history(session: Session, name: str, strategy: Strategy, ledger: Ledger) -> HistoryView:
+    """The history that a strategy shows before a prompt, as the session's driver makes it."""
+    contexts = session._contexts
+    snapshot = await session._store.snapshot(session.id, strategy=lambda _: name, known=contexts.reader.known)
+    await contexts.reader.take(snapshot)
+    request = ContextRequest(
+        snapshot=snapshot,
+        name=name,
+        strategy=strategy,
+        budget_tokens=ledger.budget_tokens,
+        prompt="And now?",
+        is_preview=ledger.is_preview,
+    )
+    return await contexts.driver.view(request, ledger)
 
 
 async def verified(session: Session, prompt: str = "And now?", **request: Any) -> Context:

@@ -1,4 +1,4 @@
-"""A strategy of a third party that uses everything a strategy may declare."""
+"""Strategies of a third party: one that uses everything a strategy may declare, and one whose plan is kept."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from foveate.compress.eras import era_text
 from foveate.context.tags import Section
 from foveate.models import Answer, Ask
 from foveate.models.settings import ModelsSettings
-from foveate.plan import Artefact, ArtefactSpec, Block, Overheads, Plan, PlanEvent, Story
+from foveate.plan import Artefact, ArtefactSpec, Block, Ledger, Plan, PlanEvent, Snapshot, State
 from foveate.strategy import Strategy
 from foveate.strategy.build import ArtefactAssignment, ArtefactKind, Material, WordingReport, made_of
 from foveate.strategy.standard import Standard
@@ -46,7 +46,6 @@ class NoteWording:
 class EveryRight(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Whole turns, and a note of everything before them that stays the same until it has to grow."""
 
-    keeps_story: ClassVar[bool] = True
     recalls_first: ClassVar[bool] = True
     documents: ClassVar[tuple[Section, ...]] = ("goals",)
     changing_documents: ClassVar[tuple[Section, ...]] = ("tasks",)
@@ -68,21 +67,43 @@ class EveryRight(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
     def explanation(self) -> str:
         return EXPLANATION
 
-    def plan(self, story: Story, budget_tokens: int, overheads: Overheads) -> Plan:
-        room = min(self.note_tokens, budget_tokens // 4)
-        plan = Standard().plan(story, budget_tokens - room - overheads.range, overheads)
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        room, overheads = min(self.note_tokens, ledger.room_tokens // 4), snapshot.overheads
+        less = replace(ledger, target_tokens=ledger.room_tokens - room - overheads.range)
+        plan, _ = Standard().plan(snapshot, {}, less)
         oldest = plan.rows[0] if plan.rows else None
         is_dropped = oldest is not None and oldest.level == "E" and not oldest.first_step
         needed = oldest.last if oldest and is_dropped else 0
-        kept = int(str(story.state.get("folded", 0)))
-        is_growing = story.frame.is_one_off or needed > kept
-        folded = min(needed + self.folded_ahead, story.last_turn - 1) if is_growing else kept
-        if not folded or room < self.note_tokens or needed == story.last_turn:
-            return plan
+        kept = int(str(state.get("folded", 0)))
+        is_growing = ledger.is_preview or needed > kept
+        folded = min(needed + self.folded_ahead, snapshot.last_turn - 1) if is_growing else kept
+        if not folded or room < self.note_tokens or needed == snapshot.last_turn:
+            return plan, state
         wanted = ArtefactSpec(f"note-{folded}-{room}", "note", 1, folded, tokens=room)
         note = Block(1, folded, "A", overheads.range + room, artefact=wanted.name)
         rows = (note, *(row for row in plan.rows if row.first > folded))
-        state: dict[str, Json] = {"folded": folded}
         events = (PlanEvent("note-grown", {"last": folded}),) if is_growing else ()
         tokens = sum(row.tokens for row in rows)
-        return Plan(rows, plan.bands, tokens, budget_tokens, (wanted,), state, events, {"folded": folded})
+        notes: dict[str, Json] = {"folded": folded}
+        return Plan(rows, plan.bands, tokens, ledger.room_tokens, (wanted,), events, notes), notes
+
+
+class KeptHalf(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whole turns in half of the room; that plan is kept until the turns that were appended to it fill the rest."""
+
+    keeps_plan: ClassVar[bool] = True
+
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        kept, limit = snapshot.kept, ledger.limit_tokens
+        if ledger.is_preview:
+            return Standard().plan(snapshot, state, ledger)
+        if kept:
+            reach = kept.last_turn, kept.last_step
+            if kept.framed_tokens + snapshot.appended(*reach).framed_tokens <= limit:
+                rows, tokens = kept.rows, sum(kept.tokens)
+                return Plan(rows, kept.bands, tokens, limit, cause=kept.cause, reach=reach, is_kept=True), state
+        last = snapshot.last_turn - snapshot.is_open
+        half = replace(ledger, target_tokens=ledger.room_tokens // 2)
+        plan, _ = Standard().plan(snapshot.until(last, 0), {}, half)
+        made = int(str(state.get("made", 0))) + 1
+        return replace(plan, cause="full" if kept else "first", reach=(last, 0), notes={"made": made}), {"made": made}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from foveate.plan import Era, ShownLevel, SizeTable, TurnSizes
-from foveate.testing.histories import table_of
+from foveate.plan import Era, Overheads, SizeTable, TurnSizes
+from foveate.testing.histories import USUAL_OVERHEADS, table_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class ListedHistory:
     era_tokens: int | None = 120
     """None: no era is made yet."""
     missing_eras: frozenset[tuple[int, int]] = frozenset()
-    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    overheads: Overheads = USUAL_OVERHEADS
     retrieved: Sequence[int] = ()
 
     @property
@@ -44,7 +44,7 @@ class EvenHistory:
     like: TurnSizes
     fanout: int = 32
     era_tokens: int | None = 120
-    shown: Mapping[int, ShownLevel] = field(default_factory=dict)
+    overheads: Overheads = USUAL_OVERHEADS
     retrieved: Sequence[int] = ()
     reads: dict[str, int] = field(default_factory=lambda: {"items": 0, "eras": 0})
 

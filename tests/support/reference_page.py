@@ -64,9 +64,13 @@ CHAPTERS = (
     ),
     Chapter("A chat with a model", "foveate.agents.chat", ("Chat",)),
     Chapter("Options of a chat or a run", "foveate.agents.options", ("ChatOptions",)),
-    Chapter("Writing a strategy", "foveate.strategy", ("Strategy", "Schedule")),
+    Chapter("Writing a strategy", "foveate.strategy", ("Strategy",)),
     Chapter("Artefacts of a strategy", "foveate.strategy.build", ("ArtefactKind", "Wording", "Material")),
-    Chapter("What a strategy sees and returns", "foveate.plan", ("History", "Story", "Plan", "Block", "ArtefactSpec")),
+    Chapter(
+        "What a strategy sees and returns",
+        "foveate.plan",
+        ("Snapshot", "Ledger", "Plan", "Block", "ArtefactSpec", "KeptPlan", "NotRead"),
+    ),
     Chapter("Writing a tool compressor", "foveate.compress.tools", ("ToolCompressor", "register", "unregister")),
     Chapter("Writing a format", "foveate.formats", ("MessageFormat", "TranscriptFormat")),
 )

@@ -190,7 +190,7 @@ class HistoryDriver:
         seen = SizedSnapshot(
             stored=snapshot,
             kept=kept.plan if kept else None,
-            made=await self._made(request) if strategy.artefacts else {},
+            made=await self._made(request),
             retrieved=request.retrieved,
             agent=request.agent,
             read=request.read,
@@ -218,7 +218,7 @@ class HistoryDriver:
                     return _Fitted(plan, new_state, [], seen)
                 if not attempt and plan.target_tokens is not None:
                     goal = plan.target_tokens
-                blocks = await self._write(request, plan, seen)
+                blocks = await self._write(request, plan, seen, ledger)
                 excess = sum(block.tokens for block in blocks) - goal
                 if excess <= 0:
                     break
@@ -300,8 +300,13 @@ class HistoryDriver:
             self._infos = infos
         return infos
 
-    async def _write(self, request: ContextRequest, plan: Plan, seen: SizedSnapshot) -> list[BlockText]:
-        survey = (seen.until(*plan.reach) if plan.reach else seen).survey
+    async def _write(self, request: ContextRequest, plan: Plan, seen: SizedSnapshot, ledger: Ledger) -> list[BlockText]:
+        reached = seen.until(*plan.reach) if plan.reach else seen
+        try:
+            survey = reached.survey
+        except NotRead as lacking:  # of a plan that asked for no sizes
+            await self._read(request, lacking, ledger)
+            survey = reached.survey
         return await self._reader.write(request.session, plan.rows, survey.costs, survey.steps, seen.made)
 
     async def _make(
@@ -468,8 +473,8 @@ class HistoryDriver:
 
 
 def _for_gradient(request: ContextRequest) -> ContextRequest:
-    """The request for the gradient with its defaults, which has neither plan nor state."""
-    snapshot = replace(request.snapshot, plan=None, state=None)
+    """The request for the gradient with its defaults, which has neither plan, state nor artefacts."""
+    snapshot = replace(request.snapshot, plan=None, state=None, made=ArtefactsMark(0, 0))
     return replace(request, name="gradient", strategy=Gradient(), snapshot=snapshot)
 
 

@@ -85,7 +85,7 @@ class KeptPlans:
 
     def use_state(self, name: str, stored: bytes | None, state: State) -> None:
         """Use a state that could not be saved, until the store has another one."""
-        self._states[name] = _Cell(stored, None, Kept(state))
+        self._states[name] = _Cell(stored, bodies.squeeze(dict(state)), Kept(state))
 
     async def plan(self, name: str, stored: bytes | None) -> Kept:
         """The plan in use; one that could not be saved is saved now, unless another process has made one since."""

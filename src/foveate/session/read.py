@@ -58,7 +58,8 @@ class Reader:
         if not sizes:
             return []
         # The sizes say which turns are pruned.
-        row = await self._store.get_session(self._row.id) if shown == "R" else self._row
+        is_past = high < self._row.last_turn
+        row = await self._store.get_session(self._row.id) if shown == "R" and not is_past else self._row
         reader = self._reader
         texts = await (reader.raw_texts(row, low, high) if shown == "R" else reader.texts(row, shown, low, high))
         return [self._content(size, shown, texts, shape) for size in sizes]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import chain, islice
 
 from foveate.history.worth import WordTable, weigh
 from foveate.plan import (
@@ -53,6 +54,8 @@ class ListedSnapshot:
     items: Sequence[TurnSizes] = ()
     """Oldest first."""
     fanout: int = 32
+    era_tokens: int | None = 120
+    """Of each era; None: no era is made yet."""
     overheads: Overheads = USUAL_OVERHEADS
     retrieved: Sequence[int] = ()
     agent: AgentStatus = "none"
@@ -74,7 +77,9 @@ class ListedSnapshot:
     def era(self, level: int, index: int) -> Era | None:
         size = self.fanout**level
         last = (index + 1) * size
-        return Era(level, index, index * size + 1, last, 120) if index >= 0 and last <= self.last_turn else None
+        if self.era_tokens is None or index < 0 or last > self.last_turn:
+            return None
+        return Era(level, index, index * size + 1, last, self.era_tokens)
 
     @property
     def is_open(self) -> bool:
@@ -103,8 +108,18 @@ class ListedSnapshot:
         calls = sum(message.role == "assistant" for info in newer for message in info.messages)
         return AppendedTurns(sum(info.tokens + self.overheads.tag for info in newer), calls)
 
-    def until(self, turn: int, step: int) -> ListedSnapshot:  # noqa: ARG002
-        return replace(self, turns=[info for info in self.turns if info.turn <= turn])
+    def until(self, turn: int, step: int) -> ListedSnapshot:
+        reach = (turn, step or math.inf)
+        turns = [_until_step(info, step) if step and info.turn == turn else info for info in self.turns]
+        return replace(
+            self,
+            turns=[info for info in turns if info.turn <= turn],
+            items=[item for item in self.items if (item.turn, item.step) <= reach],
+        )
+
+
+def _until_step(info: TurnInfo, step: int) -> TurnInfo:
+    return replace(info, messages=tuple(chain.from_iterable(info.steps[:step])))
 
 
 def item_of(info: TurnInfo) -> TurnSizes:
@@ -135,14 +150,31 @@ def exchange(turn: int, *tokens: int, started_us: int | None = None, is_open: bo
     return TurnInfo(turn, tuple(messages), start, start + 1_000_000 * len(messages), is_open)
 
 
-def drive(strategy: Strategy, snapshot: ListedSnapshot, room_tokens: int) -> tuple[Plan, ListedSnapshot]:
+def pretend(wanted: ArtefactSpec, snapshot: ListedSnapshot) -> Artefact:
+    """Something made, of the size that was wanted, without content."""
+    sizes: dict[int, int] = {}
+    if wanted.first == wanted.last:
+        (info,) = [info for info in snapshot.turns if info.turn == wanted.first]
+        sizes = {message.position: min(message.tokens, SHORT_TOKENS) for message in info.messages}
+    return Artefact(
+        wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data)
+    )
+
+
+Maker = Callable[[ArtefactSpec, ListedSnapshot], Artefact]
+"""Makes an artefact of a snapshot."""
+
+
+def drive(
+    strategy: Strategy, snapshot: ListedSnapshot, room_tokens: int, make: Maker = pretend
+) -> tuple[Plan, ListedSnapshot]:
     """The plan that is shown in the end, as the driver would come to it, and the snapshot with its state."""
     plan, state, snapshot = _read_and_plan(strategy, snapshot, room_tokens)
     for _ in range(MAX_ROUNDS):
         lacking = [wanted for wanted in plan.wants if wanted.name not in snapshot.made]
         if not lacking:
             break
-        made = {wanted.name: pretend(wanted, snapshot) for wanted in lacking}
+        made = {wanted.name: make(wanted, snapshot) for wanted in lacking}
         snapshot = replace(snapshot, made={**snapshot.made, **made})
         plan, state, snapshot = _read_and_plan(strategy, snapshot, room_tokens)
     return plan, replace(snapshot, state=state)
@@ -160,14 +192,3 @@ def _read_and_plan(
             snapshot = replace(snapshot, first_read=lacking.turn)
         else:
             return plan, state, snapshot
-
-
-def pretend(wanted: ArtefactSpec, snapshot: ListedSnapshot) -> Artefact:
-    """Something made, of the size that was wanted, without content."""
-    sizes: dict[int, int] = {}
-    if wanted.first == wanted.last:
-        (info,) = [info for info in snapshot.turns if info.turn == wanted.first]
-        sizes = {message.position: min(message.tokens, SHORT_TOKENS) for message in info.messages}
-    return Artefact(
-        wanted.name, wanted.kind, wanted.first, wanted.last, wanted.tokens, "made up", sizes, dict(wanted.data)
-    )

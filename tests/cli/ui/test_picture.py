@@ -1,7 +1,8 @@
 """The lines below the picture of a context."""
 
 from foveate.cli.ui import picture
-from foveate.context.context import LevelChange, PlanReport
+from foveate.context.context import PlanReport
+from foveate.plan import LevelChange
 
 
 def test_the_number_of_changed_turns_is_a_sentence() -> None:

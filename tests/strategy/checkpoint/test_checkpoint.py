@@ -8,18 +8,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from foveate.plan import Frame, Overheads, Plan
+from foveate.plan import Ledger, Overheads, Plan
 from foveate.strategy import load
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.checkpoint import planner as _checkpoint_planner
-from foveate.testing.histories import USUAL_OVERHEADS
-from support.checkpoint_stories import MadeUpStory, Talk, lived_through, settled
+from support.checkpoint_snapshots import Talk, grown, lived_through, settled, snapshot_of
 from support.docs_examples import python_examples, run_example
 from support.paths import ROOT
 
 CHECKPOINT = Checkpoint()
 FREE = Overheads(line=0, tag=0, range=0, cut_note=12)
-SIXTEEN = Frame(16_000, fixed_tokens=1_000, model="llama-13b")
+SIXTEEN = Ledger(budget_tokens=16_000, fixed_tokens=1_000)
 ROOM = 13_500
 
 
@@ -47,7 +46,7 @@ def test_a_strategy_of_this_name_is_found() -> None:
 def test_the_context_size_decides_the_tier(size: int, tier: int, usable: int, checkpoints: int) -> None:
     assert CHECKPOINT.tier(size) == tier
     assert CHECKPOINT.checkpoint_limit(tier) == checkpoints
-    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(5, (5,))], Frame(size)), size, FREE)
+    plan, _ = settled(CHECKPOINT, snapshot_of([Talk(5, (5,))], Ledger(budget_tokens=size)), size, FREE)
     assert plan.notes["tier"] == tier
     assert plan.notes["available_tokens"] == usable
 
@@ -75,16 +74,16 @@ def test_the_budgets_after_each_compression_are_those_of_the_design() -> None:
 def test_a_history_brought_in_at_once_is_compressed_as_if_it_had_been_lived_through() -> None:
     talks = [Talk(20 + turn % 7, (300 + turn * 37 % 900, turn * 91 % 1_500)) for turn in range(120)]
     lived = lived_through(CHECKPOINT, talks, SIXTEEN, ROOM)[-1]
-    brought_in, _ = settled(CHECKPOINT, MadeUpStory(talks, SIXTEEN), ROOM)
+    brought_in, _ = settled(CHECKPOINT, snapshot_of(talks, SIXTEEN), ROOM)
     assert brought_in.rows == lived.rows
     assert brought_in.notes == lived.notes
 
 
 def test_the_threshold_is_at_80_percent_of_what_is_available() -> None:
     below = [Talk(0, (4_040,)), Talk(0, (4_000,)), Talk(0, (2_040,))]
-    assert not settled(CHECKPOINT, MadeUpStory(below, SIXTEEN), ROOM, FREE)[0].events
+    assert not settled(CHECKPOINT, snapshot_of(below, SIXTEEN), ROOM, FREE)[0].events
     above = [*below[:2], Talk(0, (2_041,))]
-    plan, _ = settled(CHECKPOINT, MadeUpStory(above, SIXTEEN), ROOM, FREE)
+    plan, _ = settled(CHECKPOINT, snapshot_of(above, SIXTEEN), ROOM, FREE)
     assert plan.events[0].data == {"used_tokens": 10_081, "trigger_tokens": 10_080, "available_tokens": 12_600}
     assert [(row.first, row.last, row.level) for row in plan.rows] == [(1, 2, "A"), (1, 2, "U"), (3, 3, "R")]
 
@@ -130,7 +129,9 @@ def test_checkpoints_age_and_past_the_count_the_two_oldest_merge() -> None:
 
 
 def test_the_one_checkpoint_of_tier_2_stays_detailed() -> None:
-    plans = lived_through(CHECKPOINT, [Talk(0, (800,)) for _ in range(30)], Frame(8_000, 500), 6_500, FREE)
+    plans = lived_through(
+        CHECKPOINT, [Talk(0, (800,)) for _ in range(30)], Ledger(budget_tokens=8_000, fixed_tokens=500), 6_500, FREE
+    )
     after = [levels(plan) for plan in plans if plan.events]
     assert [len(found) for found in after] == [1] * len(after)
     assert {found[0][1] for found in after} == {3}
@@ -163,7 +164,9 @@ def test_user_messages_that_no_longer_fit_roll_over_and_say_so() -> None:
 
 
 def test_tier_1_keeps_the_users_words_without_checkpoints_and_says_so() -> None:
-    plans = lived_through(CHECKPOINT, [Talk(40, (160,)) for _ in range(30)], Frame(4_000, 400), 3_200)
+    plans = lived_through(
+        CHECKPOINT, [Talk(40, (160,)) for _ in range(30)], Ledger(budget_tokens=4_000, fixed_tokens=400), 3_200
+    )
     assert {row.level for plan in plans for row in plan.rows} == {"U", "R"}
     last = plans[-1]
     assert last.notes["tier"] == 1
@@ -179,7 +182,9 @@ def test_tier_1_keeps_the_users_words_without_checkpoints_and_says_so() -> None:
 
 
 def test_tier_1_rolls_over_once_the_users_words_no_longer_fit() -> None:
-    plans = lived_through(CHECKPOINT, [Talk(200, (160,)) for _ in range(30)], Frame(4_000, 400), 3_200)
+    plans = lived_through(
+        CHECKPOINT, [Talk(200, (160,)) for _ in range(30)], Ledger(budget_tokens=4_000, fixed_tokens=400), 3_200
+    )
     first = next(plan for plan in plans if plan.notes.get("rollovers"))
     assert {row.level for row in first.rows} >= {"T", "U", "R"}
     shown = [row for row in plans[plans.index(first) - 1].rows if row.level == "U"]
@@ -197,24 +202,28 @@ def test_nothing_rolls_over_while_the_users_words_fit() -> None:
 
 
 def test_prompt_board_and_recall_are_not_held_back_from_what_is_available() -> None:
-    frame = Frame(16_000, fixed_tokens=1_230, prompt_tokens=700, own_tokens=230)
-    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(10, (1_000,))], frame), 14_070)
+    ledger = Ledger(budget_tokens=16_000, fixed_tokens=1_230, prompt_tokens=700, own_tokens=230)
+    plan, _ = settled(CHECKPOINT, snapshot_of([Talk(10, (1_000,))], ledger), 14_070)
     assert plan.notes["available_tokens"] == 12_600
 
 
 def test_architecture_decisions_are_not_taken_from_what_is_available() -> None:
     plans = []
-    story = MadeUpStory((), SIXTEEN)
+    snapshot = snapshot_of((), SIXTEEN)
     for count in range(1, 17):
-        story = replace(story, talks=[Talk(0, (1_000, 500))] * count)
-        plan, story = settled(CHECKPOINT, story, ROOM, FREE, share=1.2)
+        snapshot = grown(snapshot, [Talk(0, (1_000, 500))] * count)
+        plan, snapshot = settled(CHECKPOINT, snapshot, ROOM, FREE, share=1.2)
         plans.append(plan)
     after = [plan.notes["available_tokens"] for plan in plans if plan.events]
     assert after == [11_400, 10_800]
 
 
 def test_eras_stand_for_rolled_over_turns_that_are_too_many() -> None:
-    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(40, (160,)) for _ in range(2_000)], Frame(4_000, 400)), 3_200)
+    plan, _ = settled(
+        CHECKPOINT,
+        snapshot_of([Talk(40, (160,)) for _ in range(2_000)], Ledger(budget_tokens=4_000, fixed_tokens=400)),
+        3_200,
+    )
     assert (plan.rows[0].level, plan.rows[0].first) == ("E", 1)
     assert "eras_through" in plan.notes
 
@@ -224,8 +233,8 @@ def test_a_history_too_long_to_go_through_begins_with_one_checkpoint_for_all_tha
 ) -> None:
     monkeypatch.setattr(_checkpoint_planner, "MAX_CATCH_UP_TURNS", 50)
     talks = [Talk(20, (300, 200)) for _ in range(400)]
-    _, early = settled(CHECKPOINT, MadeUpStory(talks[:90], SIXTEEN), ROOM)
-    plan, _ = settled(CHECKPOINT, replace(early, talks=talks), ROOM)
+    _, early = settled(CHECKPOINT, snapshot_of(talks[:90], SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, grown(early, talks), ROOM)
     checkpoints = [row for row in plan.rows if row.level == "A"]
     assert checkpoints[0].first == 1
     assert checkpoints[0].last >= 350
@@ -236,17 +245,17 @@ def test_a_history_too_long_to_go_through_begins_with_one_checkpoint_for_all_tha
 
 
 def test_a_large_answer_at_the_end_leaves_the_prompt_as_it_was() -> None:
-    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(90, (30_000,))], SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, snapshot_of([Talk(50, (400,)), Talk(90, (30_000,))], SIXTEEN), ROOM)
     newest = [row for row in plan.rows if row.first == 2]
     assert [(row.level, row.is_cut) for row in newest] == [("R", True)]
     assert "newest" in plan.notes
-    plan, _ = settled(CHECKPOINT, MadeUpStory([Talk(50, (400,)), Talk(9_000, (30_000,))], SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, snapshot_of([Talk(50, (400,)), Talk(9_000, (30_000,))], SIXTEEN), ROOM)
     assert [(row.level, row.is_cut) for row in plan.rows if row.first == 2] == [("U", False)]
 
 
 def test_a_turn_at_work_keeps_its_prompt_and_its_newest_step_raw() -> None:
-    story = MadeUpStory([Talk(50, (400,)) for _ in range(9)] + [Talk(300, (350,) * 200)], SIXTEEN, is_running=True)
-    plan, _ = settled(CHECKPOINT, story, ROOM)
+    snapshot = snapshot_of([Talk(50, (400,)) for _ in range(9)] + [Talk(300, (350,) * 200)], SIXTEEN, is_running=True)
+    plan, _ = settled(CHECKPOINT, snapshot, ROOM)
     steps = [row for row in plan.rows if row.first_step]
     assert (steps[0].first_step, steps[0].last_step, steps[0].level, steps[0].is_cut) == (1, 1, "R", False)
     assert (steps[-1].last_step, steps[-1].level) == (201, "R")
@@ -255,21 +264,21 @@ def test_a_turn_at_work_keeps_its_prompt_and_its_newest_step_raw() -> None:
 
 def test_a_one_off_keeps_the_sessions_tier_and_checkpoints() -> None:
     talks = [Talk(10, (1_000, 500)) for _ in range(20)]
-    own, story = settled(CHECKPOINT, MadeUpStory(talks, SIXTEEN), ROOM)
-    larger = Frame(100_000, 1_000, is_one_off=True)
-    wide, _ = settled(CHECKPOINT, MadeUpStory(talks, larger, story.state, story.made), 90_000)
+    own, snapshot = settled(CHECKPOINT, snapshot_of(talks, SIXTEEN), ROOM)
+    larger = Ledger(budget_tokens=100_000, fixed_tokens=1_000, is_preview=True)
+    wide, _ = settled(CHECKPOINT, replace(snapshot, ledger=larger), 90_000)
     assert wide.notes["tier"] == own.notes["tier"] == 3
     assert wide.rows == own.rows
-    smaller = Frame(5_000, 1_000, is_one_off=True)
-    narrow, _ = settled(CHECKPOINT, MadeUpStory(talks, smaller, story.state, story.made), 3_600)
+    smaller = Ledger(budget_tokens=5_000, fixed_tokens=1_000, is_preview=True)
+    narrow, _ = settled(CHECKPOINT, replace(snapshot, ledger=smaller), 3_600)
     assert narrow.notes["tier"] == 3
     assert narrow.tokens <= 3_600
 
 
 def test_another_budget_of_the_session_is_another_tier() -> None:
     talks = [Talk(10, (1_000, 500)) for _ in range(20)]
-    _, story = settled(CHECKPOINT, MadeUpStory(talks, SIXTEEN), ROOM)
-    plan, _ = settled(CHECKPOINT, MadeUpStory(talks, Frame(32_000, 1_000), story.state, story.made), 28_000)
+    _, snapshot = settled(CHECKPOINT, snapshot_of(talks, SIXTEEN), ROOM)
+    plan, _ = settled(CHECKPOINT, replace(snapshot, ledger=Ledger(budget_tokens=32_000, fixed_tokens=1_000)), 28_000)
     assert plan.notes["tier"] == 4
 
 
@@ -301,7 +310,7 @@ def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any], 
 
 
 def test_an_empty_conversation_has_no_rows() -> None:
-    assert CHECKPOINT.plan(MadeUpStory([], SIXTEEN), ROOM, USUAL_OVERHEADS).rows == ()
+    assert settled(CHECKPOINT, snapshot_of([], SIXTEEN), ROOM)[0].rows == ()
 
 
 def test_the_docs_have_every_setting_with_its_default() -> None:

@@ -5,9 +5,10 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.plan import Block, Frame, Overheads, Plan
+from foveate.plan import Block, Ledger, Overheads, Plan
 from foveate.strategy.checkpoint import Checkpoint
-from support.checkpoint_stories import MadeUpStory, Talk, lived_through, settled
+from foveate.testing.histories import ListedSnapshot
+from support.checkpoint_snapshots import Talk, lived_through, settled, snapshot_of
 from support.examples import times
 
 EXAMPLES = times(30)
@@ -25,7 +26,7 @@ STRATEGIES = st.builds(
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> MadeUpStory:
+def snapshots(draw: st.DrawFn) -> ListedSnapshot:
     """1 to 500 turns, of which a few are drawn and repeated; perhaps the newest is at work; perhaps nothing is made."""
     talk = st.builds(Talk, SIZES, st.lists(SIZES, max_size=4).map(tuple))
     drawn = draw(st.lists(talk, min_size=1, max_size=12))
@@ -38,18 +39,20 @@ def stories(draw: st.DrawFn) -> MadeUpStory:
             draw(SIZES), tuple(steps[step * step % len(steps)] for step in range(draw(st.integers(0, 120))))
         )
     nominal = draw(st.one_of(st.integers(300, 9_000), st.integers(300, 200_000)))
-    frame = Frame(nominal, fixed_tokens=draw(st.integers(0, nominal)), prompt_tokens=draw(st.integers(0, 2_000)))
-    return MadeUpStory(
+    ledger = Ledger(
+        budget_tokens=nominal, fixed_tokens=draw(st.integers(0, nominal)), prompt_tokens=draw(st.integers(0, 2_000))
+    )
+    return snapshot_of(
         talks,
-        frame,
+        ledger,
         is_running=is_running,
         has_renditions=draw(st.booleans()),
         era_tokens=draw(st.sampled_from([None, 40, 200])),
     )
 
 
-def room_of(story: MadeUpStory) -> int:
-    return max(0, story.frame.nominal_tokens - story.frame.fixed_tokens - story.frame.prompt_tokens)
+def room_of(snapshot: ListedSnapshot) -> int:
+    return max(0, snapshot.ledger.free_tokens)
 
 
 def numbers(row: Block) -> range:
@@ -64,12 +67,12 @@ def user_words_shown(plan: Plan) -> set[int]:
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(stories(), STRATEGIES, OVERHEADS, st.sampled_from([0.3, 1.0, 1.2]))
+@given(snapshots(), STRATEGIES, OVERHEADS, st.sampled_from([0.3, 1.0, 1.2]))
 def test_any_plan_fits_its_room_and_nothing_is_dropped_without_a_name(
-    story: MadeUpStory, strategy: Checkpoint, overheads: Overheads, share: float
+    snapshot: ListedSnapshot, strategy: Checkpoint, overheads: Overheads, share: float
 ) -> None:
-    room = room_of(story)
-    plan, kept = settled(strategy, story, room, overheads, share=share)
+    room = room_of(snapshot)
+    plan, kept = settled(strategy, snapshot, room, overheads, share=share)
     assert plan.tokens == sum(row.tokens for row in plan.rows) <= room
     assert sum(band.tokens for band in plan.bands) == plan.tokens
     again, same = settled(strategy, kept, room, overheads, share=share)
@@ -81,32 +84,32 @@ def test_any_plan_fits_its_room_and_nothing_is_dropped_without_a_name(
         assert not again.events
     if plan.rows:
         named = {turn for row in plan.rows for turn in numbers(row)}
-        assert named == set(range(1, story.last_turn + 1))
+        assert named == set(range(1, snapshot.last_turn + 1))
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(stories(), STRATEGIES, OVERHEADS)
+@given(snapshots(), STRATEGIES, OVERHEADS)
 def test_user_words_stand_verbatim_unless_the_session_rolled_over_and_said_so(
-    story: MadeUpStory, strategy: Checkpoint, overheads: Overheads
+    snapshot: ListedSnapshot, strategy: Checkpoint, overheads: Overheads
 ) -> None:
-    plan, _ = settled(strategy, story, room_of(story), overheads)
+    plan, _ = settled(strategy, snapshot, room_of(snapshot), overheads)
     if "tier" not in plan.notes:
         return
-    hidden = set(range(1, story.last_turn + 1)) - user_words_shown(plan)
+    hidden = set(range(1, snapshot.last_turn + 1)) - user_words_shown(plan)
     rolled = int(str(plan.notes.get("tiny_through", "T-0")).removeprefix("T-"))
-    assert hidden <= {*range(1, rolled + 1), story.last_turn}
-    if story.last_turn in hidden:
+    assert hidden <= {*range(1, rolled + 1), snapshot.last_turn}
+    if snapshot.last_turn in hidden:
         assert "newest" in plan.notes
     if rolled:
         assert "rolled over" in str(plan.notes["message"])
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
-@given(stories(), STRATEGIES, OVERHEADS)
+@given(snapshots(), STRATEGIES, OVERHEADS)
 def test_blocks_come_in_order_and_at_most_as_many_checkpoints_as_the_tier_has(
-    story: MadeUpStory, strategy: Checkpoint, overheads: Overheads
+    snapshot: ListedSnapshot, strategy: Checkpoint, overheads: Overheads
 ) -> None:
-    plan, _ = settled(strategy, story, room_of(story), overheads)
+    plan, _ = settled(strategy, snapshot, room_of(snapshot), overheads)
     if "tier" not in plan.notes:
         return
     sums = [row for row in plan.rows if row.level == "A"]
@@ -114,13 +117,13 @@ def test_blocks_come_in_order_and_at_most_as_many_checkpoints_as_the_tier_has(
     rest = [row for row in plan.rows if row.level != "A"]
     assert plan.rows == (*sums, *rest)
     assert len(sums) - len(checkpoints) <= 1
-    assert len(checkpoints) <= strategy.checkpoint_limit(strategy.tier(story.frame.nominal_tokens))
+    assert len(checkpoints) <= strategy.checkpoint_limit(strategy.tier(snapshot.ledger.budget_tokens))
     assert all(older.last < newer.first for older, newer in pairwise(sums))
     for older, newer in pairwise(rest):
         assert (older.last, older.last_step) < (newer.first, newer.first_step)
     steps = [row for row in rest if row.first_step]
     assert all(older.last_step + 1 == newer.first_step for older, newer in pairwise(steps))
-    assert rest[-1].last == story.last_turn
+    assert rest[-1].last == snapshot.last_turn
 
 
 @settings(max_examples=max(10, EXAMPLES // 5), deadline=None)
@@ -129,8 +132,8 @@ def test_a_conversation_that_goes_on_never_exceeds_and_rolls_over_only_once_in_a
     talks: list[Talk], data: st.DataObject
 ) -> None:
     nominal = data.draw(st.sampled_from([3_000, 8_000, 16_000, 40_000, 64_000]))
-    frame = Frame(nominal, fixed_tokens=nominal // 10)
+    ledger = Ledger(budget_tokens=nominal, fixed_tokens=nominal // 10)
     room = int(nominal * 0.8)
-    for plan in lived_through(Checkpoint(), talks, frame, room):
+    for plan in lived_through(Checkpoint(), talks, ledger, room):
         assert plan.tokens <= room
         assert plan.rows

@@ -8,7 +8,6 @@ import pytest
 
 from foveate.plan import Plan, ShownLevel
 from foveate.strategy.gradient import Gradient
-from foveate.testing.histories import USUAL_OVERHEADS
 from support.histories import ListedHistory, sized
 
 
@@ -30,7 +29,7 @@ def test_at_most_a_fifth_of_the_tokens_change_level_every_ten_turns(mean: int, a
     target = allotment - 10 * sum(item.raw for item in items) // len(items)
     shown: dict[int, ShownLevel] = {}
     for last in range(100, 500, 10):
-        plan = Gradient(schedule="interval").plan(ListedHistory(items[:last], shown=shown), target, USUAL_OVERHEADS)
+        plan = Gradient(schedule="interval").levels(ListedHistory(items[:last]), target, shown)
         assert plan.tokens <= target
         now = _levels(plan)
         changed = sum(tokens for turn, (level, tokens) in now.items() if shown.get(turn, level) != level)
@@ -40,6 +39,6 @@ def test_at_most_a_fifth_of_the_tokens_change_level_every_ten_turns(mean: int, a
 
 def test_without_levels_to_keep_a_plan_is_the_same_as_ever() -> None:
     items = [sized(300, 180, 100, 40, turn=turn) for turn in range(1, 200)]
-    plan = Gradient().plan(ListedHistory(items), 10_000, USUAL_OVERHEADS)
-    kept = Gradient().plan(ListedHistory(items, shown={1: "E"}), 10_000, USUAL_OVERHEADS)
+    plan = Gradient().levels(ListedHistory(items), 10_000)
+    kept = Gradient().levels(ListedHistory(items), 10_000, {1: "E"})
     assert plan == kept

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import msgspec
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 
 from foveate.errors import InputError, UnknownStrategy
 from foveate.history.worth import pack_words
-from foveate.plan import Block, History, Overheads, Plan, TurnSizes
+from foveate.plan import Block, Overheads, Plan, Sizes, TurnSizes
 from foveate.strategy import load, names
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
@@ -42,10 +43,11 @@ def price(history: ListedHistory, row: Block, overheads: Overheads) -> int:
 def test_any_plan_fits_and_shows_each_turn_and_step_once_in_order(
     history: ListedHistory, budget: int, overheads: Overheads
 ) -> None:
-    plan = GRADIENT.plan(history, budget, overheads)
+    history = replace(history, overheads=overheads)
+    plan = GRADIENT.levels(history, budget)
     assert plan.tokens == sum(row.tokens for row in plan.rows) <= budget
     assert sum(band.tokens for band in plan.bands) == plan.tokens
-    assert plan == GRADIENT.plan(history, budget, overheads)
+    assert plan == GRADIENT.levels(history, budget)
     whole = [row for row in plan.rows if row.level != "E" and not row.is_cut]
     assert all(row.tokens == price(history, row, overheads) for row in whole)
     wanted = [(item.turn, item.step) for item in history.items]
@@ -60,7 +62,7 @@ def test_any_plan_fits_and_shows_each_turn_and_step_once_in_order(
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(), st.integers(MIN_HISTORY_TOKENS, 200_000))
 def test_the_newest_item_is_raw_or_smoothed_or_cut_from_those(history: ListedHistory, budget: int) -> None:
-    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, budget)
     newest = plan.rows[-1]
     assert newest.level in ("R", "S")
     assert (newest.last, newest.last_step) == (history.items[-1].turn, history.items[-1].step)
@@ -71,7 +73,7 @@ def test_the_newest_item_is_raw_or_smoothed_or_cut_from_those(history: ListedHis
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(), st.integers(MIN_HISTORY_TOKENS, 200_000))
 def test_the_prompt_of_a_running_turn_stays_raw(history: ListedHistory, budget: int) -> None:
-    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, budget)
     prompt = next((item for item in history.items if item.is_kept), None)
     if prompt is not None:
         shown = next(row for row in plan.rows if row.first == prompt.turn and row.first_step == 1)
@@ -83,7 +85,7 @@ def test_the_prompt_of_a_running_turn_stays_raw(history: ListedHistory, budget: 
 @given(st.data(), st.integers(1_000, 200_000))
 def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.DataObject, budget: int) -> None:
     history = data.draw(ordinary(budget // 20 - USUAL_OVERHEADS.tag))
-    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, budget)
     raw = sum(item.raw for item in history.items)
     if raw > budget:
         assert plan.tokens >= 0.95 * budget
@@ -95,31 +97,31 @@ def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.Da
 @given(st.data(), st.integers(1_000, 200_000))
 def test_older_turns_are_seldom_shown_in_more_detail_than_newer_ones(data: st.DataObject, budget: int) -> None:
     history = data.draw(ordinary(budget // 20))
-    rows = GRADIENT.plan(history, budget, USUAL_OVERHEADS).rows
+    rows = GRADIENT.levels(history, budget).rows
     risen = [newer for older, newer in pairwise(rows) if FIDELITY[newer.level] < FIDELITY[older.level]]
     assert len(risen) <= 0.05 * len(rows) + 3
 
 
 def test_what_fits_raw_is_raw() -> None:
-    plan = GRADIENT.plan(EvenHistory(20, sized(2_000, 1_200, 700, 45)), 100_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(EvenHistory(20, sized(2_000, 1_200, 700, 45)), 100_000)
     assert [(row.first, row.level, row.tokens) for row in plan.rows] == [(turn, "R", 2_016) for turn in range(1, 21)]
 
 
 def test_short_raw_turns_share_a_block_and_long_ones_stand_alone() -> None:
     items = [sized(raw, raw, raw, raw, turn=turn) for turn, raw in enumerate((30, 40, 500, 30, 600), 1)]
-    rows = GRADIENT.plan(ListedHistory(items), 10_000, USUAL_OVERHEADS).rows
+    rows = GRADIENT.levels(ListedHistory(items), 10_000).rows
     assert [(row.first, row.last, row.is_range) for row in rows] == [
         (1, 2, True),
         (3, 3, False),
         (4, 4, False),
         (5, 5, False),
     ]
-    alone = Gradient(short_turn_tokens=0).plan(ListedHistory(items), 10_000, USUAL_OVERHEADS)
+    alone = Gradient(short_turn_tokens=0).levels(ListedHistory(items), 10_000)
     assert len(alone.rows) == 5
 
 
 def test_the_documented_table_comes_out_as_documented() -> None:
-    plan = GRADIENT.plan(EvenHistory(200, sized(2_000, 800, 500, 140)), 100_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(EvenHistory(200, sized(2_000, 800, 500, 140)), 100_000)
     bands = [(band.level, band.first, band.last, round(band.tokens / 1_000)) for band in plan.bands]
     assert bands == [("R", 181, 200, 40), ("S", 160, 180, 17), ("C", 106, 159, 27), ("T", 1, 105, 15)]
     assert plan.tokens >= 99_500
@@ -127,13 +129,13 @@ def test_the_documented_table_comes_out_as_documented() -> None:
 
 @pytest.mark.parametrize(("budget", "turns"), [(100_000, 900), (200_000, 1_800)])
 def test_capacity_counts_turns_that_are_individually_present(budget: int, turns: int) -> None:
-    plan = GRADIENT.plan(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), budget)
     assert not [row for row in plan.rows if row.level == "E"]
 
 
 def test_deep_takes_from_background_before_it_takes_from_working() -> None:
     def spent(turns: int) -> dict[str, float]:
-        plan = GRADIENT.plan(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), 100_000, USUAL_OVERHEADS)
+        plan = GRADIENT.levels(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), 100_000)
         return {band.level: band.tokens / 100_000 for band in plan.bands}
 
     some, most = spent(600), spent(880)
@@ -144,7 +146,7 @@ def test_deep_takes_from_background_before_it_takes_from_working() -> None:
 
 
 def test_documented_bands_begin_at_their_shares_of_the_turns() -> None:
-    plan = GRADIENT.plan(EvenHistory(100, sized(100, 60, 35, 20)), 6_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(EvenHistory(100, sized(100, 60, 35, 20)), 6_000)
     assert plan.bands[0].level == "R"
     assert plan.bands[0].turns == 10  # 22 turns would fit its share of the tokens
     assert plan.tokens > 5_900
@@ -153,7 +155,7 @@ def test_documented_bands_begin_at_their_shares_of_the_turns() -> None:
 @pytest.mark.parametrize("turns", [600, 880, 5_000])
 def test_deep_leaves_the_bands_before_it_their_minimum(turns: int) -> None:
     gradient = Gradient(bands="documented", background_minimum=0.20, working_minimum=0.12)
-    plan = gradient.plan(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), 100_000, USUAL_OVERHEADS)
+    plan = gradient.levels(EvenHistory(turns, sized(2_000, 1_200, 700, 45)), 100_000)
     spent = {band.level: band.tokens / 100_000 for band in plan.bands}
     assert spent["C"] >= 0.20 * 0.9
     assert spent["S"] >= 0.12 * 0.9
@@ -161,7 +163,7 @@ def test_deep_leaves_the_bands_before_it_their_minimum(turns: int) -> None:
 
 def test_a_million_turns_fit_and_little_of_them_is_read() -> None:
     history = EvenHistory(1_000_000, sized(2_000, 1_200, 700, 45))
-    plan = GRADIENT.plan(history, 100_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, 100_000)
     assert 95_000 <= plan.tokens <= 100_000
     assert plan.rows[0].first == 1
     assert all(newer.first == older.last + 1 for older, newer in pairwise(plan.rows))
@@ -175,7 +177,7 @@ def test_a_million_turns_fit_and_little_of_them_is_read() -> None:
 def test_the_cost_of_eras_grows_with_the_logarithm() -> None:
     shown = []
     for turns in (10**4, 10**6, 10**9, 10**12):
-        plan = GRADIENT.plan(_endless(turns), 20_000, USUAL_OVERHEADS)
+        plan = GRADIENT.levels(_endless(turns), 20_000)
         shown.append(sum(row.level == "E" for row in plan.rows))
         assert plan.tokens <= 20_000
         assert plan.rows[0].first == 1
@@ -183,16 +185,16 @@ def test_the_cost_of_eras_grows_with_the_logarithm() -> None:
     assert shown[-1] < 200
 
 
-def _endless(turns: int) -> History:
+def _endless(turns: int) -> Sizes:
     return EvenHistory(turns, sized(200, 120, 70, 30), fanout=10, era_tokens=60)
 
 
 def test_eras_that_are_not_made_yet_are_replaced_by_their_children_or_named() -> None:
     items = [sized(2_000, 1_200, 700, 45, turn=turn) for turn in range(1, 5_001)]
     newest = frozenset({(2, 3), (2, 2), (1, 120), (1, 121)})
-    made = GRADIENT.plan(ListedHistory(items, 32, 120, newest), 50_000, USUAL_OVERHEADS)
+    made = GRADIENT.levels(ListedHistory(items, 32, 120, newest), 50_000)
     assert all(row.era_level or row.is_cut for row in made.rows if row.level == "E")
-    none = GRADIENT.plan(ListedHistory(items, 32, None), 50_000, USUAL_OVERHEADS)
+    none = GRADIENT.levels(ListedHistory(items, 32, None), 50_000)
     named = [row for row in none.rows if row.level == "E"]
     assert [(row.first, row.is_cut) for row in named] == [(1, True)]
     assert none.rows[1].first == named[0].last + 1
@@ -200,7 +202,7 @@ def test_eras_that_are_not_made_yet_are_replaced_by_their_children_or_named() ->
 
 def test_few_questions_are_asked_about_eras_that_do_not_exist() -> None:
     history = EvenHistory(1_000_000, sized(2_000, 1_200, 700, 45), era_tokens=None)
-    plan = GRADIENT.plan(history, 100_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, 100_000)
     assert plan.rows[0].is_cut
     assert plan.rows[0].last == plan.rows[1].first - 1
     assert history.reads["eras"] < 300
@@ -208,7 +210,7 @@ def test_few_questions_are_asked_about_eras_that_do_not_exist() -> None:
 
 def test_turns_without_renditions_are_shown_raw_or_cut_to_a_tiny() -> None:
     items = [sized(2_000, None, None, None, turn=turn) for turn in range(1, 300)]
-    plan = GRADIENT.plan(ListedHistory(items), 100_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(ListedHistory(items), 100_000)
     assert {row.level for row in plan.rows} == {"R"}
     cut = [row for row in plan.rows if row.is_cut]
     assert cut
@@ -218,7 +220,7 @@ def test_turns_without_renditions_are_shown_raw_or_cut_to_a_tiny() -> None:
 def test_a_giant_turn_does_not_push_its_neighbours_down() -> None:
     items = [sized(2_000, 1_200, 700, 45, turn=turn) for turn in range(1, 101)]
     items[95] = sized(90_000, 54_000, 31_000, 45, turn=96)
-    rows = GRADIENT.plan(ListedHistory(items), 100_000, USUAL_OVERHEADS).rows
+    rows = GRADIENT.levels(ListedHistory(items), 100_000).rows
     level = {turn: row.level for row in rows for turn in range(row.first, row.last + 1)}
     assert level[96] == "C"
     assert [level[turn] for turn in (94, 95, 97, 98, 99, 100)] == ["S", "R", "R", "R", "R", "R"]
@@ -226,7 +228,7 @@ def test_a_giant_turn_does_not_push_its_neighbours_down() -> None:
 
 def test_a_turn_larger_than_the_budget_is_cut_and_says_so() -> None:
     items = [sized(2_000, 1_200, 700, 45, turn=1), sized(900_000, 800_000, 300_000, 45, turn=2)]
-    rows = GRADIENT.plan(ListedHistory(items), 10_000, USUAL_OVERHEADS).rows
+    rows = GRADIENT.levels(ListedHistory(items), 10_000).rows
     assert [(row.first, row.level, row.is_cut) for row in rows] == [(1, "R", False), (2, "S", True)]
     assert sum(row.tokens for row in rows) == 10_000
 
@@ -234,7 +236,7 @@ def test_a_turn_larger_than_the_budget_is_cut_and_says_so() -> None:
 def test_steps_of_a_running_turn_form_a_row_for_each_level() -> None:
     items = [sized(2_000, 1_200, 700, 45, turn=turn) for turn in range(1, 101)]
     items += [TurnSizes(101, step, 800, 400, 200, 30, is_kept=step == 1) for step in range(1, 301)]
-    rows = GRADIENT.plan(ListedHistory(items), 100_000, USUAL_OVERHEADS).rows
+    rows = GRADIENT.levels(ListedHistory(items), 100_000).rows
     steps = [(row.level, row.first_step, row.last_step) for row in rows if row.first == 101]
     assert [level for level, _, _ in steps] == ["R", "T", "C", "S", "R"]
     assert (steps[0][1], steps[-1][2]) == (1, 300)
@@ -245,7 +247,7 @@ def test_a_tiny_budget_names_the_range_and_shows_the_newest_turn_as_far_as_it_fi
     history = EvenHistory(1_000, sized(2_000, 1_200, 700, 45))
 
     def shown(budget: int) -> list[tuple[str, int, int, bool]]:
-        plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+        plan = GRADIENT.levels(history, budget)
         return [(row.level, row.first, row.last, row.is_cut) for row in plan.rows]
 
     assert shown(0) == shown(33) == []
@@ -256,7 +258,7 @@ def test_a_tiny_budget_names_the_range_and_shows_the_newest_turn_as_far_as_it_fi
 
 
 def test_no_history_is_an_empty_plan() -> None:
-    assert GRADIENT.plan(ListedHistory([]), 1_000, USUAL_OVERHEADS) == Plan((), (), 0, 1_000)
+    assert GRADIENT.levels(ListedHistory([]), 1_000) == Plan((), (), 0, 1_000)
 
 
 @pytest.mark.parametrize(
@@ -279,7 +281,7 @@ def test_strategies_are_found_by_name() -> None:
 
 def test_neighbouring_eras_of_the_finest_level_share_a_block() -> None:
     history = EvenHistory(600, sized(35, 33, 25, 14), era_tokens=200)
-    plan = GRADIENT.plan(history, 4_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, 4_000)
     eras = [row for row in plan.rows if row.level == "E" and not row.is_cut]
     assert len(eras) == 1
     assert eras[0].first == 1
@@ -291,7 +293,7 @@ def test_room_that_words_leave_is_used_newest_first() -> None:
     """Turns of tools whose tiny rendition has all their words: more of them tells nothing by words."""
     words = pack_words([Message("user", (Text("Repair the zones"),))], *["Repair the zones"] * 3)
     items = [TurnSizes(turn, 0, 100, 90, 50, 20, words=words) for turn in range(1, 7)]
-    plan = Gradient().plan(ListedHistory(items), 500, USUAL_OVERHEADS)
+    plan = Gradient().levels(ListedHistory(items), 500)
     assert plan.tokens > 0.8 * 500
     assert [row.level for row in plan.rows][-1] == "R"
 

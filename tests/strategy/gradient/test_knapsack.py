@@ -48,10 +48,11 @@ def told(turn: int, user: str, answer: str = "", **sizes: int) -> TurnSizes:
 def test_any_plan_fits_and_has_each_turn_and_step_once_in_order(
     history: ListedHistory, budget: int, overheads: Overheads
 ) -> None:
-    plan = GRADIENT.plan(history, budget, overheads)
+    history = replace(history, overheads=overheads)
+    plan = GRADIENT.levels(history, budget)
     assert plan.tokens == sum(row.tokens for row in plan.rows) <= budget
     assert sum(band.tokens for band in plan.bands) == plan.tokens
-    assert plan == GRADIENT.plan(history, budget, overheads)
+    assert plan == GRADIENT.levels(history, budget)
     items = {item.turn: item for item in history.items if not item.step}
     for row in plan.rows:
         for turn, level, size in zip(range(row.first, row.last + 1), row.levels, row.sizes, strict=False):
@@ -66,7 +67,7 @@ def test_any_plan_fits_and_has_each_turn_and_step_once_in_order(
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(), st.integers(MIN_HISTORY_TOKENS, 200_000))
 def test_the_newest_item_is_raw_or_smoothed_or_cut_from_those(history: ListedHistory, budget: int) -> None:
-    newest = GRADIENT.plan(history, budget, USUAL_OVERHEADS).rows[-1]
+    newest = GRADIENT.levels(history, budget).rows[-1]
     assert newest.level in ("R", "S")
     assert (newest.last, newest.last_step) == (history.items[-1].turn, history.items[-1].step)
 
@@ -74,7 +75,7 @@ def test_the_newest_item_is_raw_or_smoothed_or_cut_from_those(history: ListedHis
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(histories(), st.integers(MIN_HISTORY_TOKENS, 200_000))
 def test_the_prompt_of_a_running_turn_stays_raw(history: ListedHistory, budget: int) -> None:
-    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, budget)
     prompt = next((item for item in history.items if item.is_kept), None)
     if prompt is not None:
         shown = next(row for row in plan.rows if row.first == prompt.turn and row.first_step == 1)
@@ -84,7 +85,7 @@ def test_the_prompt_of_a_running_turn_stays_raw(history: ListedHistory, budget: 
 def test_the_prompt_of_a_running_turn_stays_raw_in_the_smallest_budget() -> None:
     turns = [TurnSizes(turn, 0, 18, None, None, None) for turn in range(1, 38)]
     steps = [TurnSizes(38, step, 0, None, None, None, is_kept=step == 1) for step in (1, 2)]
-    plan = GRADIENT.plan(ListedHistory([*turns, *steps]), MIN_HISTORY_TOKENS, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(ListedHistory([*turns, *steps]), MIN_HISTORY_TOKENS)
     assert [(row.first_step, row.level) for row in plan.rows if row.first_step] == [(1, "R"), (2, "R")]
 
 
@@ -92,7 +93,7 @@ def test_the_prompt_of_a_running_turn_stays_raw_in_the_smallest_budget() -> None
 @given(st.data(), st.integers(1_000, 200_000))
 def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.DataObject, budget: int) -> None:
     history = data.draw(ordinary(budget // 20 - USUAL_OVERHEADS.tag))
-    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, budget)
     raw = sum(item.raw for item in history.items)
     if raw > budget:
         assert plan.tokens >= 0.95 * budget
@@ -102,8 +103,8 @@ def test_a_budget_that_the_raw_history_exceeds_is_used_to_95_percent(data: st.Da
 
 def test_a_turn_that_was_retrieved_counts_more_than_the_same_words_elsewhere() -> None:
     items = [told(turn, f"pier{turn} crane{turn} berth{turn}", tiny=20) for turn in range(1, 41)]
-    alike = turns_at(GRADIENT.plan(ListedHistory(items), 1_500, USUAL_OVERHEADS))
-    plan = GRADIENT.plan(ListedHistory(items, retrieved=(3,)), 1_500, USUAL_OVERHEADS)
+    alike = turns_at(GRADIENT.levels(ListedHistory(items), 1_500))
+    plan = GRADIENT.levels(ListedHistory(items, retrieved=(3,)), 1_500)
     assert 3 not in alike
     assert turns_at(plan)[3] == "C"
 
@@ -127,7 +128,7 @@ def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> 
     history = ListedHistory(items)
     table = history.table(300, GRADIENT.answer_weight)
     worths = dict(zip(table.turns.tolist(), table.worths, strict=True))
-    plan = GRADIENT.plan(history, budget, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, budget)
     shown = sum(worths[turn]["RSCT".index(level)] for turn, level in turns_at(plan).items())
     alone, left = 0.0, budget - USUAL_OVERHEADS.range
     for item in reversed(items):
@@ -141,7 +142,7 @@ def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> 
 def test_a_turn_with_rare_words_has_more_detail_than_one_that_repeats_others() -> None:
     turns = [told(turn, "thanks that sounds great really great thanks") for turn in range(1, 200)]
     turns[20] = told(21, "the backup of harbour Lindesnes runs at 03:40 with key kestrel-7")
-    levels = turns_at(GRADIENT.plan(ListedHistory(turns), 4_000, USUAL_OVERHEADS))
+    levels = turns_at(GRADIENT.levels(ListedHistory(turns), 4_000))
     assert levels[21] in ("R", "S", "C")
     assert sum(level in ("R", "S", "C") for turn, level in levels.items() if turn < 150) == 1
 
@@ -152,7 +153,7 @@ def test_a_brief_form_is_shown_where_it_tells_more_per_token_than_the_levels() -
     messages = [Message("user", (Text(said[20]),))]
     words = pack_words(messages, said[20], "harbour20", "", said[20])
     turns[19] = replace(turns[19], words=words, brief=38)
-    plan = GRADIENT.plan(ListedHistory(turns), 1_500, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(ListedHistory(turns), 1_500)
     (row,) = [row for row in plan.rows if row.first <= 20 <= row.last]
     assert row.levels[20 - row.first] == BRIEF_LINE
     assert row.sizes[20 - row.first] == 38 + USUAL_OVERHEADS.line
@@ -164,7 +165,7 @@ def test_what_the_user_said_weighs_more_than_an_answer() -> None:
     for turn in range(1, 101):
         words = " ".join(f"{name}{turn}" for name in ("alpha", "beta", "gamma", "delta"))
         turns.append(told(turn, words) if turn % 2 else told(turn, "", words))
-    levels = turns_at(GRADIENT.plan(ListedHistory(turns), 2_500, USUAL_OVERHEADS))
+    levels = turns_at(GRADIENT.levels(ListedHistory(turns), 2_500))
     assert sum(turn % 2 for turn in levels if turn < 90) > 0.9 * sum(turn < 90 for turn in levels)
     table = ListedHistory(turns).table(100, 1.0)
     assert np.allclose(table.worths[0, 0], table.worths[1, 0])
@@ -174,7 +175,7 @@ def test_age_weight_moves_tokens_to_newer_turns() -> None:
     history = EvenHistory(400, sized(100, 90, 40, 15))
 
     def newer_half(settings: Gradient) -> int:
-        plan = settings.plan(history, 12_000, USUAL_OVERHEADS)
+        plan = settings.levels(history, 12_000)
         return sum(sum(row.sizes) or row.tokens for row in plan.rows if row.last > 200)
 
     assert newer_half(Gradient(age_weight=3.0)) > newer_half(Gradient(age_weight=0.0))
@@ -182,7 +183,7 @@ def test_age_weight_moves_tokens_to_newer_turns() -> None:
 
 def test_the_newest_turns_have_their_share_verbatim() -> None:
     history = EvenHistory(400, sized(100, 90, 20, 15))
-    plan = Gradient(raw_share=0.3).plan(history, 10_000, USUAL_OVERHEADS)
+    plan = Gradient(raw_share=0.3).levels(history, 10_000)
     recent = [row for row in plan.rows if row.level == "R"]
     assert recent
     assert recent[-1].last == 400
@@ -190,7 +191,7 @@ def test_the_newest_turns_have_their_share_verbatim() -> None:
 
 
 def test_a_block_of_lines_ends_where_an_era_does() -> None:
-    plan = GRADIENT.plan(EvenHistory(400, sized(100, 90, 40, 15)), 9_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(EvenHistory(400, sized(100, 90, 40, 15)), 9_000)
     lines = [row for row in plan.rows if row.is_range and row.level in ("C", "T")]
     assert len(lines) > 5
     assert all(row.last % 32 == 0 for row in lines[:-1])
@@ -198,7 +199,7 @@ def test_a_block_of_lines_ends_where_an_era_does() -> None:
 
 def test_a_million_turns_fit_and_little_of_them_is_read() -> None:
     history = EvenHistory(1_000_000, sized(2_000, 1_200, 700, 45))
-    plan = GRADIENT.plan(history, 100_000, USUAL_OVERHEADS)
+    plan = GRADIENT.levels(history, 100_000)
     assert plan.rows[0].first == 1
     assert 90_000 <= plan.tokens <= 100_000
     assert history.reads["items"] <= 100_000 // (USUAL_OVERHEADS.line + 1) + 2

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from foveate.errors import SettingsError
-from foveate.plan import Frame, Plan
+from foveate.plan import Ledger, Plan
 from foveate.settings import Settings, make_strategy
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.messages import protect
 from foveate.testing.histories import USUAL_OVERHEADS
-from support.hybrid_stories import made_up, planned, said, short_places, story_of, turns_of
+from support.hybrid_snapshots import made_up, planned, said, short_places, snapshot_of, turns_of
 
 TAG = USUAL_OVERHEADS.tag
 
@@ -45,21 +45,21 @@ def test_the_designs_example_protects_the_same_five_messages() -> None:
 
 
 def test_nothing_is_short_below_the_trigger() -> None:
-    story = story_of(turns_of(*["ua"] * 8, tokens=400))
-    raw = sum(info.tokens + TAG for info in story.turns)
-    plan, _ = planned(story, int(raw / 0.70) + 2)
+    snapshot = snapshot_of(turns_of(*["ua"] * 8, tokens=400))
+    raw = sum(info.tokens + TAG for info in snapshot.turns)
+    plan, _ = planned(snapshot, int(raw / 0.70) + 2)
     assert all(row.level == "R" for row in plan.rows)
     assert plan.events == ()
 
 
 def test_the_trigger_makes_the_oldest_short_until_the_target_is_reached() -> None:
-    story = story_of(turns_of(*["uata"] * 12, tokens=400))
-    raw = sum(info.tokens + TAG for info in story.turns)
+    snapshot = snapshot_of(turns_of(*["uata"] * 12, tokens=400))
+    raw = sum(info.tokens + TAG for info in snapshot.turns)
     budget = int(raw / 0.70) - 20
-    plan, _ = planned(story, budget)
+    plan, _ = planned(snapshot, budget)
     assert plan.tokens <= 0.40 * budget
     shown = sorted(short_places(plan))
-    order = [(info.turn, message.position) for info in story.turns for message in info.messages]
+    order = [(info.turn, message.position) for info in snapshot.turns for message in info.messages]
     assert shown == order[: len(shown)], "the oldest come first"
     # One message less would not have been enough.
     assert plan.tokens > 0.40 * budget - 400
@@ -76,12 +76,12 @@ def test_the_trigger_makes_the_oldest_short_until_the_target_is_reached() -> Non
 def test_short_messages_stay_short_and_nothing_else_changes_until_the_next_trigger() -> None:
     turns = turns_of(*["uata"] * 30, tokens=400)
     budget = 20_000
-    story = story_of(turns[:8])
+    snapshot = snapshot_of(turns[:8])
     shown: list[tuple[int, ...]] = []
     before: Plan | None = None
     for count in range(8, 31):
-        story = replace(story_of(turns[:count]), state=story.state, made=story.made)
-        plan, story = planned(story, budget)
+        snapshot = replace(snapshot_of(turns[:count]), state=snapshot.state, made=snapshot.made)
+        plan, snapshot = planned(snapshot, budget)
         assert plan.tokens <= budget
         if before is not None and not plan.events:
             assert plan.rows[: len(before.rows)] == before.rows, f"the prefix changed at turn {count}"
@@ -92,23 +92,23 @@ def test_short_messages_stay_short_and_nothing_else_changes_until_the_next_trigg
 
 
 def test_the_last_five_messages_are_never_short_whatever_is_asked() -> None:
-    story = story_of(turns_of(*["uata"] * 20, tokens=300))
+    snapshot = snapshot_of(turns_of(*["uata"] * 20, tokens=300))
     for budget in (3_000, 4_000, 8_000, 20_000):
-        plan, _ = planned(story, budget)
+        plan, _ = planned(snapshot, budget)
         protected = {(20, 3), (20, 1), (20, 0), (19, 3), (19, 1)}
         assert not protected & short_places(plan), budget
 
 
 def test_results_that_nobody_has_read_yet_are_not_short() -> None:
-    story = story_of(turns_of(*["uata"] * 10, "uatat", tokens=300, is_open=True), in_steps=True)
+    snapshot = snapshot_of(turns_of(*["uata"] * 10, "uatat", tokens=300, is_open=True), in_steps=True)
     for budget in (4_000, 8_000):
-        plan, _ = planned(story, budget)
+        plan, _ = planned(snapshot, budget)
         assert (11, 4) not in short_places(plan)
 
 
 def test_the_prompt_of_a_turn_at_work_stays_though_it_is_old() -> None:
-    story = story_of(turns_of("ua", "u" + "at" * 40, tokens=300, is_open=True), in_steps=True)
-    plan, _ = planned(story, 8_000)
+    snapshot = snapshot_of(turns_of("ua", "u" + "at" * 40, tokens=300, is_open=True), in_steps=True)
+    plan, _ = planned(snapshot, 8_000)
     prompt = next(row for row in plan.rows if row.first == 2 and row.first_step == 1)
     assert (prompt.level, prompt.is_cut) == ("R", False)
     assert plan.rows[-1].level == "R", "the newest step is as it was"
@@ -117,12 +117,12 @@ def test_the_prompt_of_a_turn_at_work_stays_though_it_is_old() -> None:
 
 def test_steps_that_were_made_short_are_shown_the_same_as_the_turn_goes_on() -> None:
     budget = 10_000
-    story = story_of(turns_of("ua", "uat", tokens=200, is_open=True), in_steps=True)
+    snapshot = snapshot_of(turns_of("ua", "uat", tokens=200, is_open=True), in_steps=True)
     before: Plan | None = None
     for steps in range(2, 60):
         turns = turns_of("ua", "u" + "at" * steps, tokens=200, is_open=True)
-        story = replace(story_of(turns, in_steps=True), state=story.state, made=story.made)
-        plan, story = planned(story, budget)
+        snapshot = replace(snapshot_of(turns, in_steps=True), state=snapshot.state, made=snapshot.made)
+        plan, snapshot = planned(snapshot, budget)
         assert plan.tokens <= budget
         if before is not None and not plan.events:
             kept = before.rows[:-1]
@@ -131,23 +131,23 @@ def test_steps_that_were_made_short_are_shown_the_same_as_the_turn_goes_on() -> 
 
 
 def test_old_injections_are_short_and_the_newest_is_not() -> None:
-    story = story_of(turns_of(*["iua"] * 12, tokens=400))
-    plan, _ = planned(story, 12_000)
+    snapshot = snapshot_of(turns_of(*["iua"] * 12, tokens=400))
+    plan, _ = planned(snapshot, 12_000)
     injected = {place for place in short_places(plan) if place[1] == 0}
     assert (1, 0) in injected
     assert (12, 0) not in injected
 
 
 def test_display_only_items_are_counted_as_removed_and_cost_nothing() -> None:
-    story = story_of(turns_of("uda", "ua", tokens=100))
-    plan, _ = planned(story, 10_000)
+    snapshot = snapshot_of(turns_of("uda", "ua", tokens=100))
+    plan, _ = planned(snapshot, 10_000)
     assert plan.notes["display_removed"] == 1
     assert plan.tokens == 4 * 100 + 2 * TAG
 
 
 def test_system_messages_stay_word_for_word_even_when_their_turn_is_rolled_up() -> None:
-    story = story_of(turns_of("sua", *["uata"] * 200, tokens=300))
-    plan, story = planned(story, 6_000)
+    snapshot = snapshot_of(turns_of("sua", *["uata"] * 200, tokens=300))
+    plan, snapshot = planned(snapshot, 6_000)
     rolled = int(str(plan.notes["rolled_through"]).removeprefix("T-"))
     assert rolled >= 1
     assert (plan.rows[0].level, plan.rows[0].first) == ("A", 1)
@@ -157,8 +157,8 @@ def test_system_messages_stay_word_for_word_even_when_their_turn_is_rolled_up() 
 
 
 def test_what_is_too_much_even_when_short_becomes_sentences_and_eras() -> None:
-    story = story_of(turns_of(*["uata"] * 400, tokens=300))
-    plan, _ = planned(story, 8_000)
+    snapshot = snapshot_of(turns_of(*["uata"] * 400, tokens=300))
+    plan, _ = planned(snapshot, 8_000)
     levels = [row.level for row in plan.rows]
     assert levels[0] == "E"
     assert "T" in levels
@@ -168,8 +168,8 @@ def test_what_is_too_much_even_when_short_becomes_sentences_and_eras() -> None:
 
 
 def test_a_target_that_can_not_be_reached_is_said_and_the_plan_goes_on() -> None:
-    story = story_of(turns_of("uata", "uata", "ua", tokens=1_000))
-    plan, after = planned(story, 10_000)
+    snapshot = snapshot_of(turns_of("uata", "uata", "ua", tokens=1_000))
+    plan, after = planned(snapshot, 10_000)
     assert 4_000 < plan.tokens <= 10_000
     assert "can't be reached" in str(plan.notes["message"])
     assert plan.events[-1].data["is_target_reached"] is False
@@ -179,8 +179,8 @@ def test_a_target_that_can_not_be_reached_is_said_and_the_plan_goes_on() -> None
 
 
 def test_protected_messages_that_are_too_large_are_cut_oldest_first_and_told() -> None:
-    story = story_of(turns_of("ua", "ua", "ua", "ua", tokens=3_000))
-    plan, after = planned(story, 10_000)
+    snapshot = snapshot_of(turns_of("ua", "ua", "ua", "ua", tokens=3_000))
+    plan, after = planned(snapshot, 10_000)
     assert plan.tokens <= 10_000
     cut = [event for event in plan.events if event.data.get("cut") == "protected"]
     assert [(event.turn, event.data["position"]) for event in cut] == [(2, 1), (3, 0)]
@@ -192,8 +192,8 @@ def test_protected_messages_that_are_too_large_are_cut_oldest_first_and_told() -
 
 
 def test_a_giant_closed_turn_leaves_messages_out_before_it_cuts_any() -> None:
-    story = story_of(turns_of("u" + "at" * 300 + "a", "ua", tokens=100))
-    plan, _ = planned(story, 3_000)
+    snapshot = snapshot_of(turns_of("u" + "at" * 300 + "a", "ua", tokens=100))
+    plan, _ = planned(snapshot, 3_000)
     assert plan.tokens <= 3_000
     assert "cut" not in plan.notes
     wanted = next(wanted for wanted in plan.wants if "hidden" in wanted.data)
@@ -201,31 +201,31 @@ def test_a_giant_closed_turn_leaves_messages_out_before_it_cuts_any() -> None:
 
 
 def test_a_one_off_is_filled_to_the_full_and_ignores_what_was_kept() -> None:
-    story = story_of(turns_of(*["uata"] * 40, tokens=400))
-    plan, kept = planned(story, 30_000)
+    snapshot = snapshot_of(turns_of(*["uata"] * 40, tokens=400))
+    plan, kept = planned(snapshot, 30_000)
     assert plan.tokens <= 0.4 * 30_000
-    once, _ = planned(replace(kept, frame=Frame(1_000_000, is_one_off=True)), 50_000)
+    once, _ = planned(replace(kept, ledger=Ledger(budget_tokens=1_000_000, is_preview=True)), 50_000)
     assert 45_000 < once.tokens <= 50_000
 
 
 def test_the_window_limits_a_history_that_has_more_room() -> None:
-    story = story_of(turns_of(*["uata"] * 40, tokens=400))
-    plan, _ = planned(story, 1_000_000, Hybrid(window_tokens=20_000))
+    snapshot = snapshot_of(turns_of(*["uata"] * 40, tokens=400))
+    plan, _ = planned(snapshot, 1_000_000, Hybrid(window_tokens=20_000))
     assert plan.tokens <= 0.4 * 20_000
     assert plan.notes["window_tokens"] == 20_000
 
 
 def test_other_limits_make_short_messages_of_other_names() -> None:
-    story = story_of(turns_of(*["uata"] * 12, tokens=400))
-    usual, _ = planned(story, 12_000)
-    other, _ = planned(story, 12_000, Hybrid(user_tokens=30))
+    snapshot = snapshot_of(turns_of(*["uata"] * 12, tokens=400))
+    usual, _ = planned(snapshot, 12_000)
+    other, _ = planned(snapshot, 12_000, Hybrid(user_tokens=30))
     assert not {wanted.name for wanted in usual.wants} & {wanted.name for wanted in other.wants}
     assert {wanted.data["tokens"]["user"] for wanted in other.wants} == {30}  # type: ignore[index,call-overload]
 
 
 def test_a_message_whose_short_form_is_no_smaller_stays() -> None:
-    story = story_of(turns_of(*["uata"] * 12, tokens=400))
-    plan, _ = planned(story, 12_000, short_tokens=500)
+    snapshot = snapshot_of(turns_of(*["uata"] * 12, tokens=400))
+    plan, _ = planned(snapshot, 12_000, short_tokens=500)
     assert short_places(plan) == set()
     assert plan.tokens <= 12_000
 
@@ -239,13 +239,13 @@ def test_settings_that_make_no_sense_are_refused() -> None:
 
 def test_a_story_without_messages_that_were_pruned_is_planned() -> None:
     pruned = [replace(info, messages=(said(0, "u", 10), said(1, "a", 0))) for info in turns_of(*["ua"] * 30)]
-    plan, _ = planned(story_of(pruned), 600)
+    plan, _ = planned(snapshot_of(pruned), 600)
     assert plan.tokens <= 600
 
 
 def test_what_is_wanted_is_what_the_rows_show() -> None:
-    story = story_of(turns_of(*["uata"] * 30, tokens=400))
-    plan, after = planned(story, 20_000)
+    snapshot = snapshot_of(turns_of(*["uata"] * 30, tokens=400))
+    plan, after = planned(snapshot, 20_000)
     names = {wanted.name for wanted in plan.wants}
     assert {row.artefact for row in plan.rows if row.artefact} == names <= set(after.made)
     for wanted in plan.wants:

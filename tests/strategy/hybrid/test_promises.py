@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from foveate.plan import MessageSize, Plan, TurnInfo
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.messages import protect, speaker_of
-from foveate.testing.histories import ListedStory
+from foveate.testing.histories import ListedSnapshot
 from support.examples import times
-from support.hybrid_stories import planned, said, short_places, story_of
+from support.hybrid_snapshots import planned, said, short_places, snapshot_of
 
 sizes = st.integers(0, 60) | st.integers(0, 4_000)
 letters = st.lists(st.sampled_from("aaatttuisd"), max_size=12)
@@ -31,17 +31,17 @@ def infos(draw: st.DrawFn) -> list[TurnInfo]:
 
 
 @st.composite
-def stories(draw: st.DrawFn) -> ListedStory:
+def snapshots(draw: st.DrawFn) -> ListedSnapshot:
     turns = draw(infos())
     is_open, in_steps = draw(st.booleans()), draw(st.booleans())
     if is_open:
         turns[-1] = replace(turns[-1], is_open=True)
-    return story_of(turns, in_steps=is_open and in_steps)
+    return snapshot_of(turns, in_steps=is_open and in_steps)
 
 
 @examples(max_examples=times(20), deadline=None)
 @given(
-    story=stories(),
+    snapshot=snapshots(),
     budget=st.integers(0, 60_000),
     short=st.integers(1, 60),
     strategy=st.builds(
@@ -52,39 +52,39 @@ def stories(draw: st.DrawFn) -> ListedStory:
     ),
 )
 def test_every_plan_fits_is_whole_and_spares_what_is_protected(
-    story: ListedStory, budget: int, short: int, strategy: Hybrid
+    snapshot: ListedSnapshot, budget: int, short: int, strategy: Hybrid
 ) -> None:
     for _ in range(2):
-        plan, after = planned(story, budget, strategy, short_tokens=short)
-        assert plan == planned(story, budget, strategy, short_tokens=short)[0], "the same each time"
-        _check(plan, story, budget, strategy)
-        story = after
+        plan, after = planned(snapshot, budget, strategy, short_tokens=short)
+        assert plan == planned(snapshot, budget, strategy, short_tokens=short)[0], "the same each time"
+        _check(plan, snapshot, budget, strategy)
+        snapshot = after
 
 
 @examples(max_examples=times(20), deadline=None)
 @given(turns=infos(), budget=st.integers(2_000, 30_000))
 def test_a_growing_conversation_fits_and_changes_only_when_it_says_so(turns: list[TurnInfo], budget: int) -> None:
-    story = story_of(turns[:1])
+    snapshot = snapshot_of(turns[:1])
     before: Plan | None = None
     for count in range(1, len(turns) + 1):
-        story = replace(story_of(turns[:count]), state=story.state, made=story.made)
-        plan, story = planned(story, budget)
-        _check(plan, story, budget, Hybrid())
+        snapshot = replace(snapshot_of(turns[:count]), state=snapshot.state, made=snapshot.made)
+        plan, snapshot = planned(snapshot, budget)
+        _check(plan, snapshot, budget, Hybrid())
         if before is not None and not plan.events and "message" not in {**plan.notes, **before.notes}:
             assert plan.rows[: len(before.rows)] == before.rows
         before = plan
 
 
-def _check(plan: Plan, story: ListedStory, budget_tokens: int, strategy: Hybrid) -> None:
+def _check(plan: Plan, snapshot: ListedSnapshot, budget_tokens: int, strategy: Hybrid) -> None:
     assert plan.tokens == sum(row.tokens for row in plan.rows) <= max(0, budget_tokens)
     rows = [row for row in plan.rows if row.level != "A"]
     for one, two in itertools.pairwise(rows):
         assert (one.last, one.last_step) < (two.first, two.first_step)
     if rows:
-        assert (rows[0].first, rows[-1].last) == (1, story.last_turn), "every turn is shown or named"
+        assert (rows[0].first, rows[-1].last) == (1, snapshot.last_turn), "every turn is shown or named"
         assert all(two.first in (one.last, one.last + 1) for one, two in itertools.pairwise(rows))
-    messages = {(info.turn, message.position): message for info in story.turns for message in info.messages}
-    protection = protect(story.turns, messages=strategy.protected_messages, injections=strategy.kept_injections)
+    messages = {(info.turn, message.position): message for info in snapshot.turns for message in info.messages}
+    protection = protect(snapshot.turns, messages=strategy.protected_messages, injections=strategy.kept_injections)
     short = short_places(plan)
     assert all(_may_be_short(messages[place]) for place in short)
     if "cut" not in plan.notes:

@@ -98,6 +98,7 @@ async def a_session_is_created_once(store: Store, _: OpenStore) -> None:
 async def an_unknown_session_is_not_found(store: Store, _: OpenStore) -> None:
     for call in (
         store.get_session("no"),
+        store.snapshot("no"),
         store.append("no", [draft()]),
         store.read("no", 1, 2),
         store.turns("no", 1, 2),

@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import Meta, Struct
 
-from foveate.plan import Ledger, Plan, ShownLevel, Snapshot, State
+from foveate.plan import Ledger, Plan, ShownLevel, Sizes, Snapshot, State
 from foveate.strategy import Strategy
 from foveate.strategy.gradient.planner import GradientPlanner
 from foveate.strategy.gradient.rebuild import Rebuild
@@ -93,13 +93,13 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
 
     def levels(
         self,
-        snapshot: Snapshot,
+        sizes: Sizes,
         room_tokens: int,
         shown: Mapping[int, ShownLevel] = MappingProxyType({}),
     ) -> Plan:
         """Choose a level for each turn; of the turns in `shown` few change their level."""
         if self.bands == "documented" or self.schedule == "interval":
-            return GradientPlanner(self, snapshot, room_tokens, shown).plan()
+            return GradientPlanner(self, sizes, room_tokens, shown).plan()
         from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
 
-        return KnapsackPlanner(self, snapshot, room_tokens).plan()
+        return KnapsackPlanner(self, sizes, room_tokens).plan()

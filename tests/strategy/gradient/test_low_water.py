@@ -4,39 +4,39 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from foveate.context.allotments import HistoryRoom
-from foveate.history.low_water import (
-    LEAST_SHARE,
-    MOST_SHARE,
-    USUAL_PRICES,
-    CachePrices,
-    Growth,
-    low_water_tokens,
-)
-from foveate.strategy import Schedule
-
-ROOM = HistoryRoom(20_000, spare_tokens=7_000)
+from foveate.plan import CachePrices, Ledger
+from foveate.strategy.gradient import Gradient
+from foveate.strategy.gradient.low_water import LEAST_SHARE, MOST_SHARE, Growth, low_water_tokens
 
 
-def mark(
-    room: HistoryRoom = ROOM, prices: CachePrices = USUAL_PRICES, *, grown: float = 500, worth: float = 0.2
-) -> int:
-    return low_water_tokens(Schedule(token_worth=worth), room, Growth(grown, 0.6), prices)
+def room_of(tokens: int, spare_tokens: int = 0, prices: CachePrices | None = None) -> Ledger:
+    """The room of a history of this size, with the usual prices."""
+    return Ledger(
+        budget_tokens=tokens, history_tokens=tokens, spare_tokens=spare_tokens, prices=prices or CachePrices()
+    )
+
+
+ROOM = room_of(20_000, 7_000)
+
+
+def mark(room: Ledger = ROOM, *, grown: float = 500, worth: float = 0.2) -> int:
+    return low_water_tokens(Gradient(token_worth=worth), room, Growth(grown, 0.6))
 
 
 def test_a_mark_that_is_set_is_used() -> None:
-    assert low_water_tokens(Schedule(low_water=0.7), ROOM, Growth(500), USUAL_PRICES) == 9_100
-    assert low_water_tokens(Schedule("interval"), ROOM, Growth(500), USUAL_PRICES) == 6_500
+    assert low_water_tokens(Gradient(low_water=0.7), ROOM, Growth(500)) == 9_100
+    assert low_water_tokens(Gradient(schedule="interval"), ROOM, Growth(500)) == 6_500
 
 
 def test_a_history_that_grows_slowly_or_has_much_room_keeps_more() -> None:
     assert mark(grown=250) > mark(grown=400) > mark(grown=600)
-    small, large = HistoryRoom(20_000, spare_tokens=7_000), HistoryRoom(100_000, spare_tokens=20_000)
-    assert mark(large) / large.tokens > mark(small) / small.tokens
+    small, large = room_of(20_000, 7_000), room_of(100_000, 20_000)
+    assert mark(large) / large.history_tokens > mark(small) / small.history_tokens
 
 
 def test_rewriting_that_costs_more_lowers_the_mark_and_worth_raises_it() -> None:
-    assert mark(prices=CachePrices(0.1, 1.0)) > mark() > mark(prices=CachePrices(0.1, 1.5))
+    cheap, dear = (room_of(20_000, 7_000, CachePrices(write=write)) for write in (1.0, 1.5))
+    assert mark(cheap) > mark() > mark(dear)
     assert mark(worth=0.25) > mark()
     assert mark(worth=0.05) == int(ROOM.base_tokens * LEAST_SHARE)
 
@@ -48,7 +48,7 @@ def test_the_newest_turn_has_room() -> None:
 
 @given(st.integers(2_000, 200_000), st.floats(1, 5_000), st.floats(0.11, 2))
 def test_no_other_mark_is_worth_more(tokens: int, grown: float, worth: float) -> None:
-    room = HistoryRoom(tokens)
+    room = room_of(tokens)
     chosen = mark(room, grown=grown, worth=worth)
     assume(max(LEAST_SHARE * tokens, 2 * grown) + 1 < chosen < MOST_SHARE * tokens - 1)
 
@@ -63,5 +63,5 @@ def test_no_other_mark_is_worth_more(tokens: int, grown: float, worth: float) ->
 @pytest.mark.parametrize("tokens", [0, 1, 10, 10**9])
 def test_the_mark_stays_within_what_the_history_always_has(tokens: int) -> None:
     for grown in (0.0, 1.0, 10.0**9):
-        room = HistoryRoom(tokens, spare_tokens=tokens // 3)
+        room = room_of(tokens, tokens // 3)
         assert 0 <= mark(room, grown=grown) <= room.base_tokens

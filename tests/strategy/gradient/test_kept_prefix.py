@@ -3,8 +3,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.history.kept_prefix import best_seam
 from foveate.plan import Block, ShownLevel
+from foveate.strategy.gradient.kept_prefix import best_seam
 
 LEVELS: tuple[ShownLevel, ...] = ("T", "C", "S", "R")
 

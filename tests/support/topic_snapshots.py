@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import cast
 
-from foveate.plan import Artefact, ArtefactSpec, Frame, Overheads, Plan, TurnInfo
+from foveate.plan import Artefact, ArtefactSpec, Ledger, Overheads, Plan, TurnInfo
 from foveate.strategy import Strategy
 from foveate.strategy.topics import Topics
 from foveate.strategy.topics.subjects import Gist
-from foveate.testing.histories import ListedStory, exchange
+from foveate.testing.histories import ListedSnapshot, drive, exchange
 from foveate.turn import Json
 
 MINUTE_US = 60_000_000
 FREE = Overheads(line=0, tag=0, range=0, cut_note=12)
-MAX_ROUNDS = 8
 TRUNCATED_TOKENS = 500
 """What a message that was truncated takes here."""
 
@@ -35,12 +35,12 @@ def talk(count: int, *tokens: int, pauses: Mapping[int, float] | None = None) ->
     return turns
 
 
-def made_for(wanted: ArtefactSpec, story: ListedStory, signals: Mapping[int, Mapping[str, Json]]) -> Artefact:
+def made_for(signals: Mapping[int, Mapping[str, Json]], wanted: ArtefactSpec, snapshot: ListedSnapshot) -> Artefact:
     """Summaries as large as they may be; what tells of boundaries as it is given, by turn."""
     if wanted.kind == "boundary":
         return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, data=signals.get(wanted.last, {}))
     if wanted.kind == "truncated":
-        (info,) = story.infos(wanted.first, wanted.last)
+        (info,) = snapshot.infos(wanted.first, wanted.last)
         long = {one.position: TRUNCATED_TOKENS for one in info.messages if one.tokens > TRUNCATED_TOKENS}
         return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, sizes=long)
     return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, tokens=wanted.tokens, text="…")
@@ -48,38 +48,33 @@ def made_for(wanted: ArtefactSpec, story: ListedStory, signals: Mapping[int, Map
 
 def settled(
     settings: Topics,
-    story: ListedStory,
-    budget_tokens: int,
+    snapshot: ListedSnapshot,
+    room_tokens: int,
     *,
     overheads: Overheads = FREE,
     signals: Mapping[int, Mapping[str, Json]] | None = None,
-) -> tuple[Plan, ListedStory]:
-    """The plan once everything it wants is made, and the story as it is kept then."""
-    strategy = cast("Strategy", settings)
-    for _ in range(MAX_ROUNDS):
-        plan = strategy.plan(story, budget_tokens, overheads)
-        lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
-        if not lacking:
-            return plan, replace(story, state=story.state if plan.state is None else plan.state)
-        made = {wanted.name: made_for(wanted, story, signals or {}) for wanted in lacking}
-        story = replace(story, made={**story.made, **made})
-    raise AssertionError(f"after {MAX_ROUNDS} rounds something is still wanted")
+) -> tuple[Plan, ListedSnapshot]:
+    """The plan once everything it wants is made, and the snapshot with its state."""
+    make = partial(made_for, signals or {})
+    plan, snapshot = drive(cast("Strategy", settings), replace(snapshot, overheads=overheads), room_tokens, make)
+    assert not [wanted for wanted in plan.wants if wanted.name not in snapshot.made], "something is still wanted"
+    return plan, snapshot
 
 
 def lived_through(
     settings: Topics,
     turns: Sequence[TurnInfo],
-    budget_tokens: int,
+    room_tokens: int,
     *,
     overheads: Overheads = FREE,
     signals: Mapping[int, Mapping[str, Json]] | None = None,
 ) -> list[Plan]:
     """The plan after each turn, as a session has them that asks for a context every time."""
-    story = ListedStory((), Frame(budget_tokens))
+    snapshot = ListedSnapshot((), Ledger(budget_tokens=room_tokens))
     plans: list[Plan] = []
     for count in range(1, len(turns) + 1):
-        story = replace(story, turns=turns[:count])
-        plan, story = settled(settings, story, budget_tokens, overheads=overheads, signals=signals)
+        snapshot = replace(snapshot, turns=turns[:count])
+        plan, snapshot = settled(settings, snapshot, room_tokens, overheads=overheads, signals=signals)
         plans.append(plan)
     return plans
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from foveate.plan import Artefact, ArtefactSpec, Frame, MessageSize, Overheads, Plan, TurnInfo
+from foveate.plan import Artefact, ArtefactSpec, Ledger, MessageSize, Overheads, Plan, TurnInfo
 from foveate.strategy.hybrid import Hybrid
 from foveate.strategy.hybrid.blocks import HIDDEN_TOKENS
-from foveate.testing.histories import USUAL_OVERHEADS, ListedStory, item_of, step_items
+from foveate.testing.histories import USUAL_OVERHEADS, ListedSnapshot, drive, item_of, step_items
 from foveate.turn import Kind, Role
 
-MAX_ROUNDS = 8
 SHORT_TOKENS = 12
-FRAME = Frame(1_000_000)
+LEDGER = Ledger(budget_tokens=1_000_000)
 
 
 def said(position: int, who: str, tokens: int) -> MessageSize:
@@ -37,16 +37,16 @@ def turns_of(*spoken: str, tokens: int = 400, is_open: bool = False) -> list[Tur
     return infos
 
 
-def story_of(infos: Sequence[TurnInfo], *, in_steps: bool = False, frame: Frame = FRAME) -> ListedStory:
+def snapshot_of(infos: Sequence[TurnInfo], *, in_steps: bool = False, ledger: Ledger = LEDGER) -> ListedSnapshot:
     items = [item_of(info) for info in infos]
     if in_steps:
         items[-1:] = step_items(infos[-1])
-    return ListedStory(infos, frame, items=items)
+    return ListedSnapshot(infos, ledger, items=items)
 
 
-def made_up(wanted: ArtefactSpec, story: ListedStory, short_tokens: int = SHORT_TOKENS) -> Artefact:
+def made_up(wanted: ArtefactSpec, snapshot: ListedSnapshot, short_tokens: int = SHORT_TOKENS) -> Artefact:
     """Short messages as their maker would make them."""
-    (info,) = story.infos(wanted.last, wanted.last)
+    (info,) = snapshot.infos(wanted.last, wanted.last)
     data: Any = wanted.data
     if data.get("system"):
         return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, _system_tokens(info), "as it was")
@@ -68,23 +68,18 @@ def _system_tokens(info: TurnInfo) -> int:
 
 
 def planned(
-    story: ListedStory,
-    budget_tokens: int,
+    snapshot: ListedSnapshot,
+    room_tokens: int,
     strategy: Hybrid | None = None,
     overheads: Overheads = USUAL_OVERHEADS,
     *,
     short_tokens: int = SHORT_TOKENS,
-) -> tuple[Plan, ListedStory]:
-    """The plan once everything it wants is made, and the story as it is kept then."""
-    strategy = strategy or Hybrid()
-    for _ in range(MAX_ROUNDS):
-        plan = strategy.plan(story, budget_tokens, overheads)
-        lacking = [wanted for wanted in plan.wants if wanted.name not in story.made]
-        if not lacking:
-            return plan, replace(story, state=story.state if plan.state is None else plan.state)
-        made = {wanted.name: made_up(wanted, story, short_tokens) for wanted in lacking}
-        story = replace(story, made={**story.made, **made})
-    raise AssertionError(f"after {MAX_ROUNDS} rounds something is still wanted")
+) -> tuple[Plan, ListedSnapshot]:
+    """The plan once everything it wants is made, and the snapshot with its state."""
+    make = partial(made_up, short_tokens=short_tokens)
+    plan, snapshot = drive(strategy or Hybrid(), replace(snapshot, overheads=overheads), room_tokens, make)
+    assert not [wanted for wanted in plan.wants if wanted.name not in snapshot.made], "something is still wanted"
+    return plan, snapshot
 
 
 def short_places(plan: Plan) -> set[tuple[int, int]]:

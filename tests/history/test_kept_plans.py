@@ -2,17 +2,16 @@
 
 import asyncio
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from foveate import Foveate
-from foveate.context.allotments import HistoryRoom
 from foveate.events import Event
-from foveate.history.plan_cache import PlanCache
-from foveate.history.texts import TextReader
+from foveate.plan import CachePrices, Ledger
 from foveate.strategy.gradient import Gradient
-from support.engine import assistant, prefix_shared, settings, talk, user, verified, with_store
+from support.engine import assistant, prefix_shared, settings, talk, user, verified, view_history, with_store
 
 
 def test_consecutive_contexts_share_their_prefix_until_a_rebuild(tmp_path: Path) -> None:
@@ -88,18 +87,15 @@ def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Pat
         session = await fov.session("s", budget_tokens=4_000)
         await talk(session, 60)
         await fov.settle()
-        store = session._store
-        row = await store.get_session("s")
-        keeper = PlanCache(store, "s", TextReader(store, "s"))
+        room = Ledger(budget_tokens=4_000, history_tokens=2_500, prices=CachePrices(ttl_seconds=300))
 
         async def cause_at(moment: float) -> str | None:
-            view = await keeper.view(row, Gradient(), HistoryRoom(2_500), cache_ttl_seconds=300, now=moment)
+            view = await view_history(session, "gradient", Gradient(), replace(room, now=moment))
             assert sum(block.tokens for block in view.blocks) <= 2_500
             return view.planned.cause if view.planned.is_new else None
 
         assert await cause_at(1_000_000) == "first"
         await talk(session, 8, first=61)
-        row = await store.get_session("s")
         assert [await cause_at(moment) for moment in (1_000_200, 1_000_450, 1_000_700)] == [None, None, None]
         assert await cause_at(5) is None
         assert await cause_at(1_000_900) is None
