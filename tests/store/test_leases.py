@@ -7,13 +7,13 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from foveate.testing.stores import new_session
 
 from foveate.errors import Refused
 from foveate.store import Store, open_store
 from foveate.store.leases import Lease, SessionJob
 from foveate.store.settings import StoreSettings
 from support.patience import until
+from support.stores import new_session
 
 JOB: tuple[str, SessionJob] = ("s", "roll-ups")
 LONG_SECONDS = 600.0
