@@ -4,12 +4,15 @@ import asyncio
 import re
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from foveate import Foveate
 from foveate.events import Event
+from foveate.history.kept_plans import unpack_plan
 from foveate.plan import CachePrices, Ledger
+from foveate.store import bodies
 from foveate.strategy.gradient import Gradient
 from support.engine import assistant, prefix_shared, settings, talk, user, verified, view_history, with_store
 
@@ -203,3 +206,42 @@ def test_a_long_prompt_needs_no_more_room_kept_free_and_displaces_no_turn(tmp_pa
         assert not contexts[1].planned.is_new
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_plan_that_an_earlier_version_stored_is_still_in_use() -> None:
+    row: dict[str, object] = {
+        "first": 1,
+        "last": 3,
+        "level": "C",
+        "tokens": 90,
+        "first_step": 0,
+        "last_step": 0,
+        "is_cut": False,
+    }
+    row |= {"is_range": True, "era_level": 0, "artefact": "", "short": (), "levels": "cC-", "sizes": [40, 40, 0]}
+    state = {"base_tokens": 95, "last_turn": 3, "last_step": 0, "budget_tokens": 4_000, "settings_key": "{}"}
+    state |= {
+        "made_at": 10.0,
+        "used_at": 12.0,
+        "churn": 0.25,
+        "trigger_turn": 4,
+        "awaited_turn": 2,
+        "low_tokens": 1_600,
+    }
+    band = {"level": "C", "first": 1, "last": 3, "turns": 2, "target_share": 0.3, "tokens": 90}
+    stored: dict[str, object] = {
+        "state": state,
+        "cause": "full",
+        "rows": [row],
+        "texts": ["<T-1-through-3-C>…"],
+        "tokens": [90],
+    }
+    stored |= {"bands": [band], "raw_tokens": 700, "changes": [{"first": 1, "last": 1, "before": "R", "after": "C"}]}
+    kept = unpack_plan(bodies.squeeze(stored))
+    assert kept.plan is not None
+    assert (kept.plan.last_turn, kept.plan.framed_tokens, kept.plan.churn, kept.plan.cause) == (3, 95, 0.25, "full")
+    assert (kept.plan.rows[0].sizes, kept.plan.raw_tokens, kept.plan.changes[0].after) == ((40, 40, 0), 700, "C")
+    assert kept.state == {"budget_tokens": 4_000, "settings_key": "{}", "awaited_turn": 2, "low_tokens": 1_600}
+    assert unpack_plan(kept.pack()) == kept
+    again: Any = bodies.expand(kept.pack())
+    assert again["state"] == state, "which an earlier version reads"

@@ -17,8 +17,8 @@ from foveate.history.texts import is_from_log
 from foveate.plan import Band, Block, KeptPlan, LevelChange, Plan, State
 from foveate.store import Store, bodies
 
-_OLD_PLAN_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
-"""Fields of a plan that were once stored among the strategy's state."""
+_STATE_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
+"""Fields of a plan that are stored among the state: programs of an earlier version read them there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,11 @@ class Kept:
     plan: KeptPlan | None = None
 
     def pack(self) -> bytes:
-        return bodies.squeeze({"plan": asdict(self.plan), "state": dict(self.state)} if self.plan else dict(self.state))
+        if self.plan is None:
+            return bodies.squeeze(dict(self.state))
+        plan = asdict(self.plan)
+        moved = {"base_tokens": plan.pop("framed_tokens"), **{name: plan.pop(name) for name in _STATE_FIELDS}}
+        return bodies.squeeze({**plan, "state": {**self.state, **moved}, "own": dict(self.state)})
 
 
 NOTHING = Kept({})
@@ -121,15 +125,11 @@ async def stored_state(store: Store, session_id: str, strategy: str) -> State:
 
 def unpack_plan(data: bytes) -> Kept:
     """A plan as it was stored, by this version or an earlier one."""
-    found: Any = bodies.expand(data)
-    if "plan" not in found:
-        old = found["state"]
-        named = {
-            "framed_tokens": old.pop("base_tokens"),
-            **{name: old.pop(name) for name in _OLD_PLAN_FIELDS if name in old},
-        }
-        found = {"plan": {**named, **{name: value for name, value in found.items() if name != "state"}}, "state": old}
-    plan = found["plan"]
+    plan: Any = dict(bodies.expand(data))
+    state = plan.pop("state")
+    plan |= {"framed_tokens": state.pop("base_tokens")}
+    plan |= {name: state.pop(name) for name in _STATE_FIELDS if name in state}
+    own = plan.pop("own", state)
     kept = KeptPlan(
         **{
             **plan,
@@ -140,7 +140,7 @@ def unpack_plan(data: bytes) -> Kept:
             "changes": tuple(LevelChange(**change) for change in plan.get("changes", ())),
         }
     )
-    return Kept(found["state"], kept)
+    return Kept(own, kept)
 
 
 def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, *, now: float, turn: int) -> KeptPlan:
