@@ -1,6 +1,7 @@
 """The plan that a session keeps: consecutive contexts share their beginning byte for byte, until a rebuild is due."""
 
 import asyncio
+import json
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -209,34 +210,7 @@ def test_a_long_prompt_needs_no_more_room_kept_free_and_displaces_no_turn(tmp_pa
 
 
 def test_a_plan_that_an_earlier_version_stored_is_still_in_use() -> None:
-    row: dict[str, object] = {
-        "first": 1,
-        "last": 3,
-        "level": "C",
-        "tokens": 90,
-        "first_step": 0,
-        "last_step": 0,
-        "is_cut": False,
-    }
-    row |= {"is_range": True, "era_level": 0, "artefact": "", "short": (), "levels": "cC-", "sizes": [40, 40, 0]}
-    state = {"base_tokens": 95, "last_turn": 3, "last_step": 0, "budget_tokens": 4_000, "settings_key": "{}"}
-    state |= {
-        "made_at": 10.0,
-        "used_at": 12.0,
-        "churn": 0.25,
-        "trigger_turn": 4,
-        "awaited_turn": 2,
-        "low_tokens": 1_600,
-    }
-    band = {"level": "C", "first": 1, "last": 3, "turns": 2, "target_share": 0.3, "tokens": 90}
-    stored: dict[str, object] = {
-        "state": state,
-        "cause": "full",
-        "rows": [row],
-        "texts": ["<T-1-through-3-C>…"],
-        "tokens": [90],
-    }
-    stored |= {"bands": [band], "raw_tokens": 700, "changes": [{"first": 1, "last": 1, "before": "R", "after": "C"}]}
+    stored: Any = json.loads(STORED_PLAN)
     kept = unpack_plan(bodies.squeeze(stored))
     assert kept.plan is not None
     assert (kept.plan.last_turn, kept.plan.framed_tokens, kept.plan.churn, kept.plan.cause) == (3, 95, 0.25, "full")
@@ -244,4 +218,15 @@ def test_a_plan_that_an_earlier_version_stored_is_still_in_use() -> None:
     assert kept.state == {"budget_tokens": 4_000, "settings_key": "{}", "awaited_turn": 2, "low_tokens": 1_600}
     assert unpack_plan(kept.pack()) == kept
     again: Any = bodies.expand(kept.pack())
-    assert again["state"] == state, "which an earlier version reads"
+    assert again["state"] == stored["state"], "an earlier version reads what this one stores"
+
+
+STORED_PLAN = """
+{"state": {"base_tokens": 95, "last_turn": 3, "last_step": 0, "settings_key": "{}", "made_at": 10.0, "used_at": 12.0,
+           "churn": 0.25, "trigger_turn": 4, "budget_tokens": 4000, "awaited_turn": 2, "low_tokens": 1600},
+ "cause": "full", "texts": ["<T-1-through-3-C>…"], "tokens": [90], "raw_tokens": 700,
+ "rows": [{"first": 1, "last": 3, "level": "C", "tokens": 90, "first_step": 0, "last_step": 0, "is_cut": false,
+           "is_range": true, "era_level": 0, "artefact": "", "short": [], "levels": "cC-", "sizes": [40, 40, 0]}],
+ "bands": [{"level": "C", "first": 1, "last": 3, "turns": 2, "target_share": 0.3, "tokens": 90}],
+ "changes": [{"first": 1, "last": 1, "before": "R", "after": "C"}]}
+"""

@@ -125,7 +125,7 @@ async def stored_state(store: Store, session_id: str, strategy: str) -> State:
 
 def unpack_plan(data: bytes) -> Kept:
     """A plan as it was stored, by this version or an earlier one."""
-    plan: Any = dict(bodies.expand(data))
+    plan: Any = bodies.expand(data)
     state = plan.pop("state")
     plan |= {"framed_tokens": state.pop("base_tokens")}
     plan |= {name: state.pop(name) for name in _STATE_FIELDS if name in state}
