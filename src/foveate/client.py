@@ -10,13 +10,14 @@ import asyncio
 import copy
 import json
 import os
+import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foveate.errors import InputError, InvalidMessage, Refused, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
@@ -36,6 +37,7 @@ from foveate.session import Session
 from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
+from foveate.session.engine import SessionEngine
 from foveate.session.keys import Keys
 from foveate.session.knowledge import Knowledge
 from foveate.session.memory import Memory
@@ -295,10 +297,6 @@ class Foveate:
     async def open_session(self, session_id: str) -> Session:
         """Open an existing session."""
         return self._opened(await self._row(session_id))
-
-    def open_row(self, row: SessionRow) -> Session:
-        """Open a session whose data were just read."""
-        return self._opened(row)
 
     async def find_session(self, address: str) -> Session:
         """Open a session by its id, a unique beginning of its id, or its title."""
@@ -577,7 +575,7 @@ class Foveate:
         return await self._store.list_sessions(tenant=self._tenant or None)
 
     def _opened(self, row: SessionRow) -> Session:
-        return Session(row, self._shared, tenant=self._tenant)
+        return Session(SessionEngine(row, self._shared, tenant=self._tenant))
 
     async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
         if not self._tenant:
@@ -622,3 +620,17 @@ class Foveate:
             platform=known.get("platform"),
             channel=known.get("channel"),
         )
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> object:
+            """An old public name works for one release."""
+            if name != "open_row":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn("Foveate.open_row is internal now: foveate.client.open_row", DeprecationWarning, stacklevel=2)
+            return partial(open_row, self)
+
+
+def open_row(fov: Foveate, row: SessionRow) -> Session:
+    """Open a session whose row was just read. Internal, for intake."""
+    return fov._opened(row)

@@ -244,10 +244,10 @@ class _Import:
             [entry.message for entry in found],
             None,
             [entry.key for entry in found],
-            session.sizes,
-            session.compression_level,
+            session.engine.sizes,
+            session.engine.compression_level,
         )
-        places = await session.append(drafts)
+        places = await session.engine.append(drafts)
         imported.found += len(found)
         imported.added += sum(place.is_new for place in places)
         imported.turns = max(imported.turns, *(place.turn for place in places))

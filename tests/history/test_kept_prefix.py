@@ -1,9 +1,9 @@
 from __future__ import annotations
 
+from foveate.history.kept_prefix import best_seam
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.history.kept_prefix import best_seam
 from foveate.plan import Block, ShownLevel
 
 LEVELS: tuple[ShownLevel, ...] = ("T", "C", "S", "R")

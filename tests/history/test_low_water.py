@@ -1,10 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import assume, given
-from hypothesis import strategies as st
-
-from foveate.context.allotments import HistoryRoom
 from foveate.history.low_water import (
     LEAST_SHARE,
     MOST_SHARE,
@@ -13,6 +9,10 @@ from foveate.history.low_water import (
     Growth,
     low_water_tokens,
 )
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from foveate.context.allotments import HistoryRoom
 from foveate.strategy import Schedule
 
 ROOM = HistoryRoom(20_000, spare_tokens=7_000)

@@ -5,11 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+from foveate.history.plan_cache import PlanCache
 
 from foveate import Foveate
 from foveate.context.allotments import HistoryRoom
 from foveate.events import Event
-from foveate.history.plan_cache import PlanCache
 from foveate.history.texts import TextReader
 from foveate.strategy.gradient import Gradient
 from support.engine import assistant, prefix_shared, settings, talk, user, verified, with_store
@@ -88,7 +88,7 @@ def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Pat
         session = await fov.session("s", budget_tokens=4_000)
         await talk(session, 60)
         await fov.settle()
-        store = session._store
+        store = session.engine.store
         row = await store.get_session("s")
         keeper = PlanCache(store, "s", TextReader(store, "s"))
 

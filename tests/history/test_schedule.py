@@ -4,11 +4,11 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from foveate.history.plan_cache import PlanState, due, settings_key, target_tokens, wait_turns
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.context.allotments import HistoryRoom
-from foveate.history.plan_cache import PlanState, due, settings_key, target_tokens, wait_turns
 from foveate.plan import Cause
 from foveate.strategy.gradient import Gradient
 
