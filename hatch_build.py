@@ -20,6 +20,8 @@ STUB = "src/foveate/sync.pyi"
 HEAD = "# Written by hatch_build.py from the async classes."
 EXIT = "    def __exit__(self, *_: object) -> None: ..."
 UNWRAP = "def unwrap(value: object) -> tuple[object, Any]: ..."
+INTERNAL = "engine"
+"""What surfaces use of an async session; the blocking one does not have it."""
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -106,6 +108,8 @@ class _Stub:
         given = {argument.arg: argument.annotation for argument in init.args.args if argument.annotation}
         for node in init.body:
             match node:
+                case ast.Assign([ast.Attribute(ast.Name("self"), name)]) if name == INTERNAL:
+                    continue
                 case ast.Assign([ast.Attribute(ast.Name("self"), name)], ast.Name(source)) if name[0] != "_":
                     yield f"    {name}: {self._annotation(module, given[source])}"
                 case ast.AnnAssign(ast.Attribute(ast.Name("self"), name), annotation) if name[0] != "_":

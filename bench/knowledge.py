@@ -303,9 +303,9 @@ async def measure(size: int) -> dict[str, object]:
             for start in range(0, size, BATCH_TURNS):
                 messages = [message for turn in made[start : start + BATCH_TURNS] for message in turn]
                 drafts = await draft_messages(
-                    messages, None, [None] * len(messages), session.sizes, session.compression_level
+                    messages, None, [None] * len(messages), session.engine.sizes, session.engine.compression_level
                 )
-                await session.append(drafts)
+                await session.engine.append(drafts)
             began = time.process_time()
             before_mb = _peak_mb()
             gathered = await gather(fov, SCOPE)

@@ -45,9 +45,10 @@ async def fill(session: foveate.Session, turns: int) -> None:
     """So many turns in a few large batches; their drafts are made once."""
     messages = [message for turn in itertools.islice(endless(chat_turns()), FILL_TURNS) for message in turn]
     parsed = parse_messages(cast("list[Any]", messages))
-    drafts = await draft_messages(parsed, None, [None] * len(parsed), session.sizes, session.compression_level)
+    engine = session.engine
+    drafts = await draft_messages(parsed, None, [None] * len(parsed), engine.sizes, engine.compression_level)
     for start in range(0, turns, FILL_TURNS):
-        await session.append(drafts[: 2 * min(FILL_TURNS, turns - start)])
+        await engine.append(drafts[: 2 * min(FILL_TURNS, turns - start)])
 
 
 async def measure(directory: Path, samples: int, lengths: list[int]) -> list[Cost]:

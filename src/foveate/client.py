@@ -10,24 +10,24 @@ import asyncio
 import copy
 import json
 import os
-from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping, Sequence
+import warnings
+from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from foveate.errors import InputError, InvalidMessage, Refused, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
-from foveate.formats import SessionHeader
 from foveate.history.kept_plans import stored_state
 from foveate.history.late_writes import LateWrites
-from foveate.importer import ImportReport, Progress, free_name, import_transcript
+from foveate.importer import ImportReport, Progress, TranscriptSessions, import_transcript
 from foveate.models import Purpose
 from foveate.models.caller import Caller, Load
 from foveate.models.limits import ProviderState
-from foveate.models.names import load_model, models_for, plain_model, window_of
+from foveate.models.names import load_model, models_for, window_of
 from foveate.models.status import ModelReport, ModelStatus, ModelUse, describe_models, try_model, uses_of
 from foveate.recall.embed.endpoint import EmbeddingEndpoint
 from foveate.recall.scopes import Scope
@@ -36,11 +36,12 @@ from foveate.session import Session
 from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
+from foveate.session.engine import SessionEngine
 from foveate.session.keys import Keys
 from foveate.session.knowledge import Knowledge
 from foveate.session.memory import Memory
 from foveate.session.prompts import Prompts
-from foveate.session.record import check_session_id, check_text, printable_text
+from foveate.session.record import check_session_id, check_text
 from foveate.session.shared import SharedParts
 from foveate.session.subagents import Agents
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
@@ -296,10 +297,6 @@ class Foveate:
         """Open an existing session."""
         return self._opened(await self._row(session_id))
 
-    def open_row(self, row: SessionRow) -> Session:
-        """Open a session whose data were just read."""
-        return self._opened(row)
-
     async def find_session(self, address: str) -> Session:
         """Open a session by its id, a unique beginning of its id, or its title."""
         return await self.open_session(find_session(await self.sessions(), address).id)
@@ -338,22 +335,8 @@ class Foveate:
 
         A different file of the same name gets a separate session, such as `talk-2`.
         """
-        names: dict[str, str] = {}
-        created: set[str] = set()
-
-        async def open_named(header: SessionHeader, keys: Sequence[str]) -> Session:
-            if header.session not in names:
-                if session_id is None:
-                    name = await free_name(self._store, header, keys=keys, tenant=self._tenant)
-                else:
-                    name = f"{session_id}/{header.session}" if names else session_id
-                names[header.session] = check_session_id(name)
-                if not await self._has_session(name):
-                    created.add(name)
-            name = names[header.session]
-            return await self._open_imported(replace(header, session=name), is_new=name in created)
-
-        return await import_transcript(Path(path), open_named, format_name=format, progress=progress)
+        sessions = TranscriptSessions(self, session_id)
+        return await import_transcript(Path(path), sessions.open, format_name=format, progress=progress)
 
     async def reliability(self, session_id: str) -> Reliability | None:
         """The reliability score of a session; None if its strategy has none."""
@@ -550,13 +533,6 @@ class Foveate:
     def _view(self, tenant: str) -> Foveate:
         return self.tenant(tenant) if tenant else self
 
-    async def _has_session(self, session_id: str) -> bool:
-        try:
-            await self._row(session_id)
-        except SessionNotFound:
-            return False
-        return True
-
     def _check_owner(self) -> None:
         if self._tenant:
             raise Refused(f"this is for the owner of the store, not for the tenant {self._tenant!r}")
@@ -577,7 +553,7 @@ class Foveate:
         return await self._store.list_sessions(tenant=self._tenant or None)
 
     def _opened(self, row: SessionRow) -> Session:
-        return Session(row, self._shared, tenant=self._tenant)
+        return Session(SessionEngine(row, self._shared, tenant=self._tenant))
 
     async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
         if not self._tenant:
@@ -601,24 +577,16 @@ class Foveate:
         )
         return await self._store.create_session(new)
 
-    async def _open_imported(self, header: SessionHeader, *, is_new: bool) -> Session:
-        """Open or create the session of a transcript. One that exists keeps what it has; only gaps are filled.
+    if not TYPE_CHECKING:
 
-        The model is kept as information, without an address: a transcript never decides who is asked.
-        """
-        known = {
-            "title": header.title and printable_text(header.title),
-            "model": header.model and plain_model(printable_text(header.model), self.settings.models),
-            "platform": header.platform,
-            "channel": header.channel and printable_text(header.channel),
-        }
-        if not is_new:
-            row = await self._row(header.session)
-            known = {name: value for name, value in known.items() if not getattr(row, name)}
-        return await self.session(
-            header.session,
-            title=known.get("title"),
-            model=known.get("model"),
-            platform=known.get("platform"),
-            channel=known.get("channel"),
-        )
+        def __getattr__(self, name: str) -> object:
+            """An old public name works for one release."""
+            if name != "open_row":
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+            warnings.warn("Foveate.open_row is internal now: foveate.client.open_row", DeprecationWarning, stacklevel=2)
+            return partial(open_row, self)
+
+
+def open_row(fov: Foveate, row: SessionRow) -> Session:
+    """Open a session whose row was just read. Internal, for intake."""
+    return fov._opened(row)

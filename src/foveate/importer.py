@@ -9,15 +9,20 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from foveate import formats
 from foveate.errors import InputError, InvalidMessage, SessionNotFound, UnknownFormat
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem
+from foveate.models.names import plain_model
 from foveate.session import Session
+from foveate.session.record import check_session_id, printable_text
 from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
 
 BATCH_MESSAGES = 500
 """Messages recorded together, and messages at the beginning that distinguish files of one name."""
@@ -142,6 +147,55 @@ def _read(
     return name, format_.read(counted, path.name)
 
 
+class TranscriptSessions:
+    """Opens or creates the sessions that one transcript names."""
+
+    def __init__(self, fov: Foveate, session_id: str | None) -> None:
+        """`session_id` renames the first session; others are named below it."""
+        self._fov = fov
+        self._session_id = session_id
+        self._names: dict[str, str] = {}
+        self._created: set[str] = set()
+
+    async def open(self, header: SessionHeader, keys: Sequence[str]) -> Session:
+        """Open or create the session of a header. One that exists keeps what it has; only gaps are filled.
+
+        The model is kept as information, without an address: a transcript never decides who is asked.
+        """
+        fov = self._fov
+        name = self._names.get(header.session) or await self._name(header, keys)
+        known = {
+            "title": header.title and printable_text(header.title),
+            "model": header.model and plain_model(printable_text(header.model), fov.settings.models),
+            "platform": header.platform,
+            "channel": header.channel and printable_text(header.channel),
+        }
+        if name not in self._created:
+            info = (await fov.open_session(name)).info
+            known = {field: value for field, value in known.items() if not getattr(info, field)}
+        return await fov.session(
+            name,
+            title=known.get("title"),
+            model=known.get("model"),
+            platform=known.get("platform"),
+            channel=known.get("channel"),
+        )
+
+    async def _name(self, header: SessionHeader, keys: Sequence[str]) -> str:
+        """Choose the id of a session, and note whether it is new."""
+        fov, own = self._fov, self._session_id
+        if own is None:
+            name = await free_name(fov.store, header, keys=keys, tenant=fov.tenant_name)
+        else:
+            name = f"{own}/{header.session}" if self._names else own
+        self._names[header.session] = check_session_id(name)
+        try:
+            await fov.open_session(name)
+        except SessionNotFound:
+            self._created.add(name)
+        return name
+
+
 async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str], tenant: str = "") -> str:
     """The name under which a session is kept: its own, unless that is only its file's and another file has it.
 
@@ -244,10 +298,10 @@ class _Import:
             [entry.message for entry in found],
             None,
             [entry.key for entry in found],
-            session.sizes,
-            session.compression_level,
+            session.engine.sizes,
+            session.engine.compression_level,
         )
-        places = await session.append(drafts)
+        places = await session.engine.append(drafts)
         imported.found += len(found)
         imported.added += sum(place.is_new for place in places)
         imported.turns = max(imported.turns, *(place.turn for place in places))

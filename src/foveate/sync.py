@@ -44,6 +44,8 @@ from foveate.settings import Settings
 from foveate.store import FORKED
 from foveate.text import without_password
 
+INTERNAL = "engine"
+"""The part of an async session that a blocking one does not offer."""
 _END = object()
 
 
@@ -144,9 +146,16 @@ class _Blocking:
                 setattr(cls, name, _blocking(name, member))
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
+        if name.startswith("_") or name == INTERNAL:
             raise AttributeError(name)
-        return getattr(self._wrapped, name)
+        value = getattr(self._wrapped, name)
+        return functools.partial(self._call, value) if inspect.ismethod(value) else value
+
+    def _call(self, method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        result = method(*args, **kwargs)
+        if inspect.isasyncgen(result):
+            return self._loop.iterate(result)
+        return self._wrap(self._loop.run(result) if inspect.iscoroutine(result) else result)
 
     def _wrap(self, result: Any) -> Any:
         twin = self._twins.get(type(result))
@@ -159,10 +168,7 @@ def _blocking(name: str, member: Any) -> Any:
 
     @functools.wraps(member)
     def method(self: _Blocking, *args: Any, **kwargs: Any) -> Any:
-        result = getattr(self._wrapped, name)(*args, **kwargs)
-        if inspect.isasyncgen(result):
-            return self._loop.iterate(result)
-        return self._wrap(self._loop.run(result) if inspect.iscoroutine(result) else result)
+        return self._call(getattr(self._wrapped, name), *args, **kwargs)
 
     return method
 

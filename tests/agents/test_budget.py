@@ -72,7 +72,7 @@ def test_a_budget_nobody_chose_is_that_of_the_settings_of_today(tmp_path: Path) 
             await fov.session("s")
             await fov.session("chosen", budget_tokens=DEFAULT)
             lowered = await fov.session("lowered")
-            assert (await lowered.lower_budget(9_000)).budget_tokens == 9_000
+            assert (await lowered.engine.lower_budget(9_000)).budget_tokens == 9_000
         for default in (64_000, 8_000):
             later = settings(session={"budget_tokens": default})
             async with foveate.open(tmp_path / "chat.db", settings=later) as fov:
@@ -90,7 +90,7 @@ def test_a_budget_given_later_is_chosen_and_can_be_taken_back(tmp_path: Path) ->
             before = (await fov.session("s")).info
             session = await fov.session("s", budget_tokens=DEFAULT)
             assert session.info.budget_chosen
-            assert not (await session.restore_budget(before)).budget_chosen
+            assert not (await session.engine.restore_budget(before)).budget_chosen
 
     asyncio.run(run())
 

@@ -336,7 +336,7 @@ def test_the_first_context_of_a_long_session_recalls_before_the_index_is_loaded(
     monkeypatch.setattr("foveate.history.recalled.LOAD_DELAY_SECONDS", 60)
 
     async def job(session: Session, _: Foveate) -> None:
-        index = session._shared.searcher.index(session._row)
+        index = session.engine.shared.searcher.index(session.engine.row)
         context = await session.context(QUESTION)
         assert "KH-731" in memory(context)
         assert not index.is_loaded
@@ -362,11 +362,11 @@ def test_a_warm_recall_reads_twice_and_a_stored_layer_nothing(tmp_path: Path, mo
         settings = load_settings(environment={}, overrides=quiet)
         async with foveate.open(tmp_path / "chat.db", settings=settings) as fov:
             session = await fov.open_session("s")
-            recaller = session._contexts._recaller
+            recaller = session.engine.contexts._recaller
             wish = RecallRequest(query=QUESTION, room_tokens=400, visible=(), is_gated=True)
             await session.context(QUESTION)
             await session.record([{"role": "user", "content": "Is the spare key still there?"}])  # not indexed yet
-            row, counter = session._row, session._row.exact
+            row, counter = session.engine.row, session.engine.row.exact
             monkeypatch.setattr(Database, "read", counted)
             layer = await recaller.recall_once(row, counter, wish, kept=None, mark="m")
             assert "KH-731" in layer.text

@@ -20,7 +20,7 @@ from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
 from foveate.server.gateway.wires import WIRES
-from foveate.session import Session
+from foveate.session.engine import SessionEngine
 from support.examples import times
 
 Scenario: TypeAlias = Callable[[Foveate, Recorder], Coroutine[Any, Any, None]]
@@ -427,13 +427,13 @@ def test_a_request_that_could_not_be_recorded_leaves_no_session(
 ) -> None:
     async def scenario(fov: Foveate, recorder: Recorder) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "append", failing)
+            patch.setattr(SessionEngine, "append", failing)
             with pytest.raises(StoreBusy):
                 await place(recorder, [user("one")], named)
         assert await fov.sessions() == []
         first = await exchange(recorder, [user("one")], "1", named)
         with monkeypatch.context() as patch:
-            patch.setattr(Session, "append", failing)
+            patch.setattr(SessionEngine, "append", failing)
             with pytest.raises(StoreBusy):
                 await place(recorder, [user("one"), assistant("edited"), user("two")], named)
         assert [info.id for info in await fov.sessions()] == [first.name]

@@ -32,7 +32,7 @@ def turns(found: list[Hit]) -> list[str]:
 
 
 def index_of(session: Session) -> Index:
-    return session._shared.searcher.index(session._row)
+    return session.engine.shared.searcher.index(session.engine.row)
 
 
 async def filled(fov: Foveate, *texts: str, name: str = "s") -> Session:
@@ -232,11 +232,11 @@ def test_passages_of_another_model_are_found_by_their_words(tmp_path: Path) -> N
 def test_an_index_older_than_the_store_is_made_when_something_is_settled(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, *[f"Talk of the heron {number}" for number in range(70)])
-        await session._store.passages.clear()
+        await session.engine.store.passages.clear()
         assert len(await session.search("heron", 100)) == 32
         await fov.settle()
         assert len(await session.search("heron", 100)) == 70
-        assert await session._store.passages.unindexed() == []
+        assert await session.engine.store.passages.unindexed() == []
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -291,7 +291,7 @@ def test_every_word_of_a_recorded_turn_finds_it(said: str, shared_session: tuple
     recorded = runner.run(session.record([Message("user", (Text(f"Said: {said}"),))]))
     for is_indexed in (False, True):
         if is_indexed:
-            runner.run(session._shared.worker.settle([session.id]))
+            runner.run(session.engine.shared.worker.settle([session.id]))
         for word in re.findall(r"[^\W_](?:[^\W_]|\u0301)*", said)[:5]:
             assert recorded.id in turns(runner.run(session.search(word, 1_000))), word
 
@@ -345,7 +345,7 @@ class CountedReader(CountedPassages):
 
 def counted_index(session: Session) -> tuple[Index, CountedPassages]:
     """A session's index that is not loaded yet."""
-    passages = CountedPassages(session._shared.store.passages)
+    passages = CountedPassages(session.engine.shared.store.passages)
     index = index_of(session)
     index._store = SimpleNamespace(passages=passages)  # type: ignore[assignment]
     return index, passages
@@ -388,7 +388,7 @@ def test_turns_that_are_not_indexed_have_scores_by_words_and_by_vectors_of_a_loc
 ) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, "It rained all day.", "The invoice is overdue.")
-        await session._store.passages.clear()
+        await session.engine.store.passages.clear()
         index, asked = index_of(session), "unpaid bill payment late, all day"
         index._embedder.is_local = is_local
         measured = (look := await index.look(Query.of(asked))).measured(

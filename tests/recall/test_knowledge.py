@@ -32,7 +32,7 @@ def found(path: Path, items: list[NewKnowledge], prompt: str, **limits: float) -
     async def job(fov: Foveate) -> list[str]:
         session = await fov.session("s", channel="shop")
         await fov._store.knowledge.add("", items)
-        searcher, row = fov._searcher, session._row
+        searcher, row = fov._searcher, session.engine.row
         query = replace(Query.of(prompt), session=row)
         measured = await searcher.measure(searcher.index(row), query, prompt, words_seconds=None, vectors_seconds=None)
         given: Mapping[str, Any] = {"least": 0.8, "confidence": 0.6, "limit": 10, **limits}
@@ -73,7 +73,7 @@ def test_only_decided_and_confident_items_of_shown_kinds_count(tmp_path: Path) -
 
 def test_a_change_is_seen_at_once_and_unchanged_items_are_read_once(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
-        row = (await fov.session("s", channel="shop"))._row
+        row = (await fov.session("s", channel="shop")).engine.row
         index = fov._searcher.index(row)
 
         async def items(known: ItemTable | None = None) -> ItemTable:

@@ -129,7 +129,7 @@ def test_a_strategy_whose_state_is_saved_is_ready_while_its_task_still_ends(
         await fov.settle()
         first = await session.context(PROMPT)
         monkeypatch.setattr(driver, "MEANWHILE_TURNS", 3)
-        session._contexts.driver._building["checkpoint"] = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
+        session.engine.contexts.driver._building["checkpoint"] = asyncio.get_running_loop().create_future()  # type: ignore[assignment]
         second = await session.context(PROMPT)
         assert "meanwhile" not in second.planned.notes
         assert second.text == first.text

@@ -160,7 +160,7 @@ def test_a_chat_of_a_tenant_is_booked_to_its_session(tmp_path: Path) -> None:
             views = fov.tenant("acme"), fov.tenant("other")
             session = await views[0].session("chat")
             await finished(Chat(session, fov.caller, ["scripted:test"]).say("Which port?"))
-            assert session.stored_id == "acme:chat"
+            assert session.engine.stored_id == "acme:chat"
             assert [row.session_id for row in await views[0].costs()] == ["chat"]
             assert [row.session_id for row in await views[0].costs("chat")] == ["chat"]
             assert [row.session_id for row in await fov.costs()] == ["acme:chat"]

@@ -213,7 +213,7 @@ def test_a_one_off_context_changes_no_state(tmp_path: Path) -> None:
         await session.call_tool("get_turn", {"turn_id": "T-1"})
         await session.context("Now?")
         await talk(session, 10, first=31)
-        store = session._store
+        store = session.engine.store
         before = [await store.derived.plan("s", "gradient"), await store.artefacts.board("s")]
         assert all(before)
         for budget in (900, 1_500, 2_999, 3_001, 50_000):
@@ -252,7 +252,7 @@ def test_what_a_history_tool_recalled_is_kept_raw_and_never_learned_again(tmp_pa
         for level in "SCT":
             assert "narwhal" not in (await session.get_turn(2, level)).content
         assert [content.turn_id for content in await session.search("narwhal")] == ["T-1"]
-        (era,) = await session._store.derived.eras("s", 1, 0, 0)
+        (era,) = await session.engine.store.derived.eras("s", 1, 0, 0)
         assert {unit.turn for unit in unpack_units(era.units) if "narwhal" in unit.text} <= {1}
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -77,8 +77,8 @@ async def talk(session: Session, turns: int, *, words: int = 12, first: int = 1)
 
 async def view_history(session: Session, name: str, strategy: Strategy, ledger: Ledger) -> HistoryView:
     """The history that a strategy shows before a prompt, as the session's driver makes it."""
-    contexts = session._contexts
-    snapshot = await session._store.snapshot(session.id, strategy=lambda _: name, known=contexts.reader.known)
+    contexts = session.engine.contexts
+    snapshot = await session.engine.store.snapshot(session.id, strategy=lambda _: name, known=contexts.reader.known)
     await contexts.reader.take(snapshot)
     request = ContextRequest(
         snapshot=snapshot,

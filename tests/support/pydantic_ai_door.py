@@ -103,7 +103,7 @@ class PydanticAIStoreDoor(PydanticAIDoor):
 
     def __init__(self, session: Session, tool: Tool) -> None:
         super().__init__(session, tool)
-        self._store = FoveateConversationStore(session.home)
+        self._store = FoveateConversationStore(session.engine.home)
         self._id = session.id
 
     async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:

@@ -59,7 +59,7 @@ def test_a_long_result_is_shortened_and_the_log_keeps_all_of_it(tmp_path: Path) 
         assert "line 20000: all is well\n" in short.text
         assert f"{len(LOG):,} bytes, 20,000 lines, sha256 {hashlib.sha256(LOG.encode()).hexdigest()}" in short.text
         assert await session.cabinet.content(key_in(short)) == LOG.encode()
-        (held,) = await session._store.cabinet.of_turns("s", 1, 1)
+        (held,) = await session.engine.store.cabinet.of_turns("s", 1, 1)
         assert held.key == key_in(short)
         assert (await toolbox.call("make_log", {}, whole=True)).text == LOG
         assert (await toolbox.call("make_log", {"size": 20})).text == LOG[:20]

@@ -62,10 +62,10 @@ class _Requests:
     def __init__(self, bridge: Bridge) -> None:
         self.bridge = bridge
         session = bridge.session
-        self._home = session.home
+        self._home = session.engine.home
         self._recorder = Recorder(self._home, self._home.clients, self._home.tenant_name)
         self._recorder.use(session)
-        self._named = ClientId(public_id(self._home.tenant_name, session.stored_id), "session", is_ours=True)
+        self._named = ClientId(public_id(self._home.tenant_name, session.engine.stored_id), "session", is_ours=True)
 
     async def answer(self, wire: Wire, request: httpx2.Request, raw: bytes, upstream: Any) -> GatewayReply:
         """The gateway's reply; `upstream` sends requests to the provider."""

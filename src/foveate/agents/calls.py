@@ -81,7 +81,7 @@ class CallExecutor:
         data: dict[str, Json] = {"name": call.name, "is_error": output.is_error, "seconds": round(seconds, 3)}
         if output.exit_code is not None:
             data["exit_code"] = output.exit_code
-        self._session.publish("tool-called", data)
+        self._session.engine.publish("tool-called", data)
         result = ToolResult(
             call.id,
             (Text(output.text), *output.attachments),

@@ -164,7 +164,7 @@ class Chat:
 
     async def context(self) -> Context:
         """The context that the model would get now."""
-        return await self.session.context_with(self._offer, system=self._options.system)
+        return await self.session.engine.context_with(self._offer, system=self._options.system)
 
     async def waiting(self) -> str | None:
         """The id of the newest turn if it has no answer yet, otherwise None."""
@@ -325,7 +325,7 @@ class Chat:
     async def _smaller(self, context: Context, error: ModelUnavailable) -> Context:
         most = int(context.tokens * TOO_LONG_SHARE)
         try:
-            return await self.session.context_with(self._offer, budget_tokens=most, system=self._options.system)
+            return await self.session.engine.context_with(self._offer, budget_tokens=most, system=self._options.system)
         except InputError:
             raise error from None
 
@@ -351,7 +351,7 @@ class Chat:
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
         taken.said.clear()
         yield RequestSent(context.tokens)
-        stream = self._caller.stream(ask, self.models, session_id=self.session.stored_id)
+        stream = self._caller.stream(ask, self.models, session_id=self.session.engine.stored_id)
         async with aclosing(stream) as pieces:
             async for piece in pieces:
                 self._sent, self._sent_tools = sent, len(tools)

@@ -121,7 +121,7 @@ class _Work:
             window_tokens=window,
             option="budget_tokens",
         )
-        self._session.limit_budget(budget)
+        self._session.engine.limit_budget(budget)
         self._models = tuple(dict.fromkeys((model, *settings.models.fallbacks)))
         spec = self._spec
         choice = ToolChoice(

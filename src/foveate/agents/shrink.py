@@ -163,7 +163,7 @@ class Shrinker:
 
     @classmethod
     def of(cls, session: Session) -> Shrinker:
-        return cls(session._shared, session.stored_id)
+        return cls(session.engine.shared, session.engine.stored_id)
 
     async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> ShrinkReport:
         """Let the first of these models that answers shorten the history to the target, as far as its limits allow."""

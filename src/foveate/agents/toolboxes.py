@@ -78,7 +78,7 @@ async def note_packs(session: Session, choice: ToolChoice) -> bool:
     await session.documents.give(PACK, now)
     is_switch = session.info.turns > 0
     if is_switch:
-        session.publish("pack-switched", {"from": before, "to": now})
+        session.engine.publish("pack-switched", {"from": before, "to": now})
     return is_switch
 
 

@@ -82,10 +82,10 @@ class Conversation:
     """The session of one program."""
 
     def __init__(self, session: Session) -> None:
-        home = session.home
+        home = session.engine.home
         self._recorder = Recorder(home, home.clients, home.tenant_name)
         self._recorder.use(session)
-        self._named = ClientId(public_id(home.tenant_name, session.stored_id), SOURCE, is_ours=True)
+        self._named = ClientId(public_id(home.tenant_name, session.engine.stored_id), SOURCE, is_ours=True)
         self.session = session
         """The session, or the branch that was used last."""
 
@@ -139,7 +139,7 @@ class Conversation:
     async def end(self, format: str, messages: Sequence[Record]) -> str:  # noqa: A002
         """Names the place that new messages come behind: all that is recorded, but for the same prompt unanswered."""
         turns = (await self.session.refresh()).turns
-        is_again = bool(messages) and await self.session.is_waiting(as_messages(list(messages[:1]), format))
+        is_again = bool(messages) and await self.session.engine.is_waiting(as_messages(list(messages[:1]), format))
         return place_name(self._named.name, turns - is_again)
 
     async def messages(self, format: str, *, limit: int | None = None) -> list[Any]:  # noqa: A002
@@ -156,8 +156,8 @@ class Conversation:
 
     async def last_branch(self) -> Session:
         """The session or its branch, whichever was used last."""
-        home, root = self.session.home, self._named.name
-        stored = await home.clients.family(home.tenant_name, self.session.stored_id)
+        home, root = self.session.engine.home, self._named.name
+        stored = await home.clients.family(home.tenant_name, self.session.engine.stored_id)
         names = [public_id(home.tenant_name, one) for one in stored]
         name = next((name for name in names if is_branch(name, root)), root)
         return self.session if name == root else await home.open_session(name)
@@ -180,7 +180,7 @@ class Conversation:
 
     async def discard(self) -> None:
         """Delete a branch to which nothing was added."""
-        await self.session.home.delete_session(self._named.name)
+        await self.session.engine.home.delete_session(self._named.name)
 
     def history_tools(self) -> list[dict[str, Any]]:
         """Name, description and parameters of each history tool."""
@@ -200,17 +200,21 @@ class Conversation:
         session, tools = placed.session, list(overhead.tools)
         if placed.whole is None:
             return None
-        tokens = whole_tokens(session, placed.whole, placed.drafts, system=overhead.system, tools=tools)
+        tokens = whole_tokens(session.engine, placed.whole, placed.drafts, system=overhead.system, tools=tools)
         if tokens is None:
             return None
         sent = [*_system(overhead.system), *placed.history.parse(0)]
-        came_from_messages(session, sent, tools)
+        came_from_messages(session.engine, sent, tools)
         return View(list(messages), "", tokens, True, placed)
 
     async def _assembled(self, format: str, placed: Placement, overhead: Overhead) -> View:  # noqa: A002
         tools = list(overhead.tools)
         context = await context_for(
-            placed.session, format, system=overhead.system, extra_tools=tools, history_tools=overhead.has_history_tools
+            placed.session.engine,
+            format,
+            system=overhead.system,
+            extra_tools=tools,
+            history_tools=overhead.has_history_tools,
         )
         is_provider = format in FORMATS
         shown = messages_of(context, format) if is_provider else _rendered(format, context, placed.session, tools)
@@ -221,7 +225,7 @@ def _rendered(format: str, context: Context, session: Session, tools: Sequence[R
     """The messages of a framework's format, without thinking that its provider would reject."""
     shown = canonical_messages(context.layout, context.system, names_files=False)
     sent = without_unbound_messages(shown, tools)
-    came_from_messages(session, sent, tools)
+    came_from_messages(session.engine, sent, tools)
     return render_messages(format, sent[1:] if context.system else sent)
 
 

@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 from foveate.additions import without_reminders
 from foveate.cache import BoundedCache
-from foveate.client import Foveate
+from foveate.client import Foveate, open_row
 from foveate.errors import FoveateError, SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
 from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
@@ -113,7 +113,7 @@ class Recorder:
 
     def use(self, session: Session) -> None:
         """Use this handle for its session, with the limits it has."""
-        self._handles[self._public(session.stored_id)] = session
+        self._handles[self._public(session.engine.stored_id)] = session
 
     def _stored(self, name: str) -> str:
         return stored_id(self._tenant, name)
@@ -276,13 +276,13 @@ class Recorder:
     async def _add_answer(
         self, placement: Placement, messages: Sequence[Message], keys: Sequence[str | None], tail: str
     ) -> None:
-        drafts = await placement.session.draft(messages, keys)
+        drafts = await placement.session.engine.draft(messages, keys)
         after = placement.key or None
         try:
-            places = await placement.session.append(drafts, newest_turn=placement.turn, after=after, tail=tail)
+            places = await placement.session.engine.append(drafts, newest_turn=placement.turn, after=after, tail=tail)
         except (SessionContinued, TurnBegun):
             await self._branch(placement)
-            places = await placement.session.append(drafts, tail=tail)
+            places = await placement.session.engine.append(drafts, tail=tail)
         placement.turn = places[-1].turn
 
     async def _branch(self, placement: Placement) -> None:
@@ -320,9 +320,9 @@ class Recorder:
                 messages[place] = replace(messages[place], kind="injection")
         # No later request may be found to continue a session that is deleted soon.
         keys = [None] * len(messages) if decision.is_scratch else _keys(history, decision.count)
-        drafts = await session.draft(messages, keys) if messages else []
+        drafts = await session.engine.draft(messages, keys) if messages else []
         key = history.keys[-1] if history.keys else ""
-        whole = (decision.standing or empty_standing(session)) if decision.is_whole else None
+        whole = (decision.standing or empty_standing(session.engine)) if decision.is_whole else None
         return Placement(session, decision.session, history, key, drafts, whole, is_scratch=decision.is_scratch)
 
     async def _record(
@@ -367,7 +367,7 @@ class Recorder:
             notes.append(self._view.note_origin(placement.name, f"gateway: {decision.reason}"))
         if placement.drafts:
             newest = (decision.turn or None) if decision.action == "continue" else None
-            append = placement.session.append(placement.drafts, newest_turn=newest, after=decision.after)
+            append = placement.session.engine.append(placement.drafts, newest_turn=newest, after=decision.after)
             places, _ = await asyncio.gather(append, asyncio.gather(*notes))  # in one commit
             placement.turn = places[-1].turn
         else:
@@ -415,16 +415,16 @@ class Recorder:
         """Whether a session ends with exactly these messages, and has no answer yet."""
         session = await self._known(name)
         await session.refresh()
-        return await session.is_waiting(prompt)
+        return await session.engine.is_waiting(prompt)
 
     async def _known(self, name: str, standing: Standing | None = None) -> Session:
         """An existing session. Its handle is kept, since it knows what it showed last."""
         handle = self._handles.get(name)
         if handle is None:
-            handle = self._view.open_row(standing.row) if standing else await self._view.open_session(name)
+            handle = open_row(self._view, standing.row) if standing else await self._view.open_session(name)
             self._handles[name] = handle
         elif standing:
-            handle.take(standing.row)
+            handle.engine.take(standing.row)
         return handle
 
     def _lock(self, named: ClientId | None, history: RequestHistory) -> asyncio.Lock:

@@ -273,7 +273,7 @@ class _Player:
 
     async def _record(self, waiting: list[Draft]) -> list[Draft]:
         if waiting:
-            await self._session.append(waiting)
+            await self._session.engine.append(waiting)
         return []
 
     async def _call(self, number: int, position: int) -> None:

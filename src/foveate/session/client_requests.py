@@ -15,7 +15,7 @@ from foveate.text import compact_json
 from foveate.turn import Message
 
 if TYPE_CHECKING:
-    from foveate.session import Session
+    from foveate.session.engine import SessionEngine
 
 __all__ = [
     "HISTORY_TOOLS",
@@ -30,7 +30,7 @@ __all__ = [
 
 
 async def context_for(
-    session: Session,
+    engine: SessionEngine,
     format: str,  # noqa: A002
     *,
     system: str = "",
@@ -44,7 +44,7 @@ async def context_for(
     With `is_late` the history tools are offered only once a turn is not shown word for word.
     """
     offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
-    return await session.context_with(
+    return await engine.context_with(
         offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
     )
 
@@ -61,25 +61,30 @@ def extra_system(context: Context, system: str) -> str:
 
 
 def came_from_client(
-    session: Session, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
+    engine: SessionEngine, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
 ) -> None:
     """The answer that is recorded next came from a client's own request."""
-    session.came_from(lambda: request_prefix(system, tools, messages))
+    engine.came_from(lambda: request_prefix(system, tools, messages))
 
 
-def came_from_messages(session: Session, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
+def came_from_messages(engine: SessionEngine, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
     """The answer that is recorded next came from these messages, which a framework sent in a form of its own."""
-    session.came_from(lambda: messages_prefix(messages, tools))
+    engine.came_from(lambda: messages_prefix(messages, tools))
 
 
 def whole_tokens(
-    session: Session, standing: Standing, drafts: Sequence[Draft], *, system: str, tools: Sequence[Mapping[str, Any]]
+    engine: SessionEngine,
+    standing: Standing,
+    drafts: Sequence[Draft],
+    *,
+    system: str,
+    tools: Sequence[Mapping[str, Any]],
 ) -> int | None:
     """Tokens of a request with all that is recorded and these messages, as they are.
 
     None if that is more than the budget, or if contexts of the session show something else.
     """
-    row, counter, strategy = session._row, session.counter, session._strategy().strategy
+    row, counter, strategy = engine.row, engine.counter, engine.strategy.strategy
     if not standing.is_plain or row.mode or not strategy.keeps_plan:
         return None
     recorded = standing.tokens + sum(draft.tokens for draft in drafts)
@@ -90,6 +95,6 @@ def whole_tokens(
     return tokens if tokens <= row.budget_tokens else None
 
 
-def empty_standing(session: Session) -> Standing:
+def empty_standing(engine: SessionEngine) -> Standing:
     """What a session that was just created holds."""
-    return Standing(session._row, 0, 0, 0, is_plain=True)
+    return Standing(engine.row, 0, 0, 0, is_plain=True)

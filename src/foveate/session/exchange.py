@@ -29,10 +29,11 @@ WAIT_SECONDS = 600.0
 class Exchange:
     """A turn in progress. Other prompts of the process wait at their `with` until it ends, so each gets its answer."""
 
-    def __init__(self, session: Session, prompt: str | Recordable, lock: asyncio.Lock) -> None:
+    def __init__(self, session: Session, prompt: str | Recordable) -> None:
+        engine = session.engine
         self._session = session
         self._prompt = prompt
-        self._lock = lock
+        self._lock = engine.shared.turn_locks.setdefault(engine.stored_id, asyncio.Lock())
         self._number = 0
         self._context: Context | None = None
         self._unanswered: Context | None = None
@@ -75,7 +76,7 @@ class Exchange:
         else:
             said = as_messages(self._prompt, None)
         newest = (await self._session.refresh()).turns
-        if newest and await self._session.is_waiting(said):
+        if newest and await self._session.engine.is_waiting(said):
             self._number = newest
         else:
             self._number = (await self._session.record(said)).number
@@ -101,7 +102,7 @@ class Exchange:
             raise TurnBegun(self._session.id, turn=self._number, newest=newest)
         has_history = tools is not False
         offer = ToolSet(tuple(extra_tools), format, has_history=has_history, is_late=tools is None)
-        self._context = await self._session.context_with(
+        self._context = await self._session.engine.context_with(
             offer if has_history or extra_tools else None, budget_tokens=budget_tokens, system=system, recall=recall
         )
         self._unanswered = self._context
@@ -111,7 +112,7 @@ class Exchange:
     async def record(self, messages: Recordable, *, format: str | None = None, key: str | None = None) -> RecordedTurn:  # noqa: A002
         """Add an answer, or the results of its calls, to this turn; `TurnBegun` if a later one has begun."""
         if self._unanswered is not None:
-            self._session.came_from(self._unanswered)
+            self._session.engine.came_from(self._unanswered)
             self._unanswered = None
         recorded = await self._session.record(messages, format=format, key=key, turn=self._number)
         self._number = recorded.number

@@ -21,7 +21,7 @@ from foveate.tokens import Counter
 from foveate.turn import Json, Message, Turn, parse_time, turn_id
 
 if TYPE_CHECKING:
-    from foveate.session import Session
+    from foveate.session.engine import SessionEngine
     from foveate.session.shared import PrefixSource
 
 MAX_SESSION_ID_CHARS = 300
@@ -143,7 +143,7 @@ def numbered_keys(key: str | Sequence[str | None] | None, count: int) -> list[st
 
 
 async def make_drafts(
-    session: Session,
+    engine: SessionEngine,
     messages: Recordable,
     *,
     at: str | float | datetime | None,
@@ -160,9 +160,9 @@ async def make_drafts(
             raise InvalidMessage("turn", "has no messages; a turn has at least one")
         if not isinstance(key, str | None):
             raise InvalidMessage("key", "is a list; a whole turn takes one key")
-        return await draft_turn(messages, moment, key, session.sizes, session.compression_level)
+        return await draft_turn(messages, moment, key, engine.sizes, engine.compression_level)
     given = await read_messages(messages, format_name)
-    return await session.draft(given, numbered_keys(key, len(given)), at=moment, context=context)
+    return await engine.draft(given, numbered_keys(key, len(given)), at=moment, context=context)
 
 
 def bind_answer(

@@ -197,7 +197,7 @@ class Agents:
             raise InputError(f"the settings have no MCP server {missing!r}; tools.mcp_servers has {listed}")
         agent_id = f"a-{secrets.token_hex(ID_BYTES)}"
         above = None if parent is None else (await self._fov.open_session(parent))
-        row = None if above is None else await self._store.get_session(above.stored_id)
+        row = None if above is None else await self._store.get_session(above.engine.stored_id)
         boss = None if row is None else await self._store.agents.of_session(row.id)
         session = self._new_session(agent_id, task, chosen.model, row)
         new = NewAgent(
@@ -352,7 +352,7 @@ class Agents:
         text = f"{info.state}: {info.result or info.problem or info.task}"
         with suppress(SessionNotFound):
             parent = await self._fov.open_session(public_id(self._fov.tenant_name, row.parent_session_id))
-            await parent.note("agent", f"{row.id} {row.state}", text)
+            await parent.engine.note("agent", f"{row.id} {row.state}", text)
 
     async def _complete(self, agent: AgentInfo) -> AgentInfo:
         module, name = RUNNER

@@ -174,9 +174,9 @@ def test_looking_at_a_context_leaves_the_next_answer_alone(client: ServerClient)
     async def prefixes(fov: Foveate) -> tuple[object, object]:
         session = await fov.open_session(SESSION)
         await session.context("What next?")
-        asked = session._shared.asked.get(session.id)
-        await session.look(budget_tokens=4_000)
-        return asked, session._shared.asked.get(session.id)
+        asked = session.engine.shared.asked.get(session.id)
+        await session.engine.look(budget_tokens=4_000)
+        return asked, session.engine.shared.asked.get(session.id)
 
     before, after = call(client, prefixes, client.fov)
     assert before is after is not None
@@ -187,17 +187,17 @@ def test_a_request_made_while_somebody_looks_keeps_its_answer(
 ) -> None:
     async def look(fov: Foveate) -> tuple[object, object]:
         session = await fov.open_session(SESSION)
-        make = session._contexts.make
+        make = session.engine.contexts.make
 
         async def make_beside(*given: object) -> object:
             made = await make(*given)  # type: ignore[arg-type]
             await (await fov.open_session(SESSION)).context("Sent meanwhile")
             return made
 
-        monkeypatch.setattr(session._contexts, "make", make_beside)
-        asked = session._shared.asked.get(session.id)
-        await session.look()
-        return asked, session._shared.asked.get(session.id)
+        monkeypatch.setattr(session.engine.contexts, "make", make_beside)
+        asked = session.engine.shared.asked.get(session.id)
+        await session.engine.look()
+        return asked, session.engine.shared.asked.get(session.id)
 
     before, after = call(client, look, client.fov)
     assert after is not None
@@ -212,7 +212,7 @@ def test_the_picture_is_kept_each_time_the_plan_changes(client: ServerClient) ->
             await session.record(said)
             await fov.settle(session_id="grown")
             await session.context("And now?")
-        await session.look(budget_tokens=4_000)
+        await session.engine.look(budget_tokens=4_000)
         return [(picture.turn, "".join(cell.level for cell in picture.cells)) for picture in await session.pictures()]
 
     kept = call(client, grow, client.fov)

@@ -116,7 +116,7 @@ class Room:
         )
         strategy = None if self._chat else self._wishes.strategy
         session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens, strategy=strategy)
-        session.limit_budget(fitting)
+        session.engine.limit_budget(fitting)
         tools = self._wishes.tools if self._wishes.has_tools else ToolOptions()
         if self._mcp is None:
             self._mcp = await open_mcp(self._connections, self.fov, tools, self._approve)
@@ -163,7 +163,7 @@ class Room:
             await chat.context()
         except InputError as error:
             if before:
-                await chat.session.restore_budget(before)
+                await chat.session.engine.restore_budget(before)
                 await self.fov.session(info.id, model=before.model)
             else:
                 await self.fov.delete_session(info.id)

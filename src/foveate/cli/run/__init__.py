@@ -214,7 +214,7 @@ async def _enter(fov: Foveate, order: _Order) -> _Place:
     # One that is there keeps what was set for its strategy.
     strategy = "oneshot" if known is None or known.strategy != "oneshot" else None
     session = await fov.session(order.session_id, strategy=strategy, model=model, budget_tokens=order.budget_tokens)
-    session.limit_budget(budget_tokens)
+    session.engine.limit_budget(budget_tokens)
     return _Place(session, model, output_tokens)
 
 

@@ -139,7 +139,7 @@ async def start_worker(stack: AsyncExitStack, fov: Foveate, session: Session, to
     if toolbox is not None and "spawn_agent" in toolbox.tools:
         from foveate.agents.worker import working
 
-        await stack.enter_async_context(working(fov, tree=session.stored_id))
+        await stack.enter_async_context(working(fov, tree=session.engine.stored_id))
 
 
 @dataclass(slots=True)

@@ -44,9 +44,9 @@ class OpenSessions:
     async def use(self, view: Foveate, name: str) -> AsyncIterator[Session]:
         """A session as the view sees it; the same handle as before, unless it was deleted and created anew."""
         fresh = await view.open_session(name)
-        kept = self._kept.get(fresh.stored_id)
+        kept = self._kept.get(fresh.engine.stored_id)
         if kept is None or kept.created_at != fresh.info.created_at or kept.session.id != fresh.id:
-            kept = self._kept[fresh.stored_id] = _Open(fresh, fresh.info.created_at)
+            kept = self._kept[fresh.engine.stored_id] = _Open(fresh, fresh.info.created_at)
         async with kept.lock:
             yield kept.session
 

@@ -156,7 +156,7 @@ async def _open(visit: Visit, found: Session, model: str, toolbox: Toolbox | Non
     await fov.check_model(chosen[0])
     window = fov.window_tokens(chosen[0])
     output = most_output(window)
-    found.limit_budget(
+    found.engine.limit_budget(
         fitting_budget(
             None,
             found.info,

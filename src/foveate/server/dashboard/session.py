@@ -69,7 +69,7 @@ async def show_picture(visit: Visit, session: str) -> Response:
         check_strategy(strategy)
     async with visit.parts.open_sessions.use(visit.view, session) as found:
         info = found.info
-        context = await found.look(budget_tokens=budget, strategy=strategy)
+        context = await found.engine.look(budget_tokens=budget, strategy=strategy)
     is_preview = context.budget_tokens != info.budget_tokens or context.planned.strategy != info.strategy
     picture = await asyncio.to_thread(draw, context)
     return visit.part("picture.html", picture=picture, info=info, is_preview=is_preview)

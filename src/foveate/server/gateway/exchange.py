@@ -170,7 +170,11 @@ class Gateway:
             await placed.recorded()
             budget = min(placed.session.info.budget_tokens, COMPACT_TOKENS)
             context = await context_for(
-                placed.session, call.wire.format, system=call.request.system, history_tools=False, budget_tokens=budget
+                placed.session.engine,
+                call.wire.format,
+                system=call.request.system,
+                history_tools=False,
+                budget_tokens=budget,
             )
             return messages_of(context, call.wire.format)
         finally:
@@ -228,10 +232,10 @@ class Gateway:
         if placed.whole is None:
             return None
         self._limit(call, session)
-        tokens = whole_tokens(session, placed.whole, placed.drafts, system=request.system, tools=request.tools)
+        tokens = whole_tokens(session.engine, placed.whole, placed.drafts, system=request.system, tools=request.tools)
         if tokens is None:
             return None
-        came_from_client(session, request.system, request.tools, request.messages)
+        came_from_client(session.engine, request.system, request.tools, request.messages)
         body = dict(request.body)
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
@@ -253,21 +257,21 @@ class Gateway:
             prepared = await self._assembled(call, placed)
             if prepared.memory_tokens and prepared.tokens - prepared.memory_tokens >= WHOLE_SHARE * as_sent.tokens:
                 return prepared
-        came_from_client(placed.session, call.request.system, call.request.tools, call.request.messages)
+        came_from_client(placed.session.engine, call.request.system, call.request.tools, call.request.messages)
         return None
 
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to the window of the model."""
         reserve = call.request.max_output_tokens or OUTPUT_RESERVE_TOKENS
         if (window := self._window_of(call.request.model)) is not None:
-            session.limit_budget(max(1, window - min(reserve, window // 2)))
+            session.engine.limit_budget(max(1, window - min(reserve, window // 2)))
 
     async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
         await placed.recorded()
         request, session = call.request, placed.session
         self._limit(call, session)
         context = await context_for(
-            session,
+            session.engine,
             call.wire.format,
             system=request.system,
             extra_tools=request.tools,
@@ -344,7 +348,7 @@ class Gateway:
         assert prepared.placement is not None, "only a recorded request is made smaller"
         session = prepared.placement.session
         budget = int(prepared.tokens * TOO_LONG_SHARE)
-        await session.lower_budget(budget)
+        await session.engine.lower_budget(budget)
         smaller = await self._assembled(call, prepared.placement)
         for name in ("x-foveate-overhead-ms", "x-foveate-turn"):
             smaller.answer_headers[name] = prepared.answer_headers[name]

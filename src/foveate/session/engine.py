@@ -1,0 +1,248 @@
+"""The engine of a session handle: its row, its token counter, the shared parts of the store, and its contexts.
+
+Internal. `Session` is the public façade over it. The gateway, intake, agents and tools reach it as `session.engine` for
+what users don't need: drafts, limits of one handle, contexts with a given set of tools, events.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import TYPE_CHECKING
+
+from foveate.context.assemble import Order
+from foveate.context.board import Note, NoteKind
+from foveate.context.context import Context
+from foveate.context.tools import ToolSet
+from foveate.events import Event, EventKind
+from foveate.formats.sizes import SentSizes
+from foveate.session.cabinet import Cabinet, CabinetEntry, filed_note
+from foveate.session.context import Asked, Contexts, given_settings
+from foveate.session.fork import fork_session
+from foveate.session.read import Reader
+from foveate.session.record import announce, bind_answer, context_token
+from foveate.session.shared import PrefixSource, SharedParts
+from foveate.session.tools import Retrieval
+from foveate.session.values import (
+    SessionInfo,
+    describe_session,
+    lowered_budget,
+    restored_budget,
+    with_budget,
+)
+from foveate.settings import SessionStrategy, session_strategy
+from foveate.store import Draft, Place, SessionRow
+from foveate.store.codec import draft_messages
+from foveate.tokens import Counter, session_counter
+from foveate.turn import Json, Message, Text, turn_id
+
+if TYPE_CHECKING:
+    from foveate.client import Foveate
+
+
+class SessionEngine:
+    """The state of one session handle, and the operations behind `Session`."""
+
+    row: SessionRow
+    """The session's data as last read, with the budget that applies to this handle."""
+    counter: Counter
+
+    def __init__(self, row: SessionRow, shared: SharedParts, *, tenant: str = "") -> None:
+        """`tenant` is the view that the session is opened in; empty: the owner's."""
+        self.tenant = tenant
+        self.shared = shared
+        self.store = shared.store
+        self.contexts = Contexts(shared, row.id)
+        self._limit_tokens: int | None = None
+        self.take(row)
+
+    @property
+    def stored_id(self) -> str:
+        """The id in the store; of a tenant's session `tenant:id`."""
+        return self.row.id
+
+    @property
+    def home(self) -> Foveate:
+        """The open store, as the tenant of this session sees it."""
+        return self.shared.view(self.row.tenant)
+
+    @property
+    def info(self) -> SessionInfo:
+        """Session data as of the last change or `reload` through this handle."""
+        return describe_session(self.row, self.tenant)
+
+    @property
+    def sizes(self) -> SentSizes:
+        """Counts messages as they are sent, including images and files."""
+        return SentSizes.of(self.row.model, self.row.encoding)
+
+    @property
+    def compression_level(self) -> int:
+        """zstd compression level of recorded messages."""
+        return self.shared.settings.store.compression_level
+
+    @property
+    def strategy(self) -> SessionStrategy:
+        """The session's strategy with its settings, or the fallback and why."""
+        settings = self.shared.settings
+        return session_strategy(self.row.strategy, settings, given_settings(self.row, settings))
+
+    def take(self, row: SessionRow) -> None:
+        """Replace the session's data by a row that was just read."""
+        row = with_budget(row, self.shared.settings.session.budget_tokens)
+        limit = self._limit_tokens
+        self.row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
+        self.counter = session_counter(row.model, row.encoding)
+
+    async def reload(self) -> SessionInfo:
+        """Read the session's data again, including changes by other handles."""
+        self.take(await self.store.get_session(self.stored_id))
+        return self.info
+
+    async def update(self, changes: Mapping[str, object]) -> SessionInfo:
+        """Store changes of the session's data."""
+        if changes:
+            self.take(await self.store.update_session(self.stored_id, changes))
+        return self.info
+
+    def limit_budget(self, tokens: int) -> None:
+        """Limit the budget of this handle, e.g. to the model's window. Not stored."""
+        self._limit_tokens = tokens
+        self.take(self.row)
+
+    async def lower_budget(self, tokens: int) -> SessionInfo:
+        """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
+        await self.reload()
+        return await self.update(lowered_budget(self.row, tokens))
+
+    async def restore_budget(self, before: SessionInfo) -> SessionInfo:
+        """Take a change of the budget back."""
+        return await self.update(restored_budget(before, self.shared.settings.session.budget_tokens))
+
+    async def fork(
+        self, session_id: str, at: str | int | None = None, *, title: str | None, exist_ok: bool
+    ) -> SessionEngine:
+        """Fork the session; see `Session.fork`."""
+        row = await self.store.get_session(self.stored_id)
+        forked = await fork_session(self.store, row, session_id, at, title=title, exist_ok=exist_ok)
+        return SessionEngine(forked, self.shared, tenant=self.tenant)
+
+    async def draft(
+        self,
+        messages: Sequence[Message],
+        keys: Sequence[str | None],
+        *,
+        at: datetime | None = None,
+        context: Context | str | None = None,
+    ) -> list[Draft]:
+        """Count and pack messages as they are stored, each with its key; see `append`."""
+        bound = bind_answer(messages, partial(self.shared.asked.pop, self.stored_id), context)
+        return await draft_messages(bound, at, keys, self.sizes, self.compression_level)
+
+    async def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        newest_turn: int | None = None,
+        after: str | None = None,
+        exact: bool = False,
+        tail: str = "",
+    ) -> list[Place]:
+        """Record drafts, all or none, and publish events; see `foveate.store.log.append`."""
+        shared = self.shared
+        places = await self.store.append(
+            self.stored_id, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
+        )
+        shared.worker.wake(self.stored_id)
+        if places and any(draft.role == "assistant" for draft in drafts):
+            shared.uses.answered(self.row.tenant, self.stored_id, places[-1].turn)
+        if shared.events.is_watched:
+            announce(shared.events, self.stored_id, drafts=drafts, places=places)
+        return places
+
+    def publish(self, kind: EventKind, data: Mapping[str, Json]) -> None:
+        """Publish an event of this session, e.g. that a tool was called."""
+        turn = turn_id(self.row.last_turn) if self.row.last_turn else None
+        self.shared.events.publish(Event(kind, self.stored_id, datetime.now(UTC), turn, data))
+
+    async def note(self, kind: NoteKind, key: str, text: str) -> None:
+        """Put a note on the board, for as many turns as something retrieved stays there."""
+        now = (await self.reload()).turns
+        life = self.shared.settings.context.board_life_turns
+        await self.contexts.board.note(self.row, Note(kind, key, text, until_turn=now + life, since_turn=now))
+
+    @property
+    def cabinet(self) -> Cabinet:
+        """The file cabinet, as the tools of this session use it; new keys are listed on the board."""
+        return Cabinet(
+            self.store,
+            self.shared.settings,
+            tenant=self.row.tenant,
+            view=self.tenant,
+            session_id=self.stored_id,
+            noted=self._note_filed,
+        )
+
+    async def _note_filed(self, entry: CabinetEntry) -> None:
+        """List a new key of the cabinet on the board for some turns."""
+        turns = self.shared.settings.cabinet.note_turns
+        if turns:
+            await self.reload()
+            await self.contexts.board.note(self.row, filed_note(entry, self.row.last_turn, turns))
+
+    async def context_with(
+        self,
+        offer: ToolSet | None,
+        prompt: str | Sequence[Message] = "",
+        *,
+        budget_tokens: int | None = None,
+        system: str = "",
+        order: Order | None = None,
+        strategy: str | None = None,
+        recall: bool = True,
+        is_answered: bool = True,
+    ) -> Context:
+        """Make a context with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
+        settings = self.shared.settings.context
+        snapshot = await self.contexts.snapshot(strategy)
+        self.take(snapshot.session)
+        said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
+        asked = Asked(
+            prompt="" if prompt and await self.contexts.reader.is_waiting(self.row, said) else prompt,
+            budget_tokens=budget_tokens,
+            system=system,
+            tools_tokens=offer.tokens(self.counter) if offer else 0,
+            history_tools_tokens=offer.late_tokens(self.counter) if offer else 0,
+            order=order or settings.order,
+            strategy=strategy,
+            recall=recall,
+        )
+        context = await self.contexts.make(replace(snapshot, session=self.row), self.counter, asked)
+        sent = offer if context.has_history_tools or not offer else offer.without_history()
+        context = replace(context, offer=sent, drops_unbound_thinking=settings.drop_unbound_thinking)
+        if is_answered:
+            self.came_from(context)
+        return context
+
+    async def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
+        """Make the context as it is now, for a person to look at: no answer will come from it."""
+        return await self.context_with(None, budget_tokens=budget_tokens, strategy=strategy, is_answered=False)
+
+    def came_from(self, source: Context | PrefixSource) -> None:
+        """Note that the answer recorded next came from this context, or from a request with this prefix."""
+        self.shared.asked[self.stored_id] = partial(context_token, source) if isinstance(source, Context) else source
+
+    async def is_waiting(self, prompt: Sequence[Message]) -> bool:
+        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
+        await self.reload()
+        return await self.contexts.reader.is_waiting(self.row, prompt)
+
+    def reader(self) -> Reader:
+        """Reads the session's turns, as of now."""
+        return Reader(self.store, self.row, self.counter, self.contexts.reader)
+
+    def retrieval(self) -> Retrieval:
+        """Executes history tools, as of now."""
+        return Retrieval(self.store, self.row, self.contexts, self.counter, searcher=self.shared.searcher)
