@@ -58,7 +58,7 @@ from foveate.knowledge.report import (
 from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.scopes import Scope
 from foveate.session.tenant import public_id
-from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeRow, KnowledgeSource, NewKnowledge, NewRun
+from foveate.store.knowledge import KnowledgeChanges, KnowledgeRow, KnowledgeSource, NewKnowledge, NewRun
 from foveate.store.leases import Lease
 from foveate.store.rows import DAY_US, NANO
 
