@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import enter, kernel, namespaces, syscalls, tree
+from . import enter, kernel, namespaces, syscalls
 from .notify import Listener
 
 _TICK_SECONDS = 0.1
@@ -100,7 +100,7 @@ class _Supervisor:
                 writable=self.spec["write"],
                 protected=[*self.spec["hidden"], *self.spec["frozen"]],
                 max_processes=self.limits["processes"],
-                count=lambda: tree.tasks(tree.descendants(os.getpid())),
+                count=lambda: tasks(descendants(os.getpid())),
             )
         return ""
 
@@ -162,10 +162,10 @@ class _Supervisor:
     def _check(self, now: float) -> str:
         if now - self.started > self.limits["seconds"]:
             return "time"
-        pids = tree.descendants(os.getpid())
-        if tree.memory(pids) > self.limits["memory_bytes"]:
+        pids = descendants(os.getpid())
+        if memory(pids) > self.limits["memory_bytes"]:
             return "memory"
-        if tree.tasks(pids) > 2 * self.limits["processes"]:  # no listener refused them
+        if tasks(pids) > 2 * self.limits["processes"]:  # no listener refused them
             return "processes"
         for (space, files), (space_then, files_then) in zip(self._free_space(), self.free, strict=True):
             if space_then - space > self.limits["disk_bytes"] or files_then - files > self.limits["files"]:
@@ -183,11 +183,11 @@ class _Supervisor:
             self.listener.closing = True
         while time.monotonic() < deadline:
             if self.spec["linux"]:
-                tree.kill(tree.descendants(os.getpid()))
+                kill(descendants(os.getpid()))
             else:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.main, signal.SIGKILL)
-            if not tree.reap():
+            if not reap():
                 return
             if self.listener:
                 ready, _, _ = select.select([self.listener.descriptor], [], [], 0.002)
