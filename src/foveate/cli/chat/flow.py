@@ -1,4 +1,4 @@
-"""An answer as it flows in: words are shown when they are complete, and lines end between them."""
+"""An answer as it flows in, word by word within the width of the terminal, and the status line below it."""
 
 from __future__ import annotations
 
