@@ -1,4 +1,4 @@
-"""What a comparison found: the figures of each strategy at each budget, retention of facts included, and which is best."""
+"""What a comparison found: figures of each strategy at each budget, retention of facts included, and which is best."""
 
 from __future__ import annotations
 
