@@ -28,7 +28,8 @@ from foveate import formats
 from foveate.formats import TranscriptMessage
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
-from foveate.turn import Message, Text, split_turns
+from foveate.turn import Message, Text
+from support.turns import split_turns
 
 HERE = Path(__file__).parent / "data"
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data"

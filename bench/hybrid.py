@@ -29,7 +29,8 @@ from foveate.strategy.hybrid.messages import protect, speaker_of
 from foveate.strategy.hybrid.tracker import Tracker
 from foveate.text import message_text
 from foveate.tokens import O200K
-from foveate.turn import Message, split_turns
+from foveate.turn import Message
+from support.turns import split_turns
 
 SOURCES = (("tau-bench", "tau-bench", "tau-airline.json"), ("swe-agent", "swe-agent", "swe-agent/*.traj"))
 TIMED = (*SOURCES, ("pi", "pi", "pi-large-session.jsonl"))

@@ -40,7 +40,7 @@ from foveate.recall.scopes import Scope
 from foveate.recall.search import Hit
 from foveate.recall.vectors import Floats
 from foveate.store.codec import draft_messages
-from foveate.store.knowledge_rows import KnowledgeRow, KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeRow, KnowledgeSource, NewKnowledge
 from foveate.turn import turn_number
 from retention import SHARED, moment
 

@@ -32,7 +32,8 @@ from foveate.replay.replay import CallSample, ReplayCall, replay
 from foveate.replay.script import Script, prepare
 from foveate.settings import Settings, load_settings
 from foveate.text import message_text, turn_text
-from foveate.turn import Message, Turn, split_turns
+from foveate.turn import Message, Turn
+from support.turns import split_turns
 
 TRANSCRIPTS = Path(__file__).resolve().parents[2] / "shared" / "data" / "transcripts"
 AIDER_TURNS = 400

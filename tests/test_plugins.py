@@ -9,8 +9,6 @@ OLD_NAMES = {
     "foveate.compress.exchange:Exchange": "foveate.compress.exchange:ToolExchange",
     "foveate.compress.tools:Exchange": "foveate.compress.exchange:ToolExchange",
     "foveate.session.topics:Topics": "foveate.session.topics:SessionTopics",
-    "foveate.store.rows:CabinetRow": "foveate.store.cabinet_rows:CabinetRow",
-    "foveate.store.rows:Standing": "foveate.store.client_rows:Standing",
     "foveate.sync:Topics": "foveate.sync:SessionTopics",
     "foveate.session.values:TurnPage": "foveate.session.values:TextPage",
     "foveate.strategy:Wanted": "foveate.plan:ArtefactSpec",

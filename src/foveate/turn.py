@@ -209,17 +209,6 @@ def starts_turn(messages: Iterable[Placeable], *, prompted: bool) -> Iterator[bo
         prompted = prompted or not message.is_preamble
 
 
-def split_turns(messages: Iterable[Message], *, prompted: bool = False) -> list[list[Message]]:
-    """Messages grouped into turns; the first group continues the open turn, and may be empty if that has its prompt."""
-    kept = list(messages)
-    groups: list[list[Message]] = [[]]
-    for message, starts in zip(kept, starts_turn(kept, prompted=prompted), strict=True):
-        if starts:
-            groups.append([])
-        groups[-1].append(message)
-    return groups
-
-
 def parse_time(value: str | float | datetime, *, path: str = "at") -> datetime:
     """A moment in UTC from ISO 8601 text, seconds since 1970, or a datetime (naive ones are taken as UTC)."""
     try:

@@ -20,7 +20,7 @@ from foveate.events import Event
 from foveate.models import Ask
 from foveate.models.settings import Price
 from foveate.session.subagents import PendingApproval, PendingQuestion
-from foveate.store.agent_rows import AgentRow, ClaimRequest
+from foveate.store.agents import AgentRow, ClaimRequest
 from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel, Stalls
 from foveate.tools import Toolbox, Workspace, registry, tool
 from foveate.tools.toolbox import Approver

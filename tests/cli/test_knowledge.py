@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import foveate
-from foveate.store.knowledge_rows import KnowledgeSource
+from foveate.store.knowledge import KnowledgeSource
 from support.command_line import AWKWARD, SHOWN, Shell
 from support.stores.knowledge import item
 

@@ -12,9 +12,10 @@ from foveate.compress.repair import typos
 from foveate.compress.smooth import MAX_PROSE_LINES, conclusions, rules, smooth_messages, smooth_prose
 from foveate.text import MARKS, turn_text, unescape_marks
 from foveate.tokens import count_tokens
-from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, split_turns
+from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from support.examples import times
 from support.strategies import messages as any_messages
+from support.turns import split_turns
 
 EXACT = (
     "`teh  the the`",

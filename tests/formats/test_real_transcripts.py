@@ -9,9 +9,9 @@ from typing import NamedTuple
 import pytest
 
 from foveate.formats import HEAD_BYTES, detect_transcript
-from foveate.turn import split_turns
 from support.paths import ROOT
 from support.transcripts import Imported, import_bytes, json_lines, written
+from support.turns import split_turns
 
 FOLDER = ROOT.parent / "shared" / "data" / "transcripts"
 

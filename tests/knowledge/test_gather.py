@@ -7,7 +7,7 @@ import numpy as np
 from foveate.client import Foveate
 from foveate.knowledge.gather import chunks, gather, scopes_of, vectors_of, watermark
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import PERSON
+from foveate.store.knowledge import PERSON
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, ToolCall, ToolResult, Turn
 from support.knowledge import SHOP, in_store, record

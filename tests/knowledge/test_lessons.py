@@ -15,7 +15,7 @@ from foveate.knowledge.lessons import find_lessons
 from foveate.knowledge.statements import own_words, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 from foveate.turn import Turn
 from support.engine import with_store
 from support.planted import MARK, SAID, PlantedTurn, planted_twice

@@ -6,14 +6,7 @@ from dataclasses import fields, replace
 from foveate.knowledge.items import item_id
 from foveate.knowledge.merge import merge
 from foveate.knowledge.settings import KnowledgeSettings
-from foveate.store.knowledge_rows import (
-    PERSON,
-    KnowledgeChanges,
-    KnowledgeKind,
-    KnowledgeRow,
-    KnowledgeSource,
-    NewKnowledge,
-)
+from foveate.store.knowledge import PERSON, KnowledgeChanges, KnowledgeKind, KnowledgeRow, KnowledgeSource, NewKnowledge
 from foveate.store.rows import DAY_US
 
 NOW = 1_800_000_000_000_000

@@ -20,7 +20,7 @@ from foveate.knowledge.model import (
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.models import Answer, Finish
 from foveate.models.prompts import BUILT_IN, built_in, overridden
-from foveate.store.knowledge_rows import KnowledgeSource
+from foveate.store.knowledge import KnowledgeSource
 from foveate.turn import Message, Text
 from support.learning import BACKUP, NONCE, REPORT, RULE, SCOPE, backup_turns, chunk, learned, lesson, said
 from support.stores.knowledge import item

@@ -16,7 +16,7 @@ from foveate.knowledge.model import Proposed
 from foveate.knowledge.model_steps import ModelPlan, learn_models, learn_version, plan_model, read_steps, replace_items
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.models.settings import ModelsSettings, Price
-from foveate.store.knowledge_rows import KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
+from foveate.store.knowledge import KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
 from foveate.testing.scripted import (
     Behaviour,
     BreaksOff,

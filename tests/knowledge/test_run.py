@@ -20,7 +20,7 @@ from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
 from foveate.recall.vectors import Floats
 from foveate.settings import load_settings
-from foveate.store.knowledge_rows import NewKnowledge, TurnTopicRow
+from foveate.store.knowledge import NewKnowledge, TurnTopicRow
 from support.knowledge import SHOP, in_store, record
 from support.patience import PATIENCE_SECONDS
 

@@ -13,7 +13,7 @@ from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.embed import static
 from foveate.recall.scopes import Scope
 from foveate.recall.vectors import Floats
-from foveate.store.knowledge_rows import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge
 
 SUBJECTS = {
     "garden": "tomato seeds soil compost garden beds watering plants greenhouse",

@@ -12,7 +12,7 @@ from foveate.models.accounts import CallReport
 from foveate.models.settings import ModelsSettings, Price
 from foveate.testing.scripted import Fails, Says, ScriptedModel
 from foveate.turn import Usage
-from support.calling import ask, stage
+from support.calling import ask, spent_today_usd, stage
 
 PRICE = Price(input=1_000_000, output=1_000_000)
 """A dollar a token."""
@@ -32,7 +32,7 @@ def test_requests_of_a_batch_are_booked_at_half_the_price_and_once(tmp_path: Pat
             assert await first.caller.batches.is_available("a")
             ticket = await first.caller.batches.submit(ASKS, "a")
             assert first.outcomes == ["running", "running"]
-            assert await first.caller.spent_today_usd() == MOST_USD
+            assert await spent_today_usd(first.caller) == MOST_USD
         async with stage(tmp_path, model(polls=1), settings=settings) as second:
             assert await second.caller.batches.collect(ticket, ASKS) is None
             once = await second.caller.batches.collect(ticket, ASKS)
@@ -46,7 +46,7 @@ def test_requests_of_a_batch_are_booked_at_half_the_price_and_once(tmp_path: Pat
             assert (answered.answer.text, answered.nano_usd) == ("A.", 6_000_000_000)
             assert isinstance(failed, ModelFailed)
             assert second.outcomes == ["ok", "server"]
-            assert await second.caller.spent_today_usd() == 6
+            assert await spent_today_usd(second.caller) == 6
 
     asyncio.run(run())
 
@@ -57,7 +57,7 @@ def test_a_batch_over_the_cap_is_not_submitted_and_books_nothing(tmp_path: Path)
             with pytest.raises(ModelHeldBack, match="daily_usd"):
                 await staged.caller.batches.submit(ASKS, "a")
             assert staged.scripted().batches == []
-            assert await staged.caller.spent_today_usd() == 0
+            assert await spent_today_usd(staged.caller) == 0
 
     asyncio.run(run())
 

@@ -19,7 +19,7 @@ from foveate.store.rows import NANO, RUNNING
 from foveate.store.settings import StoreSettings
 from foveate.testing.scripted import Behaviour, BreaksOff, Delays, Empty, Fails, Says, ScriptedModel, Stalls
 from foveate.turn import Usage
-from support.calling import MORNING, QUICK_SECONDS, FakeClock, Stage, ask, read_calls, stage
+from support.calling import MORNING, QUICK_SECONDS, FakeClock, Stage, ask, read_calls, spent_today_usd, stage
 from support.examples import times
 
 PRICE = Price(input=10.0, output=50.0, cached=1.0)
@@ -45,7 +45,7 @@ def test_calls_stop_at_the_cap_and_the_next_day_resumes(tmp_path: Path) -> None:
                     answered += 1
                 except ModelHeldBack as error:
                     held = error
-                assert await on.caller.spent_today_usd() <= CAP_USD
+                assert await spent_today_usd(on.caller) <= CAP_USD
             assert held is not None
             assert answered >= 10
             assert (held.reason, held.retry_after_seconds) == ("cap", SIXTEEN_HOURS_SECONDS)
@@ -59,7 +59,7 @@ def test_calls_stop_at_the_cap_and_the_next_day_resumes(tmp_path: Path) -> None:
             on.time.at += SIXTEEN_HOURS_SECONDS - 1
             assert isinstance(await on.error(), ModelHeldBack)
             on.time.at += 1
-            assert await on.caller.spent_today_usd() == 0
+            assert await spent_today_usd(on.caller) == 0
             await on.caller.ask(ask(), ["a"])
             assert on.kinds == ["model-held-back", "model-recovered"]
 
@@ -123,7 +123,7 @@ def test_calls_side_by_side_in_two_processes_never_exceed_the_cap(
                 )
                 with suppress(ModelHeldBack, ModelFailed):
                     await on.caller.ask(asked, ["a"])
-                assert await on.caller.spent_today_usd() <= cap_usd
+                assert await spent_today_usd(on.caller) <= cap_usd
 
             await asyncio.gather(*(one(first if i % 2 else second, *cost) for i, cost in enumerate(costs)))
             assert RUNNING not in first.outcomes
@@ -136,9 +136,9 @@ def test_what_was_spent_before_counts_after_opening_the_file_again(tmp_path: Pat
         async with stage(tmp_path, costly(Says("word " * 90)), settings=CAP) as on:
             for _ in range(8):
                 await on.caller.ask(ask(), ["a"])
-            spent = await on.caller.spent_today_usd()
+            spent = await spent_today_usd(on.caller)
         async with stage(tmp_path, costly(Says("word " * 90)), settings=CAP) as on:
-            assert await on.caller.spent_today_usd() == spent
+            assert await spent_today_usd(on.caller) == spent
             made = 0
             while made < 100:
                 try:
@@ -255,7 +255,7 @@ def test_a_call_cancelled_while_it_is_booked_leaves_nothing_reserved(tmp_path: P
     async def run() -> None:
         async with stage(tmp_path, costly(Says("Yes."))) as on:
             await on.caller.ask(ask(), ["a"])
-            spent = await on.caller.spent_today_usd()
+            spent = await spent_today_usd(on.caller)
             for steps in range(12):
                 task = asyncio.create_task(on.caller.ask(ask(), ["a"]))
                 for _ in range(steps):
@@ -265,7 +265,7 @@ def test_a_call_cancelled_while_it_is_booked_leaves_nothing_reserved(tmp_path: P
             await on.caller.close()
             assert RUNNING not in on.outcomes
             assert {row.input_tokens for row in on.rows if row.outcome == "cancelled"} <= {0, ask().input_tokens}
-            assert await on.caller.spent_today_usd() >= spent
+            assert await spent_today_usd(on.caller) >= spent
 
     asyncio.run(run())
 
@@ -299,7 +299,7 @@ def test_a_call_over_midnight_belongs_to_the_day_it_began(tmp_path: Path) -> Non
         model = ScriptedModel(Delays(2, Says("Yes.")), name="a", price=PRICE, sleep=time.sleep)
         async with stage(tmp_path, model, time=time) as on:
             await on.caller.ask(ask(), ["a"])
-            assert await on.caller.spent_today_usd() == 0
+            assert await spent_today_usd(on.caller) == 0
             assert on.rows[0].latency_us == 2_000_000
 
     asyncio.run(run())

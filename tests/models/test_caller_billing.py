@@ -16,7 +16,7 @@ from foveate.models.caller import Caller
 from foveate.models.settings import ModelsSettings, Price
 from foveate.testing.scripted import Behaviour, CallsTool, Empty, Says, ScriptedModel
 from support.asking import Asking
-from support.calling import ask, stage
+from support.calling import ask, spent_today_usd, stage
 from support.faulty_server import Said, plain, streamed
 
 PRICE = Price(input=10.0, output=50.0)
@@ -87,7 +87,7 @@ def test_answers_of_reasoning_alone_stop_at_the_cap_too(
                 if number == 0:
                     assert len(asking.server.requests) == calls
             assert len(asking.server.requests) == 4
-            assert await caller.spent_today_usd() == pytest.approx(4 * (50 * 1 + 4_096 * 10) / 1e6)
+            assert await spent_today_usd(caller) == pytest.approx(4 * (50 * 1 + 4_096 * 10) / 1e6)
             await caller.close()
 
     asking.server.will(plain("openai", said))

@@ -13,7 +13,7 @@ import pytest
 from foveate import Foveate
 from foveate.recall.index import Query
 from foveate.recall.knowledge import ItemTable, best_items, stems
-from foveate.store.knowledge_rows import KnowledgeMark, KnowledgeRow, NewKnowledge
+from foveate.store.knowledge import KnowledgeMark, KnowledgeRow, NewKnowledge
 from support.engine import with_store
 from support.stores.knowledge import item
 

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from foveate import Foveate
-from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeSource, NewKnowledge, NewRun, TurnTopicRow
+from foveate.store.knowledge import KnowledgeChanges, KnowledgeSource, NewKnowledge, NewRun, TurnTopicRow
 from support.engine import assistant, user, with_store
 
 TOPIC = NewKnowledge(

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.context.context import Segment
-from foveate.replay.retention import fact_book, forms_of, plain, said_last
+from foveate.replay.report import fact_book, forms_of, plain, said_last
 
 TALK = [
     "[user] The proxy listens on port 8443.\n",

@@ -21,7 +21,7 @@ from foveate.server.api.schema import describe
 from foveate.server.api.table import ENDPOINTS
 from foveate.server.metrics import Metrics
 from foveate.server.problems import problem_of
-from foveate.store.agent_rows import ClaimRequest
+from foveate.store.agents import ClaimRequest
 from support.patience import PATIENCE_SECONDS, wait_until
 from support.servers import ServerClient, bearer, call, client_of, listening
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from foveate.client import Foveate
-from foveate.store.agent_rows import ClaimRequest
+from foveate.store.agents import ClaimRequest
 from foveate.tools import registry
 from support.servers import ServerClient, bearer, call, client_of
 

@@ -12,10 +12,11 @@ import foveate.sync as foveate
 from foveate.context.tags import parse_blocks
 from foveate.events import Event
 from foveate.text import message_text
-from foveate.turn import Message, split_turns
+from foveate.turn import Message
 from support.command_line import Shell
 from support.paths import ROOT
 from support.transcripts import import_bytes
+from support.turns import split_turns
 
 FOLDER = ROOT.parent / "shared" / "data" / "transcripts"
 RAW = foveate.load_settings(environment={}, overrides={"compress": {"enabled": False}})

@@ -11,9 +11,9 @@ import foveate.sync as foveate
 from foveate.context.context import Context
 from foveate.context.tags import parse_blocks
 from foveate.text import turn_text
-from foveate.turn import split_turns
 from support.paths import ROOT
 from support.transcripts import import_bytes
+from support.turns import split_turns
 
 FOLDER = ROOT.parent / "shared" / "data" / "transcripts"
 RAW = foveate.load_settings(environment={}, overrides={"compress": {"enabled": False}})

@@ -13,7 +13,7 @@ import foveate
 from foveate.client import Foveate
 from foveate.errors import InputError, KnowledgeNotFound, NotFound, Refused
 from foveate.session.knowledge import KnowledgeDraft
-from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeSource, Supersession
+from foveate.store.knowledge import KnowledgeChanges, KnowledgeSource, Supersession
 from support.stores.knowledge import item
 from support.stores.knowledge import run as new_run
 

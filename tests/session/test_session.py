@@ -26,8 +26,9 @@ from foveate.errors import (
 )
 from foveate.text import SLICE_CHARS
 from foveate.tokens import count_tokens
-from foveate.turn import MAX_NESTING, split_turns
+from foveate.turn import MAX_NESTING
 from support.examples import times
+from support.turns import split_turns
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=60)
 """Lone surrogates, NUL and everything else included."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foveate import Foveate, Session
-from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 from support.engine import settings, with_store
 from support.stores.knowledge import item
 

@@ -18,9 +18,9 @@ from foveate.client import copy_all
 from foveate.errors import StoreError
 from foveate.recall.vectors import pack
 from foveate.store import copy, copy_store, open_store
+from foveate.store.access import AccessKeyRow
 from foveate.store.bodies import digest_of
-from foveate.store.cabinet_rows import NewContent
-from foveate.store.client_rows import AccessKeyRow
+from foveate.store.cabinet import NewContent
 from foveate.store.postgres import PostgresServer
 from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings

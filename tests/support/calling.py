@@ -18,7 +18,7 @@ from foveate.models.caller import Caller
 from foveate.models.limits import Clock
 from foveate.models.settings import ModelsSettings
 from foveate.store import Store, open_store
-from foveate.store.rows import CallRow
+from foveate.store.rows import NANO, CallRow
 from foveate.store.settings import StoreSettings
 from foveate.testing.scripted import Script, ScriptedModel
 from foveate.tokens import O200K
@@ -133,3 +133,8 @@ async def stage(
         await caller.close()
         bus.close()
         await store.close()
+
+
+async def spent_today_usd(caller: Caller) -> float:
+    """By all processes on the caller's store, with what running calls may still cost."""
+    return await caller._accounts.spent_today() / NANO

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from foveate.knowledge.gather import Chunk, Gathered, LearnedTurn, ToolOutcome
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeSource
+from foveate.store.knowledge import KnowledgeSource
 from foveate.tokens import count_tokens
 
 NONCE = "q7Zt40bKxw91"

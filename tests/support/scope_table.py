@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from foveate import Foveate, Session
-from foveate.store.knowledge_rows import NewKnowledge
+from foveate.store.knowledge import NewKnowledge
 from support.stores.knowledge import item
 
 QUESTION = "Which code opens the harbour gate?"

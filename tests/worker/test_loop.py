@@ -1,7 +1,6 @@
 """The background worker on real files: what is lacking gets made, once, whoever else works on it."""
 
 import asyncio
-import json
 import sqlite3
 import subprocess
 import sys
@@ -20,8 +19,10 @@ from foveate.errors import LevelNotReady
 from foveate.events import Event, EventBus
 from foveate.models.caller import Caller
 from foveate.renditions import HISTORY_TOOLS, Count, Renditions, without_recalled
-from foveate.store import MessageRow, open_store
+from foveate.store import open_store
 from foveate.store.queue import MAX_ATTEMPTS
+from foveate.tokens import O200K
+from foveate.turn import Text
 from foveate.worker.loop import DEADLY, Worker
 from foveate.worker.renditions import make_rendition
 from support.engine import assistant, settings, talk, tool_step, user, with_store
@@ -173,15 +174,13 @@ class Failing(LocalCompressor):
 
 
 def test_a_compressor_that_raises_leaves_a_marked_fallback(caplog: pytest.LogCaptureFixture) -> None:
-    def row(position: int, text: str) -> MessageRow:
-        body = json.dumps({"format": "openai", "data": {"role": "user", "content": text}}).encode()
-        return MessageRow(1, position, "user", "message", 3, 0, 0, body)
-
-    failed = make_rendition(Failing(), 1, [row(1, "boom, and port 8443"), row(2, "more " * 200)], "o200k_base")
+    failed = make_rendition(
+        Failing(), 1, [Message("user", (Text(text),)) for text in ("boom, and port 8443", "more " * 200)], O200K
+    )
     assert not failed.is_complete
     assert failed.tiny_tokens <= 52
     assert "8443" in failed.tiny
-    assert make_rendition(Failing(), 1, [row(1, "fine")], "o200k_base").is_complete
+    assert make_rendition(Failing(), 1, [Message("user", (Text("fine"),))], O200K).is_complete
     assert "compressor failed" in caplog.text
 
 

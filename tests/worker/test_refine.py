@@ -34,7 +34,7 @@ from foveate.testing.scripted import (
 from foveate.tokens import O200K
 from foveate.worker.pool import Pool
 from foveate.worker.refine import Refiner
-from support.calling import FakeClock
+from support.calling import FakeClock, spent_today_usd
 from support.engine import settings, user, verified
 from support.patience import PATIENCE_SECONDS, until
 from support.refining import (
@@ -405,7 +405,7 @@ def test_the_daily_cap_stops_the_calls_and_the_next_day_goes_on(tmp_path: Path) 
         await refiner.settle()
         first = len(model.asks)
         assert 0 < first < 30
-        assert await caller.spent_today_usd() <= 0.05
+        assert await spent_today_usd(caller) <= 0.05
         time.at += 3_600
         await refiner.settle()
         assert len(model.asks) == first

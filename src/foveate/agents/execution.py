@@ -22,7 +22,7 @@ from foveate.client import Foveate
 from foveate.errors import ModelUnavailable
 from foveate.session import Session
 from foveate.session.subagents import PendingApproval, PendingQuestion, decision_of, grants_of, spec_of
-from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit
+from foveate.store.agents import AgentLimits, AgentRow, CallLimit
 from foveate.store.operations import AgentRows
 from foveate.text import compact_json
 from foveate.tools import Tool, Toolbox

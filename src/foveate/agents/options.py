@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from foveate.agents.calls import OwnTool
-from foveate.store.agent_rows import CallLimit
+from foveate.store.agents import CallLimit
 from foveate.store.rows import CostRow
 from foveate.tools import Toolbox
 

@@ -22,7 +22,7 @@ from foveate.agents.execution import AgentOutcome, execute
 from foveate.agents.suspension import Suspension
 from foveate.client import Foveate
 from foveate.errors import AgentNotFound, ClaimLost, FoveateError, contained
-from foveate.store.agent_rows import ENDED_STATES, AgentRow, ClaimRequest
+from foveate.store.agents import ENDED_STATES, AgentRow, ClaimRequest
 from foveate.store.leases import Lease
 
 _log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from foveate.context.tags import escape_tags, tag_section
 from foveate.recall.knowledge import DECIDED
 from foveate.recall.scopes import id_in_tenant
 from foveate.recall.sessions import RecalledTurn, SearchedSessions, title_of
-from foveate.store.knowledge_rows import KnowledgeRow
+from foveate.store.knowledge import KnowledgeRow
 from foveate.text import escape_marks
 from foveate.turn import turn_id
 

@@ -25,7 +25,7 @@ from foveate.renditions import is_history_tool, without_recalled
 from foveate.session.tenant import public_id
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
-from foveate.store.knowledge_rows import PERSON, KnowledgeRow, KnowledgeSource
+from foveate.store.knowledge import PERSON, KnowledgeRow, KnowledgeSource
 from foveate.store.rows import RenditionRow
 from foveate.text import compact_json, part_text
 from foveate.tokens import count_tokens

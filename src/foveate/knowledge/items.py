@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from foveate.compress.facts import find_facts
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeKind
+from foveate.store.knowledge import KnowledgeKind
 
 ID_DIGITS = 10
 MAX_COMPARED_CHARS = 20_000

@@ -17,7 +17,7 @@ from foveate.knowledge.recommendations import find_recommendations
 from foveate.knowledge.statements import StatementKind, own_words, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 
 SAME_STATEMENT = 0.7
 """Statements that share this much of their words are one."""

@@ -35,7 +35,7 @@ from foveate.session.knowledge import (
     written_id,
 )
 from foveate.session.record import printable_text
-from foveate.store.knowledge_rows import KNOWLEDGE_KINDS, KNOWLEDGE_STATES
+from foveate.store.knowledge import KNOWLEDGE_KINDS, KNOWLEDGE_STATES
 
 HEAD = "# Knowledge\n"
 MAX_FILE_CHARS = 20_000_000

@@ -12,13 +12,7 @@ from dataclasses import dataclass, fields, replace
 from foveate.knowledge.gather import is_decided
 from foveate.knowledge.items import same_words, word_profile
 from foveate.knowledge.settings import KnowledgeSettings
-from foveate.store.knowledge_rows import (
-    KnowledgeChanges,
-    KnowledgeKind,
-    KnowledgeRow,
-    NewKnowledge,
-    Supersession,
-)
+from foveate.store.knowledge import KnowledgeChanges, KnowledgeKind, KnowledgeRow, NewKnowledge, Supersession
 from foveate.store.rows import DAY_US, LOCAL_MAKER
 
 LEAST_WEIGHT = 0.2

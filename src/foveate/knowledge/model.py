@@ -26,7 +26,7 @@ from foveate.models import Answer, Ask
 from foveate.models.prompts import fill, prompt_text
 from foveate.models.secrets import redact
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeKind, KnowledgeSource, NewKnowledge
 from foveate.tokens import count_tokens
 from foveate.turn import Json, Message, Text
 

@@ -49,7 +49,7 @@ from foveate.models.prices import tariff_for
 from foveate.models.prompts import load_overrides, overridden, prompt_text
 from foveate.models.settings import ModelsSettings
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import CHUNK_STEP, KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
+from foveate.store.knowledge import CHUNK_STEP, KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
 from foveate.store.rows import NANO
 from foveate.text import compact_json
 from foveate.tokens import count_tokens

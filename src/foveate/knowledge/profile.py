@@ -12,7 +12,7 @@ from foveate.knowledge.gather import Gathered
 from foveate.knowledge.items import item_id, word_profile
 from foveate.knowledge.statements import StatementKind
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 from foveate.strategy.checkpoint.extract import TECHNOLOGIES
 
 MAX_LINES = 40

@@ -9,7 +9,7 @@ from foveate.knowledge.failures import Failure
 from foveate.knowledge.gather import Gathered
 from foveate.knowledge.items import item_id
 from foveate.knowledge.topics import TopicsFound
-from foveate.store.knowledge_rows import KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 
 REFERENCE_SHARE = 0.05
 REFERENCE_TURNS = 10

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeKind, KnowledgeRow, KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeChanges, KnowledgeKind, KnowledgeRow, KnowledgeSource, NewKnowledge
 
 RunOutcome = Literal["learned", "unchanged", "empty", "preview", "in progress"]
 """`unchanged`: nothing to read that the last run has not read. `empty`: no turns. `in progress`: another run has the

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
@@ -22,12 +22,30 @@ import msgspec
 
 from foveate.client import Foveate
 from foveate.errors import FoveateError, ModelError, Refused, RunInProgress, RunLost, SessionNotFound
-from foveate.knowledge.gather import Gathered, erasures, gather, scope_spans, scopes_of, vectors_of, watermark
+from foveate.knowledge.gather import (
+    Chunk,
+    Gathered,
+    LearnedTurn,
+    chunks,
+    erasures,
+    gather,
+    scope_spans,
+    scopes_of,
+    vectors_of,
+    watermark,
+)
 from foveate.knowledge.lessons import find_lessons
 from foveate.knowledge.merge import merge
 from foveate.knowledge.model import Proposed
-from foveate.knowledge.model_run import ModelResult, chunk_of, counted, over_limit, previewed, read_marks, with_unread
-from foveate.knowledge.model_steps import ModelStep, learn_version, plan_model, read_steps, replace_items
+from foveate.knowledge.model_steps import (
+    STEP_PREFIX,
+    ModelPlan,
+    ModelStep,
+    learn_version,
+    plan_model,
+    read_steps,
+    replace_items,
+)
 from foveate.knowledge.report import (
     KnowledgeChange,
     LearnReport,
@@ -40,8 +58,9 @@ from foveate.knowledge.report import (
 from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.scopes import Scope
 from foveate.session.tenant import public_id
-from foveate.store.knowledge_rows import KnowledgeChanges, KnowledgeRow, NewKnowledge, NewRun
+from foveate.store.knowledge import KnowledgeChanges, KnowledgeRow, KnowledgeSource, NewKnowledge, NewRun
 from foveate.store.leases import Lease
+from foveate.store.rows import DAY_US, NANO
 
 LEARN_VERSION = 1
 """Changes when rules find other things in the same turns, so that they are read again."""
@@ -49,9 +68,11 @@ STEPS = ("gather", "topics", "lessons", "merge", "finish")
 MAX_ATTEMPTS = 3
 LOOKED_BACK = 100
 """Runs of a scope among which the last one that ended is looked for."""
-
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+SETTLED_US = 3_600_000_000
+"""The newest turn of a session may still grow; until it is this old, the next run reads it again."""
+PURPOSE = "learn"
 
 
 @dataclass(frozen=True, slots=True)
@@ -379,3 +400,87 @@ async def _summed_up(gathered: Gathered) -> GatherResult:
 
 def _turns_with_topics(changes: KnowledgeChanges) -> int:
     return len({(session_id, row.turn) for session_id, row in changes.turn_topics})
+
+
+@dataclass(frozen=True, slots=True)
+class ModelResult:
+    """What the steps of a model gave."""
+
+    items: tuple[NewKnowledge, ...] = ()
+    usage: ModelUsage | None = None
+    """None if no model is configured."""
+    read: Mapping[str, int] | None = None
+    """By session the turn up to which a model has read all."""
+    blocked_at: KnowledgeSource | None = None
+
+
+def with_unread(plan: ModelPlan, gathered: Gathered, last: RunSummary | None) -> ModelPlan:
+    """The plan with the turns alone that no earlier run has read."""
+    read = last.read if last and last.read else {}
+    turns = tuple(turn for turn in gathered.turns if turn.source.turn > read.get(turn.source.session_id, 0))
+    if len(turns) == len(gathered.turns):
+        return plan
+    max_tokens = plan.settings.max_context_tokens
+    unread = chunks(replace(gathered, turns=turns), plan.room.chunk_tokens, max_tokens=max_tokens)
+    return replace(plan, chunks=tuple(unread))
+
+
+def chunk_of(plan: ModelPlan, step: str) -> Chunk | None:
+    """The chunk that a step reads; None for one that reads none, such as the names of topics."""
+    number = step.removeprefix(STEP_PREFIX)
+    return plan.chunks[int(number) - 1] if number.isdecimal() else None
+
+
+def read_marks(gathered: Gathered, unread: Collection[KnowledgeSource]) -> dict[str, int]:
+    """By session the last turn before the first one that is unread or may still grow."""
+    newest: dict[str, LearnedTurn] = {}
+    for turn in gathered.turns:
+        known = newest.get(turn.source.session_id)
+        if known is None or known.source.turn < turn.source.turn:
+            newest[turn.source.session_id] = turn
+    marks = {name: turn.source.turn for name, turn in newest.items()}
+    settled_us = time.time_ns() // 1_000 - SETTLED_US
+    open_turns = [turn.source for turn in newest.values() if turn.at_us > settled_us]
+    for source in (*unread, *open_turns):
+        marks[source.session_id] = min(marks[source.session_id], source.turn - 1)
+    return marks
+
+
+async def over_limit(fov: Foveate, spent_nano: int, next_nano: int) -> str:
+    """Which limit the next step would exceed; empty if none."""
+    settings = fov.settings.knowledge
+    if spent_nano + next_nano > settings.run_usd * NANO:
+        return _limit("knowledge.run_usd", settings.run_usd, next_nano)
+    now_us = time.time_ns() // 1_000
+    costs = await fov.store.calls.costs(since_us=now_us - now_us % DAY_US)
+    today = sum(row.nano_usd for row in costs if row.purpose == PURPOSE)
+    if today + next_nano > settings.daily_usd * NANO:
+        return _limit("knowledge.daily_usd", settings.daily_usd, next_nano)
+    return ""
+
+
+def _limit(key: str, usd: float, next_nano: int) -> str:
+    return f"the next request may cost ${next_nano / NANO:.2f}, and {key} is {usd:g}"
+
+
+def previewed(plan: ModelPlan) -> ModelUsage:
+    """What the plan would take."""
+    estimate = plan.estimate
+    return ModelUsage(
+        model=estimate.model,
+        calls=estimate.calls,
+        input_tokens=estimate.input_tokens,
+        usd=estimate.usd,
+        most_usd=estimate.most_usd,
+    )
+
+
+def counted(usage: ModelUsage, made: Proposed) -> ModelUsage:
+    """The usage with that of a step."""
+    return replace(
+        usage,
+        calls=usage.calls + made.calls,
+        usd=usage.usd + made.nano_usd / NANO,
+        refused=usage.refused + len(made.refused),
+        nothing=usage.nothing + made.nothing,
+    )

@@ -18,7 +18,7 @@ from foveate.knowledge.model import TOPICS_SCHEMA, Rejection, enveloped, make_as
 from foveate.models import Answer, Ask
 from foveate.models.prompts import prompt_text
 from foveate.models.secrets import redact
-from foveate.store.knowledge_rows import KnowledgeRow, KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import KnowledgeRow, KnowledgeSource, NewKnowledge
 from foveate.turn import Message, Text
 
 if TYPE_CHECKING:

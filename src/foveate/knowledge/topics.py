@@ -26,7 +26,7 @@ from foveate.compress.marks import one_line
 from foveate.knowledge.gather import Gathered, LearnedTurn
 from foveate.knowledge.items import item_id
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge_rows import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
+from foveate.store.knowledge import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge, TurnTopicRow
 from foveate.words import stop_words
 
 if TYPE_CHECKING:

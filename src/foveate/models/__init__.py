@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 from foveate.errors import ModelError
-from foveate.store.agent_rows import CallLimit
+from foveate.store.agents import CallLimit
 from foveate.text import compact_json
 from foveate.turn import Json, Message, Usage
 

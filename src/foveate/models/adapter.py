@@ -7,33 +7,27 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
 from foveate.errors import ModelError, ModelUnavailable, contained
 from foveate.models import Answer, Ask
-from foveate.models.adapter_batch import Mode, ProviderBatch, ProviderRequest, batch_adapter
 from foveate.models.adapter_messages import OUTPUT_TOOL, AnswerShape, answer_of, to_messages, to_tools
 from foveate.models.failures import CallTarget, TooMuchSaid, failure
-from foveate.models.names import ApiKey, ModelName, find_key
+from foveate.models.names import ApiKey, ModelName, address_of, find_key
 from foveate.models.secrets import secrets_in
 from foveate.models.settings import ModelsSettings
 
 if TYPE_CHECKING:
     import httpx2
-    from pydantic_ai.messages import ModelResponseStreamEvent
+    from openai import AsyncOpenAI
+    from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
     from pydantic_ai.models import Model as Adapter
     from pydantic_ai.models import ModelRequestParameters
-from typing import TYPE_CHECKING
-
-from foveate.models.names import address_of
-
-if TYPE_CHECKING:
-    import httpx2
-    from openai import AsyncOpenAI
-    from pydantic_ai.models import Model as Adapter
+    from pydantic_ai.models.batch import BatchRequest, EncodedBatchRequest
 
 INSTALL: Final = "pip install 'foveate[models]'"
 GRACE_SECONDS: Final = 60.0
@@ -41,10 +35,8 @@ GRACE_SECONDS: Final = 60.0
 MAX_ANSWER_CHARS: Final = 4_000_000
 THINKING_ROOM_TOKENS: Final = 2_048
 """Added to the output limit of a model that can't leave thinking off, where only its answer is wanted."""
-
 Feature = Literal["temperature", "schema"]
 """Features that an endpoint may reject; they are then left out."""
-
 _REFUSES: Final[dict[Feature, re.Pattern[str]]] = {
     "temperature": re.compile(r"temperature", re.IGNORECASE),
     "schema": re.compile(r"response_format|json_schema|structured.output|output_format|grammar", re.IGNORECASE),
@@ -53,6 +45,10 @@ MAX_TRIES: Final = 1 + len(_REFUSES)
 """Requests that one `ask` may take: the first, and one more for each feature that the endpoint turns out to refuse.
 A rejected request is not billed, and the rejected feature is not sent again."""
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
+Mode = Literal["text", "native", "tool", "prompted"]
+"""How an answer gets its shape."""
+JOB_ERROR = "BatchJobError"
+"""What pydantic-ai raises for a job that ended without results."""
 
 
 def load(parsed: ModelName, settings: ModelsSettings, *, grace_seconds: float = GRACE_SECONDS) -> ProviderModel:
@@ -285,12 +281,19 @@ def _text_of(event: ModelResponseStreamEvent) -> str:
 
 
 CONNECT_SECONDS: Final = 15.0
+
+
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+
+
 NO_KEY: Final = "no-key"
 """Sent where an endpoint has no key: OpenAI's package insists on one."""
 
+
 # A stream must say that it is done; a server that is not OpenAI's may know the older name of the output limit only.
 _ANY_ENDPOINT: Final = {"openai_chat_streaming_requires_finish_reason": True}
+
+
 _OTHER_ENDPOINT: Final = {**_ANY_ENDPOINT, "openai_chat_supports_max_completion_tokens": False}
 
 
@@ -384,4 +387,106 @@ def _openai(parsed: ModelName, secret: str | None, client: httpx2.AsyncClient) -
         http_client=client,
         max_retries=0,
         default_headers={"OpenAI-Organization": Omit(), "OpenAI-Project": Omit()},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRequest:
+    """A request as pydantic-ai takes it."""
+
+    mode: Mode
+    messages: list[ModelMessage]
+    settings: Any
+    """A `ModelSettings`, with keys of one provider in it."""
+    parameters: ModelRequestParameters
+
+
+def batch_adapter(parsed: ModelName, adapter: Adapter[Any]) -> Adapter[Any]:
+    """The model for batches: OpenAI's are requests of its Responses API."""
+    if parsed.kind != "openai":
+        return adapter
+    from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel  # noqa: PLC0415 - only with the extra
+    from pydantic_ai.providers.openai import OpenAIProvider  # noqa: PLC0415
+
+    assert isinstance(adapter, OpenAIChatModel)
+    return OpenAIResponsesModel(parsed.model, provider=OpenAIProvider(openai_client=adapter.client))
+
+
+class ProviderBatch:
+    """Batches of one model."""
+
+    def __init__(self, adapter: Adapter[Any]) -> None:
+        self._adapter = adapter
+
+    @property
+    def is_available(self) -> bool:
+        return self._adapter.batch_max_requests is not None
+
+    async def submit(self, requests: Mapping[str, ProviderRequest]) -> str:
+        """Create as few batches as the provider allows; the text names them all."""
+        encoded = [await self._adapter.batch_encode(_batch_request(key, request)) for key, request in requests.items()]
+        created = [await self._adapter.batch_create(group) for group in self._groups(encoded)]
+        return bytes(_handles().dump_json(created)).decode()
+
+    async def collect(
+        self, handle: str, requests: Mapping[str, ProviderRequest], target: CallTarget
+    ) -> dict[str, Answer | ModelError] | None:
+        """The result of each request; None while a batch is in progress."""
+        batches = [await self._adapter.batch_status(batch) for batch in _handles().validate_json(handle)]
+        if any(batch.status != "ended" for batch in batches):
+            return None
+        found: dict[str, Answer | ModelError] = {}
+        for batch in batches:
+            with contained() as outcome:
+                results = await self._adapter.batch_results(batch)
+            if outcome.error is not None:
+                if type(outcome.raised).__name__ != JOB_ERROR:
+                    raise outcome.raised
+                # The job ended without results, and does not say which requests it had.
+                found |= {key: failure(outcome.raised, target) for key in requests if key not in found}
+                continue
+            for result in results:
+                request = requests.get(result.custom_id)
+                if request is None:
+                    continue
+                with contained() as outcome:
+                    response = self._adapter.batch_decode(result, _batch_request(result.custom_id, request))
+                    shape = AnswerShape(target.name, is_structured=request.mode != "text")
+                    found[result.custom_id] = answer_of(response, shape)
+                if result.custom_id not in found:
+                    found[result.custom_id] = failure(outcome.raised, target)
+        return found
+
+    def _groups(self, encoded: Sequence[EncodedBatchRequest]) -> Iterator[list[EncodedBatchRequest]]:
+        """Requests that can be in one batch together."""
+        most_requests, most_bytes = self._adapter.batch_max_requests or 1, self._adapter.batch_max_bytes
+        group: list[EncodedBatchRequest] = []
+        size = 0
+        for request in sorted(encoded, key=lambda one: one.group):
+            own = self._adapter.batch_request_size(request)
+            is_full = len(group) == most_requests or (most_bytes is not None and size + own > most_bytes)
+            if group and (is_full or group[0].group != request.group):
+                yield group
+                group, size = [], 0
+            group.append(request)
+            size += own
+        if group:
+            yield group
+
+
+def _handles() -> Any:
+    from pydantic import TypeAdapter  # noqa: PLC0415
+    from pydantic_ai.models.batch import Batch  # noqa: PLC0415
+
+    return TypeAdapter(list[Batch])
+
+
+def _batch_request(key: str, request: ProviderRequest) -> BatchRequest:
+    from pydantic_ai.models.batch import BatchRequest  # noqa: PLC0415
+
+    return BatchRequest(
+        custom_id=key,
+        messages=request.messages,
+        model_settings=request.settings,
+        model_request_parameters=request.parameters,
     )

@@ -37,7 +37,7 @@ from foveate.models.limits import (
 )
 from foveate.models.settings import ModelsSettings
 from foveate.store.operations import Calls
-from foveate.store.rows import NANO, OK
+from foveate.store.rows import OK
 
 if TYPE_CHECKING:
     from foveate.models.prices import Tariff
@@ -159,10 +159,6 @@ class Caller:
     async def states(self) -> list[ProviderState]:
         """Every provider that was asked here, or by another process in the last hour."""
         return await self._providers.states()
-
-    async def spent_today_usd(self) -> float:
-        """By all processes on this store, with what running calls may still cost."""
-        return await self._accounts.spent_today() / NANO
 
     async def close(self) -> None:
         """Finish the accounts and close all models."""

@@ -22,7 +22,7 @@ from foveate.recall.embed import Embedder
 from foveate.recall.scopes import id_in_tenant, own_scopes
 from foveate.recall.words import telling_words
 from foveate.store import SessionRow
-from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeMark, KnowledgeRow
+from foveate.store.knowledge import KnowledgeKind, KnowledgeMark, KnowledgeRow
 
 if TYPE_CHECKING:
     from foveate.recall.vectors import Floats

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from foveate.store import SessionRow, Store
-from foveate.store.knowledge_rows import KnowledgeRow
+from foveate.store.knowledge import KnowledgeRow
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,22 @@ import msgspec
 from foveate.context.context import Context
 from foveate.errors import FoveateError, InputError
 from foveate.replay.replay import CallSample, ReplayCall, ReplayReport, replay
-from foveate.replay.report import Comparison, Needle, Point, StrategyRun, parts_of, strip_of, tally
-from foveate.replay.retention import AgeShare, FactBook, fact_book, forms_of, plain, said_in, said_last
+from foveate.replay.report import (
+    AgeShare,
+    Comparison,
+    FactBook,
+    Needle,
+    Point,
+    StrategyRun,
+    fact_book,
+    forms_of,
+    parts_of,
+    plain,
+    said_in,
+    said_last,
+    strip_of,
+    tally,
+)
 from foveate.replay.script import Progress, Script, Surroundings, prepare
 from foveate.settings import Settings, load_settings, make_strategy
 from foveate.strategy import names as strategy_names

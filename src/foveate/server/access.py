@@ -19,14 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.cache import BoundedCache
 from foveate.errors import StoreError
-from foveate.server.problems import (
-    LOGIN_PATH,
-    STATIC_PATH,
-    ProblemError,
-    is_dashboard_path,
-    is_gateway_path,
-    refusal,
-)
+from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_dashboard_path, is_gateway_path, refusal
 from foveate.server.settings import ServerSettings
 from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right
 

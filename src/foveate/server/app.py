@@ -21,9 +21,8 @@ from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
 from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address
 from foveate.server.api.context import OpenSessions
-from foveate.server.api.endpoint import BASE, ApiParts
+from foveate.server.api.endpoint import BASE, ApiParts, Replies
 from foveate.server.api.events import EventHub
-from foveate.server.api.idempotency import Replies
 from foveate.server.api.jobs import Jobs
 from foveate.server.api.table import api_routes
 from foveate.server.dashboard.approvals import Approvals

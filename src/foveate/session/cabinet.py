@@ -25,8 +25,7 @@ from foveate.session.values import copied
 from foveate.settings import Settings
 from foveate.store import Store
 from foveate.store.bodies import MAX_BODY_BYTES
-from foveate.store.cabinet import pack
-from foveate.store.cabinet_rows import CabinetRow, NewContent
+from foveate.store.cabinet import CabinetRow, NewContent, pack
 from foveate.store.rows import DAY_US
 from foveate.store.sql import now_us
 from foveate.turn import from_us, turn_id

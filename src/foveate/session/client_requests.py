@@ -10,7 +10,7 @@ from foveate.context.context import Context
 from foveate.context.signatures import messages_prefix, request_prefix
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
 from foveate.store import Draft
-from foveate.store.client_rows import Standing
+from foveate.store.clients import Standing
 from foveate.text import compact_json
 from foveate.turn import Message
 

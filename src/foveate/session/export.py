@@ -14,21 +14,9 @@ from foveate.formats.files import encode_json
 from foveate.recall.dates import parse_moment
 from foveate.session.values import Pin, SessionInfo
 from foveate.store import Store
-from foveate.store.cabinet_rows import TurnContentRow
+from foveate.store.cabinet import TurnContentRow
 from foveate.text import compact_json
-from foveate.turn import (
-    Attachment,
-    Json,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-    Turn,
-    turn_id,
-)
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Turn, turn_id
 
 AUDIT_VERSION = 1
 BATCH_TURNS = 200

@@ -18,7 +18,7 @@ from foveate.errors import InputError, NotFound
 from foveate.session.record import check_text
 from foveate.session.tenant import check_tenant, reserve
 from foveate.store import Store
-from foveate.store.client_rows import AccessKeyRow
+from foveate.store.access import AccessKeyRow
 from foveate.turn import from_us
 
 Right = Literal["gateway", "read", "write", "admin"]

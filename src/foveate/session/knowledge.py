@@ -22,7 +22,7 @@ from foveate.session.record import check_text
 from foveate.session.tenant import SEPARATOR, public_id, stored_id
 from foveate.session.values import copied
 from foveate.store import Store
-from foveate.store.knowledge_rows import (
+from foveate.store.knowledge import (
     KNOWLEDGE_KINDS,
     KNOWLEDGE_STATES,
     PERSON,

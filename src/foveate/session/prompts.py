@@ -15,19 +15,10 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from foveate.errors import InputError, InvalidPrompt, PromptNotFound, Refused
-from foveate.models.prompts import (
-    BUILT_IN,
-    CORE_MODE,
-    MODES,
-    built_in,
-    check_variables,
-    compose,
-    fill,
-    variables_of,
-)
+from foveate.models.prompts import BUILT_IN, CORE_MODE, MODES, built_in, check_variables, compose, fill, variables_of
 from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
-from foveate.store.cabinet_rows import PromptRow
+from foveate.store.prompts import PromptRow
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.turn import from_us
 

@@ -30,7 +30,7 @@ from foveate.session.record import check_text
 from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import copied
 from foveate.store import NewSession, SessionRow, Store
-from foveate.store.agent_rows import (
+from foveate.store.agents import (
     AGENT_STATES,
     ENDED_STATES,
     AgentKind,

@@ -22,7 +22,7 @@ from foveate.plugins import renamed
 from foveate.recall.search import Hit
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
-from foveate.store.client_rows import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
+from foveate.store.clients import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.copy import CopyReport
 from foveate.store.operations import Clients
 from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, PinRow, QueueState

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
-from foveate.store.client_rows import AccessKeyRow
 from foveate.store.sql import Connection, now_us
 
 _COLUMNS = "id, name, digest, tenant, rights, created_us, revoked_us"
@@ -14,6 +13,20 @@ LIST = f"SELECT {_COLUMNS} FROM access_keys ORDER BY created_us, id"  # noqa: S6
 FIND = f"SELECT {_COLUMNS} FROM access_keys WHERE digest = :digest AND revoked_us IS NULL"  # noqa: S608
 REVOKE = "UPDATE access_keys SET revoked_us = :now_us WHERE id = :id AND revoked_us IS NULL"
 ANY = "SELECT EXISTS (SELECT 1 FROM access_keys)"
+
+
+@dataclass(frozen=True, slots=True)
+class AccessKeyRow:
+    """A key of the server; its secret is stored as a hash only."""
+
+    id: str
+    name: str
+    digest: bytes
+    tenant: str
+    rights: str
+    """Separated by spaces."""
+    created_us: int
+    revoked_us: int | None = None
 
 
 def add(connection: Connection, key: AccessKeyRow) -> None:

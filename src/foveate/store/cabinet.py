@@ -11,7 +11,6 @@ from typing import Any
 
 from foveate.errors import Damaged
 from foveate.store import bodies
-from foveate.store.cabinet_rows import CabinetRow, NewContent, TurnContentRow
 from foveate.store.lineage import chain_of, get_session, select_spans
 from foveate.store.rows import SessionRow
 from foveate.store.sql import Connection, Values
@@ -22,7 +21,6 @@ KEY_STEP = 4
 MAX_LISTED = 1_000_000
 MAX_REMOVED = 200
 """Expired keys that are removed by the way when something is filed."""
-
 _COLUMNS = """c.tenant, c.key, c.digest, c.size, c.name, c.media_type, c.source, s.id, c.turn, c.created_us,
     c.expires_us, c.removed_us"""
 _FROM = "FROM cabinet c LEFT JOIN sessions s ON s.number = c.session"
@@ -75,6 +73,57 @@ MOVE_KEYS = """UPDATE cabinet SET session = (SELECT min(t.session) FROM content_
     turn = (SELECT t.turn FROM content_turns t WHERE t.tenant = cabinet.tenant AND t.digest = cabinet.digest
     ORDER BY t.session, t.turn LIMIT 1)
     WHERE tenant = :tenant AND digest = :digest AND session IS NOT NULL"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewContent:
+    """A content to file in the cabinet."""
+
+    tenant: str
+    digest: bytes
+    """SHA-256 of the content."""
+    size: int
+    is_packed: bool
+    data: bytes
+    """Compressed with zstd if `is_packed`."""
+    name: str
+    media_type: str
+    source: str
+    expires_us: int
+    session_id: str | None = None
+    """The session whose tool returned it; None: filed by hand."""
+
+
+@dataclass(frozen=True, slots=True)
+class CabinetRow:
+    """A key of the file cabinet."""
+
+    tenant: str
+    key: str
+    digest: bytes
+    size: int
+    name: str
+    media_type: str
+    source: str
+    session_id: str | None
+    turn: int | None
+    created_us: int
+    expires_us: int
+    removed_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TurnContentRow:
+    """A content that a turn refers to. `key` is empty if it has none any more."""
+
+    turn: int
+    tenant: str
+    digest: bytes
+    size: int
+    key: str
+    name: str
+    media_type: str
+    source: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from foveate.store import agents
-from foveate.store.agent_rows import CallLimit
+from foveate.store.agents import CallLimit
 from foveate.store.lineage import number_of
 from foveate.store.rows import DAY_US, CallRow, CostRow
 from foveate.store.sql import Connection

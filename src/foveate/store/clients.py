@@ -7,19 +7,23 @@ beginning of a history is a lookup by keys. Messages that a client never saw hav
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
 
 from foveate.store import bodies
-from foveate.store.client_rows import KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.lineage import NO_LIMIT, SPAN, chain_of, number_of, select_spans
+from foveate.store.rows import SessionRow
 from foveate.store.sql import Connection, now_us
+from foveate.turn import Json
 
+PROGRAM_STATE: Final = "program:"
+"""Begins the name of a session's state that a program keeps: ids and counts, none of its words. Pruning keeps it."""
 BATCH_KEYS = 400
 """Keys in one statement; databases limit its parameters."""
 NEWEST_KEYS = 16
 """Looked up first: all but the newest messages of a history are known as a rule."""
 NOT_SHOWN = ("origin", "run")
 """Documents that no context shows."""
-
 _LATER = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.key IS NOT NULL
     AND (n.turn, n.position) > (m.turn, m.position))"""
 _LATER_IN_TURN = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.turn = m.turn
@@ -43,6 +47,53 @@ HAS_NOTES = f"""SELECT EXISTS (SELECT 1 FROM pins WHERE session = :session AND r
     OR EXISTS (SELECT 1 FROM boards WHERE session = :session)
     OR EXISTS (SELECT 1 FROM documents WHERE session = :session AND name NOT IN {NOT_SHOWN})"""  # noqa: S608
 DELETE_RESPONSE = "DELETE FROM responses WHERE tenant = :tenant AND id = :id"
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPlace:
+    """A message that has the key of a client's history."""
+
+    key: str
+    session_id: str
+    turn: int
+    is_head: bool
+    """No later message of its session has a key."""
+    ends_turn: bool
+    """No later message of its turn has a key."""
+    updated_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A session and what its log holds."""
+
+    row: SessionRow
+    messages: int
+    """Messages that contexts show, those of the sessions it forked from included."""
+    keyed: int
+    """Of these, the ones with a key: those that a client knows."""
+    tokens: int
+    is_plain: bool
+    """No pin, document or board is shown beside them, and nothing of them was pruned."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedHistory:
+    """Where the longest known beginning of a client's history is; both None for an unknown one."""
+
+    place: KnownPlace | None
+    standing: Standing | None
+
+
+@dataclass(frozen=True, slots=True)
+class ResponseRow:
+    """A response as a client got it, and the key of the history that it ends."""
+
+    id: str
+    session_id: str
+    turn: int
+    chain: str
+    data: Json
 
 
 def find(connection: Connection, tenant: str, keys: Sequence[str], family: str | None = None) -> list[KnownPlace]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from foveate.store import derived, knowledge, lineage, log, passages
-from foveate.store.knowledge_rows import KnowledgeKind, KnowledgeMark, KnowledgeRow
+from foveate.store.knowledge import KnowledgeKind, KnowledgeMark, KnowledgeRow
 from foveate.store.rows import NEWEST_ID, IndexSnapshot, MessageRow, PassagesRow, PassageText, SessionRow
 from foveate.store.sql import Connection
 

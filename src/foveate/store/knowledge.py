@@ -9,29 +9,27 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from foveate.errors import RunInProgress, RunLost
 from foveate.store import leases
 from foveate.store.bodies import digest_of, is_intact
-from foveate.store.knowledge_rows import (
-    CHUNK_STEP,
-    PERSON,
-    KnowledgeChanges,
-    KnowledgeKind,
-    KnowledgeMark,
-    KnowledgeRow,
-    KnowledgeSource,
-    NewKnowledge,
-    NewRun,
-    RunRow,
-    RunState,
-    Supersession,
-    TurnTopicRow,
-)
 from foveate.store.lineage import chain_of, number_of, select_spans
 from foveate.store.sql import Connection, Values, now_us
 
+KnowledgeKind = Literal["topic", "profile", "lesson", "reference", "recommendation"]
+KNOWLEDGE_KINDS: tuple[KnowledgeKind, ...] = ("topic", "profile", "lesson", "reference", "recommendation")
+KnowledgeState = Literal["proposed", "approved", "pinned", "retired"]
+"""`pinned`: approved, and no run changes it."""
+KNOWLEDGE_STATES: tuple[KnowledgeState, ...] = ("proposed", "approved", "pinned", "retired")
+PERSON = "person"
+"""The maker of versions that a person wrote or decided on."""
+RunState = Literal["running", "done", "failed", "replaced"]
+"""`replaced`: its input changed before it ended, and a later run began anew."""
+CHUNK_STEP = "chunk-"
+"""How the names of steps begin whose results depend on nothing but their names, which are hashes of what was read. A
+run whose input has changed takes them over."""
 _DETAILS = ("topics", "keywords", "technologies", "weight", "confidence")
 _COLUMNS = """k.tenant, k.id, k.version, k.scope, k.kind, k.state, k.title, k.text, k.data, k.maker, k.prompt_version,
     k.first_seen_us, k.last_seen_us, k.created_us, k.superseded_by, k.reason, k.digest,
@@ -61,7 +59,6 @@ DECIDED = f"""SELECT id FROM knowledge WHERE tenant = :tenant AND superseded_by 
 COUNT_USE = """INSERT INTO knowledge_uses (tenant, id, uses, helped, last_used_us)
     VALUES (:tenant, :id, :used, :helped, :now_us) ON CONFLICT (tenant, id) DO UPDATE SET
     uses = knowledge_uses.uses + :used, helped = knowledge_uses.helped + :helped, last_used_us = :now_us"""
-
 # Other scopes of the same session have topics of their own.
 DROP_TOPICS = """DELETE FROM turn_topics WHERE session = :session AND NOT EXISTS (SELECT 1 FROM knowledge k
     WHERE k.tenant = :tenant AND k.id = turn_topics.topic AND k.scope <> :scope)"""
@@ -69,7 +66,6 @@ ADD_TOPIC = """INSERT INTO turn_topics (session, turn, topic, weight) VALUES (:s
     ON CONFLICT (session, turn, topic) DO UPDATE SET weight = :weight"""
 TURN_TOPICS = """SELECT turn, topic, weight FROM turn_topics WHERE session = :session AND turn BETWEEN :first AND :last
     ORDER BY turn, weight DESC, topic"""
-
 _RUN = "id, tenant, scope, watermark, prompt_version, state, owner, until_us, started_us, ended_us, report"
 OPEN_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE tenant = :tenant AND scope = :scope AND state = 'running'
     ORDER BY started_us, id"""  # noqa: S608
@@ -90,7 +86,6 @@ DROP_STEPS = "DELETE FROM learn_steps WHERE run = :id"
 MOVE_STEPS = f"""UPDATE learn_steps SET run = :id
     WHERE run = :replaced AND substr(name, 1, {len(CHUNK_STEP)}) = '{CHUNK_STEP}'"""  # noqa: S608
 NEWEST_START = "SELECT max(started_us) FROM learn_runs WHERE tenant = :tenant AND scope = :scope"
-
 _SOURCES_GONE = """SELECT DISTINCT tenant, id FROM knowledge_sources WHERE {where}"""
 _FORGET_SOURCES = "DELETE FROM knowledge_sources WHERE {where}"
 _FORGET_TOPICS = "DELETE FROM turn_topics WHERE {where}"
@@ -101,8 +96,135 @@ _FORGET_UNFOUNDED = (
     f"DELETE FROM knowledge_uses WHERE {_UNFOUNDED}",  # noqa: S608
     f"DELETE FROM knowledge WHERE {_UNFOUNDED}",  # noqa: S608
 )
-
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class KnowledgeSource:
+    """A turn that an item was learned from."""
+
+    session_id: str
+    turn: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewKnowledge:
+    """A version of an item to add. If the item exists, this becomes its newest version."""
+
+    id: str
+    """Stays the same from version to version."""
+    scope: str
+    kind: KnowledgeKind
+    state: KnowledgeState
+    title: str
+    text: str
+    topics: tuple[str, ...] = ()
+    """Ids of topics."""
+    keywords: tuple[tuple[str, float], ...] = ()
+    """Words with their weights, the heaviest first."""
+    technologies: tuple[str, ...] = ()
+    weight: float = 0.5
+    """0 to 1: how much it matters. Lowered while it is not used."""
+    confidence: float = 0.5
+    """0 to 1: how sure its maker is."""
+    sources: tuple[KnowledgeSource, ...] = ()
+    maker: str
+    """`local` for rules, `person`, or the name of a model."""
+    prompt_version: str = ""
+    first_seen_us: int
+    last_seen_us: int
+    """Times of its oldest and newest source turn."""
+    reason: str = ""
+    """Why it takes the place of the version before."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeRow(NewKnowledge):
+    """A version of an item as stored. Its `reason` is why another took its place, empty while it is current."""
+
+    tenant: str
+    version: int
+    created_us: int
+    superseded_by: str
+    """`ID@VERSION` of the version, or the id of the item, that took its place; empty while it is current."""
+    uses: int
+    """Contexts that showed the item."""
+    helped: int
+    """Answers that used it."""
+    last_used_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class KnowledgeMark:
+    """The current items of some scopes at one moment: the same as long as none is added, replaced or removed."""
+
+    count: int
+    versions: int
+    """The sum of their version numbers."""
+    newest_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class Supersession:
+    """An item that another one takes the place of, e.g. when two are merged."""
+
+    id: str
+    by: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class TurnTopicRow:
+    """A topic of a turn."""
+
+    turn: int
+    topic: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeChanges:
+    """All that a run changes, stored together or not at all."""
+
+    items: tuple[NewKnowledge, ...] = ()
+    superseded: tuple[Supersession, ...] = ()
+    turn_topics: tuple[tuple[str, TurnTopicRow], ...] = ()
+    """Sessions with topics of their turns."""
+    topic_sessions: tuple[str, ...] = ()
+    """Sessions whose turn topics are replaced by these."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NewRun:
+    """A run that is to begin, or to go on if one with the same input was interrupted."""
+
+    id: str
+    tenant: str
+    scope: str
+    watermark: str
+    """A hash of everything the run reads."""
+    prompt_version: str
+    owner: str
+    """A name of this attempt that no other has."""
+    lease_seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunRow:
+    """A run as stored."""
+
+    id: str
+    tenant: str
+    scope: str
+    watermark: str
+    prompt_version: str
+    state: RunState
+    owner: str
+    until_us: int
+    started_us: int
+    ended_us: int | None
+    report: str
+    """What it did, as JSON; empty until it ends."""
 
 
 def add(connection: Connection, tenant: str, items: Iterable[NewKnowledge]) -> list[KnowledgeRow]:

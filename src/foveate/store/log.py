@@ -20,7 +20,7 @@ from foveate.errors import (
     TurnNotFound,
 )
 from foveate.store import bodies, cabinet, knowledge, passages
-from foveate.store.client_rows import PROGRAM_STATE
+from foveate.store.clients import PROGRAM_STATE
 from foveate.store.codec import note_body
 from foveate.store.lineage import (
     NO_LIMIT,

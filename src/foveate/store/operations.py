@@ -29,8 +29,8 @@ from foveate.store import (
     queue,
 )
 from foveate.store import snapshot as snapshots
-from foveate.store.agent_rows import NewAgent
-from foveate.store.cabinet_rows import NewContent
+from foveate.store.agents import NewAgent
+from foveate.store.cabinet import NewContent
 from foveate.store.check import check_database
 from foveate.store.database import Database, TenantDatabase
 from foveate.store.index_reader import IndexReader

@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from foveate.store.cabinet_rows import PromptRow
 from foveate.store.sql import Connection, now_us
 
 _COLUMNS = "tenant, key, version, text, created_us, digest"
@@ -19,6 +19,17 @@ NEWEST = f"""SELECT {_COLUMNS} FROM prompts p WHERE tenant = :tenant AND version
 HISTORY = f"SELECT {_COLUMNS} FROM prompts WHERE tenant = :tenant AND key = :key ORDER BY version"  # noqa: S608
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRow:
+    """A version of a stored prompt. Without a text it is a return to the built-in one."""
+
+    tenant: str
+    key: str
+    version: int
+    text: str | None
+    created_us: int
 
 
 def add(connection: Connection, tenant: str, key: str, text: str | None) -> PromptRow:

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from foveate.plugins import renamed
 from foveate.tokens import Counter, EncodingName, exact_counter
 from foveate.turn import Kind, Role
 
@@ -615,14 +614,3 @@ class CostRow:
     @property
     def usd(self) -> float:
         return self.nano_usd / NANO
-
-
-_CABINET = ("NewContent", "CabinetRow", "TurnContentRow", "PromptRow")
-_CLIENTS = ("AccessKeyRow", "KnownPlace", "Standing", "LocatedHistory", "ResponseRow")
-
-
-def __getattr__(name: str) -> object:
-    homes = {"cabinet_rows": _CABINET, "client_rows": _CLIENTS}
-    return renamed(
-        __name__, name, {one: f"foveate.store.{home}:{one}" for home, names in homes.items() for one in names}
-    )

@@ -53,7 +53,7 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     """
     messages = without_recalled([restore_message(row) for row in rows])
     compressor = LocalCompressor.of(settings or CompressSettings())
-    made = _rendered(compressor, turn, messages, exact_counter(encoding))
+    made = make_rendition(compressor, turn, messages, exact_counter(encoding))
     if embeddings is not None:
         made = replace(made, passages=_indexed(turn, rows[0].at_us, messages, embeddings))
     if not asked:
@@ -78,15 +78,8 @@ def make_coarse(  # noqa: PLR0917 - as `make_local`
     return _packed(LocalCompressor(), turn, messages, fall_back(turn, messages, counter), counter)
 
 
-def make_rendition(
-    compressor: Compressor, turn: int, rows: Sequence[MessageRow], encoding: EncodingName
-) -> NewRendition:
+def make_rendition(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
     """All fidelities of a turn. Whatever goes wrong, a turn gets some: a fallback, marked as one."""
-    messages = without_recalled([restore_message(row) for row in rows])
-    return _rendered(compressor, turn, messages, exact_counter(encoding))
-
-
-def _rendered(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
     return _packed(compressor, turn, messages, compress_safely(compressor, turn, messages, counter), counter)
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from foveate.agents.chat import AnswerSummary
-from foveate.cli.chat.status import status
+from foveate.cli.chat.flow import status
 
 MODEL = "qwen3-coder-30b@http://inference.example.com:11434/v1"
 DONE = AnswerSummary(

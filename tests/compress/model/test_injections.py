@@ -15,8 +15,9 @@ from foveate.compress.local import MAX_TOKENS, LocalCompressor
 from foveate.compress.marks import cut_line, one_line
 from foveate.context.tags import parse_blocks
 from foveate.renditions import Count, Renditions
+from foveate.store.codec import restore_message
 from foveate.text import MARK_WORDS
-from foveate.tokens import count_tokens
+from foveate.tokens import count_tokens, exact_counter
 from foveate.turn import Message
 from foveate.worker.renditions import make_rendition
 from support.engine import covered, opened, settings, talk, verify
@@ -122,8 +123,9 @@ async def _attacked(fov: Foveate, injection: Injection, compressor: Fooled) -> N
     info = await store.get_session("s")
     made = []
     for turn in range(1, 13):
-        rows = [row for row in await store.read("s", turn, turn) if row.turn == turn]
-        made.append(make_rendition(compressor if turn == TURN else LocalCompressor(), turn, rows, info.encoding))
+        messages = [restore_message(row) for row in await store.read("s", turn, turn) if row.turn == turn]
+        chosen = compressor if turn == TURN else LocalCompressor()
+        made.append(make_rendition(chosen, turn, messages, exact_counter(info.encoding)))
     await store.derived.add_renditions("s", made)
 
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from foveate.errors import InvalidMessage
 from foveate.formats import TranscriptMessage, detect_transcript
 from foveate.formats.transcripts import aider
-from foveate.turn import Json, Message, Text, split_turns
+from foveate.turn import Json, Message, Text
 from support.transcripts import FIXTURES, Imported, foreign_messages, import_bytes, import_fixture, written
+from support.turns import split_turns
 
 CONTENT = (FIXTURES / "aider" / "history.md").read_bytes()
 FIRST_RUN = datetime(2026, 3, 2, 9, tzinfo=UTC)

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from foveate.errors import InvalidMessage
 from foveate.formats import detect_transcript
 from foveate.formats.transcripts import chatgpt
-from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, split_turns
+from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from support.transcripts import FIXTURES, Imported, deep, foreign_messages, import_bytes, import_fixture, written
+from support.turns import split_turns
 
 CONTENT = (FIXTURES / "chatgpt" / "conversations.json").read_bytes()
 

@@ -15,8 +15,9 @@ from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem, detect_transcript, parse_message
 from foveate.formats.transcripts import claude_code
 from foveate.formats.transcripts.claude_code import MAX_LEADING_LINES
-from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
+from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage
 from support.paths import ROOT
+from support.turns import split_turns
 
 FIXTURES = ROOT / "tests" / "fixtures" / "claude_code"
 FILES = sorted(FIXTURES.glob("*.jsonl"))

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from foveate.errors import InvalidMessage
 from foveate.formats import SessionHeader, TranscriptMessage, TranscriptProblem, detect_transcript, parse_message
 from foveate.formats.transcripts import codex
-from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
+from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage
 from support.paths import ROOT
+from support.turns import split_turns
 
 FIXTURES = ROOT / "tests" / "fixtures" / "codex"
 FILES = sorted(FIXTURES.glob("*.jsonl"))

@@ -8,7 +8,7 @@ import pytest
 
 from foveate.formats import SessionHeader, detect_transcript
 from foveate.formats.transcripts import pi
-from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage, split_turns
+from foveate.turn import Attachment, Json, Message, Opaque, Reasoning, Text, ToolCall, ToolResult, Usage
 from support.transcripts import (
     FIXTURES,
     deep,
@@ -19,6 +19,7 @@ from support.transcripts import (
     lines_of,
     written,
 )
+from support.turns import split_turns
 
 CONTENT = (FIXTURES / "pi" / "tidebook.jsonl").read_bytes()
 SESSION = "5f0c1a52-70be-4a65-9c8e-0f3a6a1de001"

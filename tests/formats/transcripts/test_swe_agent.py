@@ -8,8 +8,9 @@ import pytest
 
 from foveate.formats import detect_transcript, files
 from foveate.formats.transcripts import swe_agent
-from foveate.turn import Json, Reasoning, Text, ToolCall, split_turns
+from foveate.turn import Json, Reasoning, Text, ToolCall
 from support.transcripts import FIXTURES, deep, foreign_messages, import_bytes, import_fixture, written
+from support.turns import split_turns
 
 CONTENT = (FIXTURES / "swe_agent" / "sundays.traj").read_bytes()
 

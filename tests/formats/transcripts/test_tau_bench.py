@@ -9,8 +9,9 @@ import pytest
 from foveate.errors import InvalidMessage
 from foveate.formats import detect_transcript
 from foveate.formats.transcripts import tau_bench
-from foveate.turn import Json, Message, ToolCall, split_turns
+from foveate.turn import Json, Message, ToolCall
 from support.transcripts import FIXTURES, deep, foreign_messages, import_bytes, import_fixture, written
+from support.turns import split_turns
 
 CONTENT = (FIXTURES / "tau_bench" / "harbour.json").read_bytes()
 

@@ -15,10 +15,11 @@ from foveate.strategy.build import Material, SourceTurn
 from foveate.strategy.checkpoint.build import make_checkpoint, make_merged
 from foveate.strategy.checkpoint.extract import find_all, is_architecture, is_decision
 from foveate.tokens import O200K
-from foveate.turn import Json, Message, Text, ToolCall, ToolResult, split_turns
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 from foveate.worker.artefacts import cutter
 from support.examples import times
 from support.strategies import conversations
+from support.turns import split_turns
 
 EXAMPLES = times(20)
 COUNT = counting("A", O200K)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from foveate.errors import AgentEnded, AgentNotFound, ClaimLost, LimitReached
 from foveate.store import Store
-from foveate.store.agent_rows import AgentLimits, AgentRow, CallLimit, ClaimRequest, NewAgent
+from foveate.store.agents import AgentLimits, AgentRow, CallLimit, ClaimRequest, NewAgent
 from foveate.store.sql import now_us
 from support.stores import Case, OpenStore, draft, new_session
 from support.stores.calls import call

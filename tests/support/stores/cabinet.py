@@ -6,8 +6,7 @@ import hashlib
 from dataclasses import replace
 
 from foveate.store import Store
-from foveate.store.cabinet import pack
-from foveate.store.cabinet_rows import NewContent
+from foveate.store.cabinet import NewContent, pack
 from support.stores import Case, OpenStore, draft, new_session
 
 NOW = 1_800_000_000_000_000

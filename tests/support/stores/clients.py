@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from foveate.store import Store
-from foveate.store.client_rows import PROGRAM_STATE, AccessKeyRow, KnownPlace, ResponseRow
+from foveate.store.access import AccessKeyRow
+from foveate.store.clients import PROGRAM_STATE, KnownPlace, ResponseRow
 from support.stores import Case, OpenStore, draft, new_session
 
 MANY_KEYS = 1_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from foveate.errors import RunInProgress, RunLost
 from foveate.store import Store
-from foveate.store.knowledge_rows import (
+from foveate.store.knowledge import (
     PERSON,
     KnowledgeChanges,
     KnowledgeSource,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.tools.indentation import block_lines
+from foveate.tools.builtin.read_file import block_lines
 from support.tooling import answer, refusal
 
 CODE = """\

@@ -17,8 +17,7 @@ from foveate.errors import InputError, ModelUnavailable, SessionExists, SessionN
 
 if TYPE_CHECKING:
     from foveate.cli.chat.lines import Lines
-    from foveate.cli.chat.loop import LoopThread
-    from foveate.cli.chat.room import Room
+    from foveate.cli.chat.room import LoopThread, Room
     from foveate.client import Foveate
     from foveate.session.values import ModelsSettings
     from foveate.settings import Settings
@@ -93,8 +92,7 @@ def command(
     from foveate.agents.budget import check_model
     from foveate.cli.chat.commands import COMMANDS
     from foveate.cli.chat.lines import Lines
-    from foveate.cli.chat.loop import LoopThread
-    from foveate.cli.chat.room import Room, Wishes
+    from foveate.cli.chat.room import LoopThread, Room, Wishes
     from foveate.settings import check_strategy, load_settings
 
     if is_continued and (session_id or is_new):

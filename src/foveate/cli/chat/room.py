@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+import threading
+import time
+from collections.abc import AsyncGenerator, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.additions import as_typed
 from foveate.agents.budget import fitting_budget, most_output
@@ -24,15 +26,15 @@ from foveate.agents.chat import (
     ToolResponse,
 )
 from foveate.agents.options import ChatOptions
-from foveate.cli.chat.flow import LineFlow
-from foveate.cli.chat.keyboard import WaitLine
-from foveate.cli.chat.status import status
+from foveate.cli.chat.flow import LineFlow, status
 from foveate.cli.ui.terminal import console, line, print_json_line, progress_bar, shorten, to_copy, whole_error
 from foveate.cli.ui.tool_options import TerminalApprover, ToolOptions, make_toolbox, open_mcp, start_worker
 from foveate.errors import FoveateError, InputError, InvalidMessage, SessionExists, StoreError, TurnBegun
 from foveate.text import compact_json, several
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from foveate.client import Foveate
     from foveate.session import Session
     from foveate.session.values import SessionInfo
@@ -48,6 +50,10 @@ MAX_FORKS = 1_000
 FEW_TURNS = 8
 """Up to this many turns without renditions are left to the background."""
 PREPARE_SECONDS = 60.0
+TICK_SECONDS = 1.0
+T = TypeVar("T")
+STOP_LIMIT_SECONDS = 10.0
+"""How long something that was stopped has to put away what it did."""
 
 
 class Leave(Exception):
@@ -349,3 +355,86 @@ def outcome_of(response: ToolResponse) -> str:
 
 def new_name() -> str:
     return f"chat-{datetime.now(UTC):%Y%m%d-%H%M%S}"
+
+
+class WaitLine:
+    """A dim line with the seconds that pass; nothing where it could not be taken away again."""
+
+    def __init__(self, out: Console) -> None:
+        self._out = out
+        self._ticking: asyncio.Task[None] | None = None
+
+    def begin(self, tokens: int) -> None:
+        self.end()
+        if self._out.is_terminal and not self._out.is_dumb_terminal:
+            self._ticking = asyncio.create_task(self._tick(tokens))
+
+    def end(self) -> None:
+        """Take the line away, if there is one."""
+        if self._ticking:
+            self._ticking.cancel()
+            self._ticking = None
+            self._erase()
+
+    async def _tick(self, tokens: int) -> None:
+        began = time.monotonic()
+        while True:
+            self._erase()
+            text = f"reading {tokens:,} tokens … {time.monotonic() - began:.0f} s"
+            self._out.print(line((text, "dim")), end="", no_wrap=True, overflow="ellipsis")
+            await asyncio.sleep(TICK_SECONDS)
+
+    def _erase(self) -> None:
+        from rich.control import Control
+        from rich.segment import ControlType
+
+        self._out.control(Control(ControlType.CARRIAGE_RETURN, (ControlType.ERASE_IN_LINE, 2)))
+
+
+class LoopThread:
+    """An event loop; use it in a `with` block."""
+
+    def __init__(self) -> None:
+        self._ready = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=self._serve, name="foveate-chat", daemon=True)
+
+    def __enter__(self) -> LoopThread:
+        self._thread.start()
+        self._ready.wait()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something and wait for it; Ctrl-C stops it, and is raised once it has come to its end."""
+        assert self._loop is not None, "it is used in a with block"
+        ended = threading.Event()
+
+        async def whole() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(whole(), self._loop)
+        try:
+            return future.result()
+        except KeyboardInterrupt:
+            future.cancel()
+            ended.wait(STOP_LIMIT_SECONDS)
+            raise
+
+    def _serve(self) -> None:
+        with asyncio.Runner() as runner:
+            self._loop = runner.get_loop()
+            self._ready.set()
+            while True:
+                try:
+                    self._loop.run_forever()
+                    return
+                except (KeyboardInterrupt, SystemExit):  # as of a closed pipe; whoever waits for the work gets it too
+                    continue

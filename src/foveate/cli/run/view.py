@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from foveate.agents.chat import AnswerPiece, ChatEvent, Notice, ToolRequest, ToolResponse
 from foveate.agents.run import IterationEnd, IterationStart, RunEnd, RunEvent, RunStart, TaskUpdate
 from foveate.agents.signals import REASONS, UPDATE
-from foveate.cli.chat.flow import LineFlow
+from foveate.cli.chat.flow import LineFlow, dollars, status
 from foveate.cli.chat.room import outcome_of
-from foveate.cli.chat.status import dollars, status
 from foveate.cli.ui.terminal import console, line, print_json_line, shorten, to_copy
 from foveate.text import amount, compact_json
 

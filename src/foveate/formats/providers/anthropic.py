@@ -42,18 +42,7 @@ from foveate.formats.parse import (
     role_of,
     text_in,
 )
-from foveate.turn import (
-    Attachment,
-    Json,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Role, Text, ToolCall, ToolResult
 
 NAME: Final = "anthropic"
 ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}

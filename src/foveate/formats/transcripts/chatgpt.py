@@ -39,19 +39,7 @@ from foveate.formats.parse import (
     text_at,
     value_at,
 )
-from foveate.turn import (
-    ROLES,
-    Attachment,
-    Json,
-    Kind,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from foveate.turn import ROLES, Attachment, Json, Kind, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 NAME = "chatgpt"
 

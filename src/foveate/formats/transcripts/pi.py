@@ -27,18 +27,7 @@ from foveate.formats.files import (
 )
 from foveate.formats.parse import UsageKeys, moment_at, number_at, text_at, time_at, time_text, value_at
 from foveate.formats.parse import record as as_record
-from foveate.turn import (
-    Attachment,
-    Json,
-    Kind,
-    Message,
-    Opaque,
-    Part,
-    Reasoning,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from foveate.turn import Attachment, Json, Kind, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 NAME = "pi"
 

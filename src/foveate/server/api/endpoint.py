@@ -13,6 +13,7 @@ OpenAPI document is made from the same. A handler names what it takes: the call,
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import inspect
 import json
@@ -30,6 +31,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.server.access import AccessControl, Principal, check_right
 from foveate.server.bodies import decode_json, read_body
@@ -41,19 +43,22 @@ from foveate.session.keys import Right
 if TYPE_CHECKING:
     from foveate.server.api.context import OpenSessions
     from foveate.server.api.events import EventHub
-    from foveate.server.api.idempotency import Replies
     from foveate.server.api.jobs import Jobs
     from foveate.server.dashboard.approvals import Approvals
 
 Method = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 Handler = Callable[..., Awaitable[Any]]
 H = TypeVar("H", bound=Handler)
-
 BASE = "/api/v1"
 IDEMPOTENCY_KEY = "idempotency-key"
 MAX_KEY_CHARS = 255
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
+Where = tuple[str, ...]
+"""Who asks for what under which key."""
+SERVER_ERROR = 500
+MAX_KEPT_BYTES = 65_536
+"""Larger answers are not kept: those are contexts, which can be made again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,3 +258,50 @@ def encode(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
         return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+@dataclass(frozen=True, slots=True)
+class _Reply:
+    """The answer to a request with this body, or the promise of one."""
+
+    digest: bytes
+    answer: asyncio.Future[Response]
+
+
+class Replies:
+    """The latest answers of one server."""
+
+    def __init__(self, limit: int) -> None:
+        self._kept: BoundedCache[Where, _Reply] = BoundedCache(limit)
+
+    async def once(self, where: Where, digest: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
+        """The answer that was given before, or else the one that `make` gives now.
+
+        `ProblemError` 422 if the key was used for another body. An error is not kept: the request may be repeated.
+        """
+        known = self._kept.get(where)
+        if known is not None:
+            if known.digest != digest:
+                raise ProblemError(422, "this Idempotency-Key was used for a different request", kind="key-reused")
+            return _again(await asyncio.shield(known.answer))
+        promise: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
+        self._kept[where] = _Reply(digest, promise)
+        try:
+            made = await make()
+        except BaseException as error:
+            self._kept.pop(where)
+            if isinstance(error, Exception):
+                promise.set_exception(error)
+                promise.exception()  # nobody may be waiting for it
+            else:
+                promise.cancel()
+            raise
+        promise.set_result(made)
+        if made.status_code >= SERVER_ERROR or len(made.body) > MAX_KEPT_BYTES:
+            self._kept.pop(where)
+        return made
+
+
+def _again(made: Response) -> Response:
+    headers = {**dict(made.headers), "idempotent-replayed": "true"}
+    return Response(made.body, made.status_code, headers)

@@ -15,15 +15,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from foveate.agents.budget import fitting_budget, most_output
-from foveate.agents.chat import (
-    AnswerPiece,
-    AnswerSummary,
-    Chat,
-    ChatEvent,
-    Notice,
-    ToolRequest,
-    ToolResponse,
-)
+from foveate.agents.chat import AnswerPiece, AnswerSummary, Chat, ChatEvent, Notice, ToolRequest, ToolResponse
 from foveate.agents.options import ChatOptions
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
 from foveate.errors import SessionExists, contained

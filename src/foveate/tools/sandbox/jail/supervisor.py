@@ -15,15 +15,17 @@ import socket
 import sys
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
-from . import enter, kernel, namespaces, syscalls, tree
+from . import enter, kernel, namespaces, syscalls
 from .notify import Listener
 
 _TICK_SECONDS = 0.1
 _KILL_SECONDS = 10.0
 _START_SECONDS = 20.0
 _MAX_MESSAGE = 4096
+_COUNTED_MEMORY = ("RssAnon:", "RssShmem:")
 
 
 def main() -> None:
@@ -98,7 +100,7 @@ class _Supervisor:
                 writable=self.spec["write"],
                 protected=[*self.spec["hidden"], *self.spec["frozen"]],
                 max_processes=self.limits["processes"],
-                count=lambda: tree.tasks(tree.descendants(os.getpid())),
+                count=lambda: tasks(descendants(os.getpid())),
             )
         return ""
 
@@ -160,10 +162,10 @@ class _Supervisor:
     def _check(self, now: float) -> str:
         if now - self.started > self.limits["seconds"]:
             return "time"
-        pids = tree.descendants(os.getpid())
-        if tree.memory(pids) > self.limits["memory_bytes"]:
+        pids = descendants(os.getpid())
+        if memory(pids) > self.limits["memory_bytes"]:
             return "memory"
-        if tree.tasks(pids) > 2 * self.limits["processes"]:  # no listener refused them
+        if tasks(pids) > 2 * self.limits["processes"]:  # no listener refused them
             return "processes"
         for (space, files), (space_then, files_then) in zip(self._free_space(), self.free, strict=True):
             if space_then - space > self.limits["disk_bytes"] or files_then - files > self.limits["files"]:
@@ -181,11 +183,11 @@ class _Supervisor:
             self.listener.closing = True
         while time.monotonic() < deadline:
             if self.spec["linux"]:
-                tree.kill(tree.descendants(os.getpid()))
+                kill(descendants(os.getpid()))
             else:
                 with suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.main, signal.SIGKILL)
-            if not tree.reap():
+            if not reap():
                 return
             if self.listener:
                 ready, _, _ = select.select([self.listener.descriptor], [], [], 0.002)
@@ -194,3 +196,60 @@ class _Supervisor:
                         self.listener.answer()
             else:
                 time.sleep(0.002)
+
+
+def descendants(pid: int) -> list[int]:
+    """The processes below this one; a parent comes before its children."""
+    found: list[int] = []
+    pending = [pid]
+    while pending:
+        for child in _children(pending.pop()):
+            found.append(child)
+            pending.append(child)
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    found: list[int] = []
+    with suppress(OSError):  # it ended meanwhile
+        for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names, in a loop that has to be fast
+            with suppress(OSError):
+                found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text("ascii").split())
+    return found
+
+
+def tasks(pids: list[int]) -> int:
+    """How many processes and threads these are."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            total += Path(f"/proc/{pid}/task").stat().st_nlink - 2
+    return total
+
+
+def memory(pids: list[int]) -> int:
+    """Bytes of memory that no file backs, added up; memory that processes share counts for each of them."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            for line in Path(f"/proc/{pid}/status").read_text("ascii", "replace").splitlines():
+                if line.startswith(_COUNTED_MEMORY):
+                    total += int(line.split()[1]) * 1024
+    return total
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGKILL)
+
+
+def reap() -> bool:
+    """Collect children that ended; whether there are others."""
+    while True:
+        try:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return False
+        if pid == 0:
+            return True
