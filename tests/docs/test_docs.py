@@ -48,7 +48,7 @@ def test_the_chats_example_runs(tmp_path: Path) -> None:
 def test_the_architecture_page_names_every_package_and_every_module_of_a_strategy() -> None:
     source = ROOT / "src" / "foveate"
     page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
-    tree = set(re.findall(r"\w+", page.partition("```")[2].partition("```")[0]))
+    tree = set(re.findall(r"\w+", page.partition("## Where everything is")[2].partition("```")[2].partition("```")[0]))
     entries = [*source.iterdir(), *(source / "strategy").rglob("*.py")]
     names = {path.stem for path in entries if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
     assert names - {"__init__", "__main__"} <= tree
