@@ -1,4 +1,4 @@
-"""One plan of the checkpoint strategy: the turns since the last plan, and the resulting rows."""
+"""Makes one plan of the checkpoint strategy: from the turns since the last plan, the resulting rows."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from foveate.strategy.checkpoint import Checkpoint as Settings
 
 MAX_TRIES = 4
-"""Plans with ever less room until the artefacts fit; at last the smallest possible plan."""
+"""Limit of the plans, each with less room, until the artefacts fit; then the smallest possible plan is used."""
 MAX_CATCH_UP_TURNS = 20_000
-"""Of a longer history that was never planned, the turns before this many are one checkpoint at once."""
+"""In a longer history that was never planned, all but this many newest turns become one checkpoint at once."""
 _LEVELS: tuple[ShownLevel, ...] = ("A", "U", "R", "S", "C", "T", "E")
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """A flow with what shows it."""
+    """A flow with its layout."""
 
     flow: CheckpointFlow
     layout: CheckpointLayout
@@ -45,7 +45,7 @@ class _Tried:
 
 
 class CheckpointPlanner:
-    """One plan in the making."""
+    """Makes one plan."""
 
     def __init__(self, settings: Settings, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
@@ -54,10 +54,10 @@ class CheckpointPlanner:
         self.ledger = ledger
         self.budget = ledger.room_tokens
         self.overheads = snapshot.overheads
-        # The prompt and what Foveate adds itself take of the rest; `budget_tokens` is what they leave.
+        # The prompt and Foveate's own additions are taken from the rest; `budget_tokens` is what they leave.
         usable = int(ledger.budget_tokens * settings.usable) - ledger.given_tokens
         self.room = min(self.budget, max(usable, MIN_HISTORY_TOKENS))
-        """What the history may take."""
+        """Maximum tokens of the history."""
         self.items = self._read()
 
     def plan(self) -> tuple[Plan, State]:
@@ -77,7 +77,7 @@ class CheckpointPlanner:
         return self._smallest()
 
     def _read(self) -> list[TurnSizes]:
-        """The items, newest first, as far back as the room could show them."""
+        """Read the items, newest first, as far back as the room could show them."""
         items: list[TurnSizes] = []
         least = 0
         for item in self.snapshot.newest():
@@ -89,7 +89,7 @@ class CheckpointPlanner:
         return items
 
     def _opened(self) -> CheckpointState:
-        """The stored state; a preview keeps the session's tier."""
+        """Return the stored state; a preview keeps the session's tier."""
         ledger, state = self.ledger, self.state
         nominal = ledger.asked_tokens or ledger.budget_tokens
         if not state:
@@ -120,12 +120,12 @@ class CheckpointPlanner:
         return _Tried(flow, self._lay_out(flow, wants), needed)
 
     def _skipped_through(self, book: CheckpointState) -> int:
-        """The last of the turns that are too many to go through one by one; 0 if there are none."""
+        """Return the last of the turns that are too many to process one by one; 0 if there are none."""
         last = self.snapshot.last_turn
         return last - MAX_CATCH_UP_TURNS if last - book.through > MAX_CATCH_UP_TURNS else 0
 
     def _skipped(self, book: CheckpointState, through: int, room: int) -> CheckpointState:
-        """A book whose turns up to here are rolled over at once: too many to go through one by one."""
+        """Roll over the turns up to this one at once: they are too many to process one by one."""
         limit = self.settings.checkpoint_limit(book.tier)
         kept = book.checkpoints if len(book.checkpoints) < limit else ()
         oldest = next(iter(book.checkpoints[len(kept) :]), None)
@@ -162,7 +162,7 @@ class CheckpointPlanner:
         )
 
     def _with_sizes(self, book: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
-        """The real size of an existing artefact, or the limit of one that does not exist yet."""
+        """Set the real size of existing artefacts, and the limit of those that do not exist yet."""
         tag = self.overheads.range
         made: Mapping[str, Artefact] = self.snapshot.made
         kept = [
@@ -213,7 +213,7 @@ class CheckpointPlanner:
         return plan, flow.book.as_json()
 
     def _smallest(self) -> tuple[Plan, State]:
-        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows: Sequence[Block] = compact_rows(self.snapshot, self.room, self.overheads)
         told: tuple[PlanEvent, ...] = ()
         notes = {"message": f"{self.room} tokens are too few for checkpoints: the newest turn as far as it fits"}
@@ -230,7 +230,7 @@ _CAUSES = {"compressed": "threshold", "squeezed": "room", "reduced": "rollover",
 
 @dataclass(frozen=True, slots=True)
 class Teller:
-    """Says what a plan came to; all tokens are the model's own."""
+    """Reports the result of a plan; all tokens are the model's own."""
 
     flow: CheckpointFlow
     settings: Settings
@@ -238,7 +238,7 @@ class Teller:
     ledger: Ledger
 
     def events(self) -> tuple[PlanEvent, ...]:
-        """The events of the newest compressions."""
+        """Return the events of the newest compressions."""
         return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
 
     def notes(self, layout: CheckpointLayout) -> dict[str, Json]:
@@ -269,7 +269,7 @@ class Teller:
 
     def _events(self, happened: Compression) -> Iterator[PlanEvent]:
         turn = happened.turn
-        # The last one left the checkpoints that are there now, whose real sizes are known.
+        # The last compression left the current checkpoints, whose real sizes are known.
         book = self.flow.book if happened is self.flow.happened[-1] else happened.book
         reached: dict[str, Json] = {
             "used_tokens": self._scaled(happened.used_tokens),
@@ -292,7 +292,7 @@ class Teller:
         yield PlanEvent("compressed", done, turn)
 
     def _budget(self, book: CheckpointState) -> dict[str, Json]:
-        """What is available now, and when the next compression comes."""
+        """Return what is available now, and when the next compression is due."""
         available = max(0, self.flow.room - book.reserved_tokens(self.flow.overheads.range))
         trigger = int(available * (self.settings.trigger if self.settings.enabled else 1.0))
         return {
@@ -313,7 +313,7 @@ class Teller:
         }
 
     def _scaled(self, tokens: int) -> int:
-        """Plans count in tokens of the session's encoding; a model's own may be larger or smaller."""
+        """Convert from tokens of the session's encoding, which plans count in, to the model's own."""
         asked, nominal = self.ledger.asked_tokens, self.ledger.budget_tokens
         return round(tokens * asked / nominal) if asked and nominal else tokens
 
@@ -323,7 +323,7 @@ def _range(checkpoint: CheckpointEntry) -> dict[str, Json]:
 
 
 def rolled_over(book: CheckpointState) -> str:
-    """The message of a rollover."""
+    """Return the message of a rollover."""
     if not book.tiny_through:
         return (
             "this size has no checkpoints, so the session rolled over to a snapshot: up to "

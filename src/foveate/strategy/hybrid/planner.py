@@ -1,6 +1,6 @@
-"""One plan of the hybrid strategy: the rows that the last decision leads to, and a new one where they are too many.
+"""Makes one plan of the hybrid strategy: the rows of the last decision, and a new decision if they are too large.
 
-Sizes of short messages are known once they are made; until then they are guessed, and the plan is made again.
+Sizes of short messages are estimated until they are made; then the plan is made again.
 """
 
 from __future__ import annotations
@@ -48,19 +48,19 @@ if TYPE_CHECKING:
     from foveate.strategy.hybrid import Hybrid
 
 MAX_TURNS = 2_000
-"""Turns further back than this are shown as a sentence or in an era, whatever their size."""
+"""Turns before this many newest ones are shown as a sentence or in an era, whatever their size."""
 SYSTEM_SHARE = 0.5
-"""System messages of turns that are not shown themselves stay as long as they take no more of the window."""
+"""Maximum share of the window for system messages of turns that are not shown themselves."""
 MAX_SYSTEMS = 8
 TINY_GUESS_TOKENS = 30
-"""About what a turn's sentence takes."""
+"""Approximate tokens of a tiny turn."""
 MAX_WALKS = 4
-"""Walks until the rows reach the target: blocks of steps cost a little more or less than single steps."""
+"""Limit of the passes until the rows reach the target: blocks of steps cost slightly more or less than single steps."""
 _LEVELS: tuple[ShownLevel, ...] = ("A", "E", "T", "M", "R")
 
 
 class HybridPlanner:
-    """One plan in the making."""
+    """Makes one plan."""
 
     def __init__(self, settings: Hybrid, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
@@ -103,7 +103,7 @@ class HybridPlanner:
         return self._planned(outcome)
 
     def _is_left_to_agent(self, tokens: int) -> bool:
-        """Between the trigger and the window an agent decides, where there is one."""
+        """Return whether an agent decides: between the trigger and the window, if there is one."""
         return self.trigger < tokens <= self.window and self.snapshot.agent != "none" and not self.ledger.is_preview
 
     def _opened(self) -> HybridState:
@@ -149,8 +149,8 @@ class HybridPlanner:
         return HybridLayout((*rows, *shown), tuple(needed))
 
     def _compressed(self, before: HybridOutcome) -> HybridOutcome:
-        """Messages made short, oldest first, until the target is reached; then the oldest turns rolled up, where that
-        is not enough."""
+        """Shorten messages, oldest first, until the target is reached; if that is not enough, roll up the oldest
+        turns."""
         reach = reach_of(self.infos[-1])
         book = replace(before.book, reach=reach if reach != NOWHERE else before.book.reach)
         sections = self._sections(book)
@@ -175,7 +175,7 @@ class HybridPlanner:
         return before
 
     def _walk(self, book: HybridState, draft: HybridDraft, sizes: ShortSizes, excess_tokens: int) -> HybridState:
-        """Makes messages short in place, and says how far."""
+        """Shorten messages in place, and return the state with the last one."""
         protected = self.protection.all
         through = book.through
         for section in draft.sections:
@@ -190,7 +190,7 @@ class HybridPlanner:
                 if size is not None:
                     draft.short[place] = size
                     excess_tokens -= message.tokens - size
-        # Messages kept whole earlier stay whole until the walk reaches them.
+        # Messages kept whole earlier stay whole until this pass reaches them.
         spared = frozenset(
             place for place in (*protected, *book.spared) if place <= through and place not in draft.short
         )
@@ -198,8 +198,8 @@ class HybridPlanner:
         return replace(book, through=through, spared=spared, chosen=chosen)
 
     def _roll(self, book: HybridState, draft: HybridDraft, goals: Sequence[int]) -> tuple[HybridState, HybridDraft]:
-        """The fewest of the oldest turns as sentences and eras with which the first of these goals is reached that can
-        be; nothing is rolled up in vain."""
+        """Roll up the fewest of the oldest turns, as sentences and eras, that reach the first reachable of these goals;
+        none if no goal can be reached."""
         tail = min((place[0] for place in self.protection.firm), default=self.snapshot.last_turn)
         costs: dict[int, int] = {}
         for section in draft.sections:
@@ -217,19 +217,19 @@ class HybridPlanner:
         return book, draft
 
     def _rolled_need(self, turns: int, *, is_roomy: bool) -> int:
-        """The tokens for a number of turns when they are rolled up: a sentence each, or only a name."""
+        """Return the tokens for a number of rolled-up turns: a sentence each, or only a name."""
         named = stub_row(1, turns, self.overheads).tokens
         wished = min(int(self.window * self.settings.rolled_share), (TINY_GUESS_TOKENS + self.overheads.line) * turns)
         return max(named, wished) if is_roomy else named
 
     @staticmethod
     def _without(draft: HybridDraft, through: int) -> HybridDraft:
-        """A draft of the turns behind this one."""
+        """Return a draft of the turns after this one."""
         sections = [section for section in draft.sections if section.turn > through]
         return HybridDraft(sections, {place: size for place, size in draft.short.items() if place[0] > through})
 
     def _rolled(self, book: HybridState, last: int) -> HybridState:
-        """The book with the turns up to `last` rolled up; their system messages stay."""
+        """Return the state with the turns up to `last` rolled up; their system messages stay."""
         most = int(self.window * SYSTEM_SHARE)
         kept: list[tuple[int, int]] = []
         for turn, tokens in (*book.systems, *self._systems):
@@ -241,7 +241,8 @@ class HybridPlanner:
         return replace(book, rolled=max(book.rolled, last), rolled_tokens=tokens, systems=tuple(kept))
 
     def _tightened(self, before: HybridOutcome) -> HybridOutcome:
-        """Everything that can be is short, all but the newest turns rolled up: now leave out, then cut."""
+        """Leave out messages, then cut, after everything possible is short and all but the newest turns are rolled
+        up."""
         book, draft = self._roll_all(before.book, before.draft)
         if book.rolled != before.book.rolled and before.compressed_from is None:
             book = replace(book, compressions=book.compressions + 1)
@@ -293,7 +294,7 @@ class HybridPlanner:
         return plan, book.as_json()
 
     def _smallest(self) -> tuple[Plan, State]:
-        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows: Sequence[Block] = compact_rows(self.snapshot, self.window, self.overheads)
         notes = {"message": f"{self.window} tokens are too few: the newest turn as far as it fits"}
         tokens = sum(row.tokens for row in rows)
@@ -310,23 +311,23 @@ def _in_order(pair: tuple[ShortSource, ArtefactSpec]) -> Place:
 
 
 def _capped(layout: HybridLayout, window_tokens: int) -> HybridLayout:
-    """A layout that is made again once its artefacts exist; until then it counts as fitting."""
+    """Return a layout that counts as fitting until its artefacts exist; then it is made again."""
     return layout if layout.tokens <= window_tokens else replace(layout, rows=layout.rows[:0])
 
 
 @dataclass(frozen=True, slots=True)
 class HybridOutcome:
-    """A decision and what shows it."""
+    """A decision and its layout."""
 
     book: HybridState
     draft: HybridDraft
     layout: HybridLayout
     compressed_from: int | None = None
-    """What the history took before more of it was made short; None if nothing was."""
+    """Tokens of the history before more of it was shortened; None if nothing was."""
 
 
 def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
-    """Statistics by kind, for people; of the turns that are shown by their messages."""
+    """Return statistics by kind, for people, of the turns that are shown by their messages."""
     book, layout = outcome.book, outcome.layout
     notes: dict[str, Json] = {
         "window_tokens": planner.window,
@@ -347,13 +348,13 @@ def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
 
 
 def is_agent_due(outcome: HybridOutcome, planner: HybridPlanner) -> bool:
-    """The trigger was reached, and the agent is not running yet."""
+    """Return whether the trigger was reached and the agent is not running yet."""
     is_over = outcome.compressed_from is None and outcome.layout.tokens > planner.trigger
     return is_over and planner.snapshot.agent == "ready" and not planner.ledger.is_preview
 
 
 def events_of(outcome: HybridOutcome, planner: HybridPlanner) -> Iterator[PlanEvent]:
-    """Events: the threshold was reached, the compression, and protected messages that had to be cut."""
+    """Yield the events: the threshold was reached, the compression, and protected messages that had to be cut."""
     before = HybridState.from_json(planner.state).cut if planner.state else frozenset()
     sizes = {place: message.tokens for section in outcome.draft.sections for place, message in section.places()}
     if is_agent_due(outcome, planner):
@@ -401,7 +402,7 @@ def _statistics(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Jso
 
 
 def _problem(outcome: HybridOutcome, planner: HybridPlanner) -> str:
-    """What a person should know of it."""
+    """Return a message for people if the target or the window was exceeded."""
     if outcome.draft.cut:
         return f"the newest messages alone exceed {planner.window:,} tokens: the oldest of them are cut"
     tokens = outcome.layout.tokens
