@@ -57,7 +57,7 @@ def _outcome(exchange: ToolExchange) -> str:
 
 
 def _printed(exchange: ToolExchange) -> str:
-    """What it printed, if that is short; else how much, and its last line, where programs say how it went."""
+    """Return the printed text if it is short; else its size and its last line, which usually has the outcome."""
     lines = [line for line in exchange.lines if line.strip()]
     if not exchange.has_result:
         return "no result"
@@ -95,7 +95,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def _told(exchange: ToolExchange) -> str:
-    """The command without the steps that only prepare it."""
+    """Return the command without the steps that only prepare it."""
     command = exchange.command.strip()
     for _ in range(4):
         shorter = _PREAMBLE.sub("", command)
@@ -106,7 +106,7 @@ def _told(exchange: ToolExchange) -> str:
 
 
 def _specialist(exchange: ToolExchange) -> ModuleType | None:
-    """Who knows this output: by its shape, else by the program where its output was not piped on."""
+    """Return the compressor for this output: by its shape, else by the program if its output was not piped on."""
     if not exchange.lines:
         return None
     by_shape = next((kind for kind in _SHAPES if kind.recognises(exchange)), None)
