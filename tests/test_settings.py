@@ -158,10 +158,10 @@ def test_loading_changes_nothing_it_was_given() -> None:
         (
             {"models": {"prices": {"x": 5}}},
             "models.prices[...]",
-            "a table by name, each with keys of its own, such as input; got {'x': 5}",
+            "a table by name, each a table with keys such as input; got {'x': 5}",
         ),
-        ({"store": 5}, "store", "keys of its own, such as synchronous; got 5"),
-        ({"store": None}, "store", "keys of its own, such as synchronous; got None"),
+        ({"store": 5}, "store", "a table with keys such as synchronous; got 5"),
+        ({"store": None}, "store", "a table with keys such as synchronous; got None"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key_and_what_that_takes(

@@ -186,7 +186,7 @@ class Ranking:
 
     @property
     def brief(self) -> Ranking:
-        """Return the same words in the order that preserves most facts and reads as a list."""
+        """The same words in the order that preserves most facts and reads as a list."""
         return Ranking(self.words, self.brief_steps)
 
     def texts(self, steps: Iterable[RankStep]) -> dict[int, str]:

@@ -92,7 +92,7 @@ class Strategy:
 
     @property
     def explanation(self) -> str:
-        """Return the explanation of tags and levels for the model; ends in a newline."""
+        """The explanation of tags and levels for the model; ends in a newline."""
         return prompt_text("explain/gradient")
 
     def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:

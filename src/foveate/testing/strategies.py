@@ -1,4 +1,4 @@
-"""The conformance suite of strategies: every strategy passes these, ours and yours, by its name alone.
+"""The conformance suite of strategies, built-in and third-party, each by its name alone.
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_my_strategy_conforms(case, tmp_path):
@@ -54,7 +54,7 @@ async def run_case(case: Case, strategy: str, path: str | Path) -> None:
 
 
 async def looked_at(session: Session, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
-    """A context, recounted and looked through. Its invariants are checked where it is made."""
+    """Make a context, and recount and check it. Its invariants are checked where it is made."""
     context = await session.context(PROMPT, budget_tokens=budget_tokens, strategy=strategy)
     info = await session.refresh()
     budget = info.budget_tokens if budget_tokens is None else budget_tokens
@@ -62,7 +62,7 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
     count = exact_counter(session.counter.encoding).base
     behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing", "attachments"))
     counted = session.counter.scale(count(context.text) + count(PROMPT), info.calibration) + behind
-    # Of an estimate only the sum is rounded, so the part after the prompt is known to a token or two.
+    # Only the sum of an estimate is rounded, so the part after the prompt is known to a token or two.
     is_exact = session.counter.factor == info.calibration == 1
     assert abs(counted - context.tokens) <= (0 if is_exact else ROUNDING_TOKENS), f"{counted}, not {context.tokens}"
     shown = parse_blocks(context.history)
@@ -246,7 +246,7 @@ async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
 
 
 async def older_turns_are_requested(_fov: api.Foveate, strategy: str) -> None:
-    """A plan from few turns in memory requests the others, and becomes the plan from all of them."""
+    """Plan with few turns in memory: the plan requests the others and becomes the same as with all of them."""
     settings = strategies.load(strategy)()
     if settings.keeps_plan:
         return
@@ -285,13 +285,13 @@ async def _told(
 
 
 def _turns(count: int) -> tuple[Turn, ...]:
-    """The first turns of one conversation, whatever their count."""
+    """Return the first turns of one conversation, whatever their count."""
     return _conversation()[:count]
 
 
 @cache
 def _conversation() -> tuple[Turn, ...]:
-    """Of turns of all kinds, few of them large, so that a suite is quick."""
+    """Return turns of all kinds, few of them large, so that a suite is quick."""
     turns = load_conversation(90).turns
     is_large = [len(turn_text(turn.messages)) > LARGE_CHARS for turn in turns]
     return tuple(turn for number, turn in enumerate(turns) if not is_large[number] or number % 5 == 0)
@@ -306,7 +306,7 @@ def _said(role: str, text: str) -> Message:
 
 
 def _step(number: int, output: str) -> list[Message]:
-    """A call and its result."""
+    """Return a call and its result."""
     call = ToolCall("exec", {"cmd": f"make step-{number}"}, id=f"c{number}")
     return [Message("assistant", (call,)), Message("tool", (ToolResult(f"c{number}", (Text(output),), name="exec"),))]
 

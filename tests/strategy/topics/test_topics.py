@@ -37,7 +37,7 @@ def test_the_tiers_take_50_30_and_20_percent_of_the_room() -> None:
 
 @pytest.mark.parametrize("shares", [{"current": 0.6}, {"past": 0.31}, {"current": 0.5, "past": 0.5, "bulk": 0.5}])
 def test_allocations_of_more_than_everything_are_refused_and_named(shares: dict[str, float]) -> None:
-    with pytest.raises(SettingsError, match="current, past and bulk add up to 1 at most; these to") as caught:
+    with pytest.raises(SettingsError, match="current, past and bulk must add up to at most 1; got") as caught:
         load_settings(environment={}, overrides={"topics": shares})
     assert caught.value.key == "topics"
 

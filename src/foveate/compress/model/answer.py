@@ -139,7 +139,7 @@ class Ruling:
 
     @property
     def complaint(self) -> str:
-        """Write the complaint for the model."""
+        """The reason and the missing facts, for the model."""
         return f"{self.reason}. Missing: {' | '.join(self.missing)}" if self.missing else self.reason
 
 

@@ -74,11 +74,11 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         if list(self.tier_tokens) != sorted(set(self.tier_tokens)) or self.tier_tokens[0] < 1:
-            raise ValueError(f"tier_tokens takes four growing sizes; got {list(self.tier_tokens)}")
+            raise ValueError(f"tier_tokens takes four increasing sizes; got {list(self.tier_tokens)}")
         if min(self.tier_checkpoints) < 0:
             raise ValueError(f"tier_checkpoints takes five counts; got {list(self.tier_checkpoints)}")
         if not self.compact_tokens <= self.moderate_tokens <= self.detailed_tokens:
-            raise ValueError("compact_tokens, moderate_tokens and detailed_tokens don't shrink in this order")
+            raise ValueError("compact_tokens, moderate_tokens and detailed_tokens must grow in this order")
 
     @property
     def explanation(self) -> str:

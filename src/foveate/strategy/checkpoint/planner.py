@@ -216,7 +216,7 @@ class CheckpointPlanner:
         """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows: Sequence[Block] = compact_rows(self.snapshot, self.room, self.overheads)
         told: tuple[PlanEvent, ...] = ()
-        notes = {"message": f"{self.room} tokens are too few for checkpoints: the newest turn as far as it fits"}
+        notes = {"message": f"{self.room} tokens are too few for checkpoints; the newest turn is shown as far as it fits"}
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys(_LEVELS, 0.0))
         return Plan(tuple(rows), bands, tokens, self.budget, events=told, notes=notes if rows else {}), self.state
@@ -264,7 +264,7 @@ class Teller:
         if eras:
             notes["eras_through"] = turn_id(eras[-1])
         if layout.is_lowered:
-            notes["newest"] = "the newest turn is larger than the room that is left, so it is shown in part"
+            notes["newest"] = "the newest turn exceeds the remaining room and is shown in part"
         return notes
 
     def _events(self, happened: Compression) -> Iterator[PlanEvent]:
@@ -326,11 +326,11 @@ def rolled_over(book: CheckpointState) -> str:
     """Return the message of a rollover."""
     if not book.tiny_through:
         return (
-            "this size has no checkpoints, so the session rolled over to a snapshot: up to "
-            f"{turn_id(book.through)} only the user's words are shown; get_turn gives the rest back"
+            "there are no checkpoints at this context size, so the session rolled over to a snapshot: up to "
+            f"{turn_id(book.through)} only the user's words are shown; get_turn returns the rest"
         )
     last = turn_id(book.tiny_through)
     return (
-        "what may not be compressed no longer fitted, so the session rolled over to a snapshot: "
-        f"up to {last} each turn is one line, or part of an era; get_turn gives every word back"
+        "the uncompressed parts no longer fit, so the session rolled over to a snapshot: "
+        f"up to {last} each turn is one line, or part of an era; get_turn returns the full text"
     )

@@ -77,11 +77,11 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
                 raise ValueError(f"{name} takes {least} to {most}; got {getattr(self, name)}")
         total = self.recent + self.working + self.background + self.deep
         if abs(total - 1) > _ROUNDING:
-            raise ValueError(f"recent, working, background and deep add up to 1; these to {total:.3f}")
+            raise ValueError(f"recent, working, background and deep must add up to 1; got {total:.3f}")
         if self.background_minimum > self.background or self.working_minimum > self.working:
-            raise ValueError("background_minimum and working_minimum are at most background and working")
+            raise ValueError("background_minimum and working_minimum must not exceed background and working")
         if self.interval_limit_turns < self.interval_turns:
-            raise ValueError("interval_limit_turns is at least interval_turns")
+            raise ValueError("interval_limit_turns must be at least interval_turns")
 
     def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
         if ledger.is_preview:

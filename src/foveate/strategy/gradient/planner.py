@@ -76,7 +76,7 @@ class GradientPlanner:
         budget_tokens: int,
         shown: Mapping[int, ShownLevel] = MappingProxyType({}),
     ) -> None:
-        assert sizes.fanout > 1, "an era replaces two turns at least"
+        assert sizes.fanout > 1, "an era replaces at least two turns"
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens

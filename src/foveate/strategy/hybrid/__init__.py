@@ -70,7 +70,7 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         if self.target >= self.trigger:
-            raise ValueError(f"target is below trigger; got {self.target} and {self.trigger}")
+            raise ValueError(f"target must be below trigger; got {self.target} and {self.trigger}")
 
     @property
     def explanation(self) -> str:

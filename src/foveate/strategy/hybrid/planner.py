@@ -296,7 +296,7 @@ class HybridPlanner:
     def _smallest(self) -> tuple[Plan, State]:
         """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows: Sequence[Block] = compact_rows(self.snapshot, self.window, self.overheads)
-        notes = {"message": f"{self.window} tokens are too few: the newest turn as far as it fits"}
+        notes = {"message": f"{self.window} tokens are too few; the newest turn is shown as far as it fits"}
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys((*_LEVELS, "S", "C"), 0.0))
         return Plan(tuple(rows), bands, tokens, self.budget, notes=notes if rows else {}), self.state

@@ -72,7 +72,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         total = self.current + self.past + self.bulk
         if total > 1 + _ROUNDING:
-            raise ValueError(f"current, past and bulk add up to 1 at most; these to {total:.3f}")
+            raise ValueError(f"current, past and bulk must add up to at most 1; got {total:.3f}")
 
     @property
     def explanation(self) -> str:

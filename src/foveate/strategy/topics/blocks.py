@@ -31,7 +31,7 @@ class Current:
 
     @property
     def truncated(self) -> dict[int, tuple[int, ...]]:
-        """Return the positions of truncated messages, by turn."""
+        """The positions of truncated messages, by turn."""
         found: dict[int, tuple[int, ...]] = {}
         for row in self.rows:
             if row.level == "M":
