@@ -209,8 +209,8 @@ def test_a_wrong_variable_is_named_by_its_key() -> None:
         ("f.yaml", b"\xff\xfe\xff", "is not YAML"),
         ("f.yaml", b"store: 2026-99-99\n", "is not YAML"),
         ("f.yaml", b"[" * 5000, "is not YAML"),
-        ("f.yaml", b"- store\n", "must hold named parts"),
-        ("f.yaml", b"just words\n", "must hold named parts"),
+        ("f.yaml", b"- store\n", "must have sections"),
+        ("f.yaml", b"just words\n", "must have sections"),
     ],
 )
 def test_a_broken_file_is_refused_by_name(name: str, content: bytes, problem: str, tmp_path: Path) -> None:

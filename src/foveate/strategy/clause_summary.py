@@ -135,9 +135,9 @@ class JudgedClauses:
 def _notes(turn: SourceTurn, most: int) -> Sequence[Unit]:
     if not turn.messages:
         return turn.units[:most]
-    told = [one for one in read_turn(turn.messages).candidates if one.facts]
-    if len(told) > most:
-        told = sorted(sorted(told, key=lambda one: (-one.worth, one.place))[:most], key=lambda one: one.place)
+    found = [one for one in read_turn(turn.messages).candidates if one.facts]
+    if len(found) > most:
+        found = sorted(sorted(found, key=lambda one: (-one.worth, one.place))[:most], key=lambda one: one.place)
     return [
         Unit(
             turn.number,
@@ -145,7 +145,7 @@ def _notes(turn: SourceTurn, most: int) -> Sequence[Unit]:
             round(one.worth, 3),
             frozenset(one.facts),
         )
-        for one in told
+        for one in found
     ]
 
 

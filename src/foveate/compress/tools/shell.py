@@ -40,7 +40,7 @@ def recognises(exchange: ToolExchange) -> bool:  # noqa: ARG001
 
 
 def summarise(exchange: ToolExchange) -> str:
-    first, _, more = _told(exchange).partition("\n")
+    first, _, more = _main_command(exchange).partition("\n")
     return f"{brief(first, COMMAND_CHARS)}{' …' if more.strip() else ''}: {_outcome(exchange)}"
 
 
@@ -94,7 +94,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
     return both_ends(without_blanks(fold(lines)), exchange.total_lines) + note
 
 
-def _told(exchange: ToolExchange) -> str:
+def _main_command(exchange: ToolExchange) -> str:
     """Return the command without the steps that only prepare it."""
     command = exchange.command.strip()
     for _ in range(4):
@@ -112,6 +112,6 @@ def _specialist(exchange: ToolExchange) -> ModuleType | None:
     by_shape = next((kind for kind in _SHAPES if kind.recognises(exchange)), None)
     if by_shape:
         return by_shape
-    found = _PROGRAM.match(_told(exchange))
+    found = _PROGRAM.match(_main_command(exchange))
     program = f"git {found[2]}" if found and found[1] == "git" else found[1] if found else ""
     return next((kind for kind, programs in _PROGRAMS if program in programs), None)

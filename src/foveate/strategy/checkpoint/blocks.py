@@ -30,11 +30,11 @@ class CheckpointLayout:
         return sum(row.tokens for row in self.rows)
 
 
-def checkpoint_rows(book: CheckpointState, names: Mapping[str, str]) -> list[Block]:
+def checkpoint_rows(state: CheckpointState, names: Mapping[str, str]) -> list[Block]:
     """Return one row per checkpoint, oldest first; `names` has the artefact of each, by its id."""
     return [
         Block(checkpoint.first, checkpoint.last, "A", checkpoint.tokens, artefact=names[checkpoint.id])
-        for checkpoint in book.checkpoints
+        for checkpoint in state.checkpoints
     ]
 
 

@@ -71,7 +71,7 @@ class Compression:
     trigger_tokens: int
     available_tokens: int
     """The available tokens before it; `used_tokens` and `trigger_tokens` are of the same time."""
-    book: CheckpointState
+    state: CheckpointState
     """The state after it."""
     new: CheckpointEntry | None = None
     aged: tuple[str, ...] = ()
@@ -88,9 +88,9 @@ def sized(info: TurnInfo, tiny_tokens: int) -> SizedTurn:
 class CheckpointFlow:
     """Compresses one conversation turn by turn to fit its room."""
 
-    def __init__(self, settings: Settings, book: CheckpointState, room_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Settings, state: CheckpointState, room_tokens: int, overheads: Overheads) -> None:
         self.settings = settings
-        self.book = book
+        self.state = state
         self.room = room_tokens
         self.overheads = overheads
         self.users: list[SizedTurn] = []
@@ -98,17 +98,17 @@ class CheckpointFlow:
         self.user_tokens = 0
         self.fresh: list[SizedTurn] = []
         """Turns that are shown in full."""
-        self.happened: list[Compression] = []
+        self.done: list[Compression] = []
         self._reached = (0, 0, 0)
 
     @property
     def limit(self) -> int:
-        return self.settings.checkpoint_limit(self.book.tier)
+        return self.settings.checkpoint_limit(self.state.tier)
 
     @property
     def available(self) -> int:
         """Maximum tokens of messages."""
-        return max(0, self.room - self.book.reserved_tokens(self.overheads.range))
+        return max(0, self.room - self.state.reserved_tokens(self.overheads.range))
 
     @property
     def trigger(self) -> int:
@@ -121,8 +121,8 @@ class CheckpointFlow:
     @property
     def _behind(self) -> int:
         """Tokens of the compressed turns without their checkpoints."""
-        kept = self.book.kept_tokens(self.overheads.range)
-        return kept + self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
+        kept = self.state.kept_tokens(self.overheads.range)
+        return kept + self.state.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
 
     def begin(self, compressed: Sequence[SizedTurn]) -> None:
         """Set the turns of which only the user's words are shown."""
@@ -131,10 +131,10 @@ class CheckpointFlow:
 
     def add(self, turn: SizedTurn) -> None:
         """Add the next turn, and compress as much as it needs."""
-        book = self.book
+        state = self.state
         self.fresh.append(turn)
         # Earlier decisions are kept, even if a checkpoint turned out larger than planned.
-        is_known = turn.turn < book.seen_turn or (turn.turn, turn.raw) == (book.seen_turn, book.seen_tokens)
+        is_known = turn.turn < state.seen_turn or (turn.turn, turn.raw) == (state.seen_turn, state.seen_tokens)
         if is_known and self.used - turn.raw <= self.available:
             return
         if self.used <= self.trigger:
@@ -146,7 +146,7 @@ class CheckpointFlow:
             self._give_way(old)
         if self._lacks_room() and len(self.fresh) > 1:
             self._give_way(self.fresh[:-1])
-        if self._lacks_room() and self.book.checkpoints:
+        if self._lacks_room() and self.state.checkpoints:
             self._squeeze()
         if self._lacks_room() and self.users:
             self._roll_over()
@@ -156,19 +156,19 @@ class CheckpointFlow:
             self._compress(old)
             return
         self._leave(old)
-        book = self.book
-        self.book = replace(
-            book,
-            compressions=book.compressions + 1,
+        state = self.state
+        self.state = replace(
+            state,
+            compressions=state.compressions + 1,
             architecture_from=old[0].turn,
-            architecture_limit=max(book.architecture_limit, self._architecture_tokens()),
+            architecture_limit=max(state.architecture_limit, self._architecture_tokens()),
         )
         self._note("reduced")
 
     def _leave(self, old: Sequence[SizedTurn]) -> None:
         """Show only the user's words of these turns from now on."""
-        messages = self.book.messages + sum(turn.messages for turn in old)
-        self.book = replace(self.book, through=old[-1].turn, messages=messages)
+        messages = self.state.messages + sum(turn.messages for turn in old)
+        self.state = replace(self.state, through=old[-1].turn, messages=messages)
         self.users += old
         self.user_tokens += sum(map(self._user, old))
         del self.fresh[: len(old)]
@@ -206,7 +206,7 @@ class CheckpointFlow:
 
     def _compress(self, old: Sequence[SizedTurn]) -> None:
         """Add a checkpoint; those before it age, and beyond the tier's count the two oldest merge."""
-        before = self.book
+        before = self.state
         original = sum(turn.rest for turn in old)
         self._leave(old)
         if not original:
@@ -218,7 +218,7 @@ class CheckpointFlow:
             first=old[0].turn,
             last=old[-1].turn,
             first_message=before.messages + 1,
-            last_message=self.book.messages,
+            last_message=self.state.messages,
             original_tokens=original,
             text_tokens=text,
             tokens=text + self.overheads.range,
@@ -226,8 +226,8 @@ class CheckpointFlow:
         )
         aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
         kept, merged = self._merged([*aged, new], before, lambda kept: len(kept) > self.limit)
-        self.book = replace(
-            self.book,
+        self.state = replace(
+            self.state,
             checkpoints=tuple(kept),
             compressions=before.compressions + 1,
             created=before.created + 1,
@@ -272,22 +272,22 @@ class CheckpointFlow:
 
     def _squeeze(self) -> None:
         """Make all checkpoints compact; merge them into one if several would be too small to be useful."""
-        before = self.book
+        before = self.state
         compact = [self._aged(checkpoint, COMPACT) for checkpoint in before.checkpoints]
         most = int(self.room * CHECKPOINTS_SHARE)
         kept, merged = self._merged(compact, before, lambda kept: sum(one.tokens for one in kept) > most)
         if tuple(kept) != before.checkpoints:
-            self.book = replace(before, checkpoints=tuple(kept))
+            self.state = replace(before, checkpoints=tuple(kept))
             aged = tuple(checkpoint.id for checkpoint in before.checkpoints)
             self._note("squeezed", aged=aged, merged=tuple(merged))
 
     def _roll_over(self) -> None:
         """Make a snapshot: a Tiny for each of the oldest compressed turns, so that there is room again."""
         assert self.users, "there is something to roll over"
-        book = self._with_less_architecture()
-        target = max(0, int(self.room * self.settings.snapshot) - book.checkpoint_tokens - book.architecture_tokens)
+        state = self._with_less_architecture()
+        target = max(0, int(self.room * self.settings.snapshot) - state.checkpoint_tokens - state.architecture_tokens)
         most = max(target, int(self.room * TINY_SHARE))
-        tiny, gone = book.tiny_tokens or self.overheads.range, 0
+        tiny, gone = state.tiny_tokens or self.overheads.range, 0
         while gone < len(self.users) and (not gone or min(tiny, most) + self.user_tokens > target):
             turn = self.users[gone]
             self.user_tokens -= self._user(turn)
@@ -295,28 +295,28 @@ class CheckpointFlow:
             gone += 1
         last = self.users[gone - 1].turn
         del self.users[:gone]
-        self.book = replace(
-            book,
+        self.state = replace(
+            state,
             tiny_through=last,
             tiny_tokens=max(min(tiny, most), stub_row(1, 1, self.overheads).tokens),
-            rollovers=book.rollovers + 1,
+            rollovers=state.rollovers + 1,
         )
         self._note("rolled over")
 
     def _with_less_architecture(self) -> CheckpointState:
         """Return the state of a snapshot: architecture decisions beyond their room are shortened, oldest first."""
-        book, tag, most = self.book, self.overheads.range, self.settings.architecture_tokens
-        if book.kept_tokens(tag) <= self.room * ARCHITECTURE_SHARE:
-            return book
+        state, tag, most = self.state, self.overheads.range, self.settings.architecture_tokens
+        if state.kept_tokens(tag) <= self.room * ARCHITECTURE_SHARE:
+            return state
         checkpoints = tuple(
             replace(one, architecture_tokens=most, tokens=one.tokens - max(0, one.extra_tokens(tag) - most))
             if one.extra_tokens(tag) > most
             else one
-            for one in book.checkpoints
+            for one in state.checkpoints
         )
-        own = min(book.architecture_tokens, most)
-        limit = most if own < book.architecture_tokens else book.architecture_limit
-        return replace(book, checkpoints=checkpoints, architecture_tokens=own, architecture_limit=limit)
+        own = min(state.architecture_tokens, most)
+        limit = most if own < state.architecture_tokens else state.architecture_limit
+        return replace(state, checkpoints=checkpoints, architecture_tokens=own, architecture_limit=limit)
 
     def _note(
         self,
@@ -328,4 +328,4 @@ class CheckpointFlow:
     ) -> None:
         used, trigger, available = self._reached
         turn = self.fresh[-1].turn
-        self.happened.append(Compression(kind, turn, used, trigger, available, self.book, new, aged, merged))
+        self.done.append(Compression(kind, turn, used, trigger, available, self.state, new, aged, merged))

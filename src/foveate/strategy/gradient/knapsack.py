@@ -216,11 +216,11 @@ def _hull_steps(options: _Options, weights: NDArray[np.float64]) -> _Steps:
     costs, worths = options.tokens, options.worths
     paths = np.full(costs.shape, ABSENT, dtype=np.int64)
     places = np.arange(costs.shape[1])
-    spent, told = np.zeros(len(places), dtype=np.int64), np.zeros(len(places))
-    turns, tokens, rates = [places[:0]], [spent[:0]], [told[:0]]
+    spent, gained = np.zeros(len(places), dtype=np.int64), np.zeros(len(places))
+    turns, tokens, rates = [places[:0]], [spent[:0]], [gained[:0]]
     for path in paths:
         more = costs - spent
-        gains = np.where(more > 0, (worths - told) / np.maximum(more, 1), 0.0)
+        gains = np.where(more > 0, (worths - gained) / np.maximum(more, 1), 0.0)
         gain = gains.max(axis=0)
         up = np.flatnonzero(gain > LEAST_GAIN)
         if not len(up):
@@ -228,7 +228,7 @@ def _hull_steps(options: _Options, weights: NDArray[np.float64]) -> _Steps:
         best = gains.take(up, axis=1).argmax(axis=0)
         places, costs, worths = places[up], costs.take(up, axis=1), worths.take(up, axis=1)
         chosen = best * len(up) + np.arange(len(up))
-        before, spent, told = spent[up], costs.take(chosen), worths.take(chosen)
+        before, spent, gained = spent[up], costs.take(chosen), worths.take(chosen)
         turns.append(places)
         tokens.append(spent - before)
         rates.append(gain[up] * weights[places])
@@ -320,8 +320,8 @@ class _Layout:
 
     def worth(self, codes: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
         """Return the worth of the turns at these levels, newest first; a cut counts as nothing."""
-        told = self.table.worths.take(self._entries(codes)) * weights
-        return float(told[codes < CUT].sum())
+        gained = self.table.worths.take(self._entries(codes)) * weights
+        return float(gained[codes < CUT].sum())
 
     def _entries(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the table positions of the sizes and worths of these levels."""

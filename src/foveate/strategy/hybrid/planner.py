@@ -83,15 +83,15 @@ class HybridPlanner:
         last = self.snapshot.last_turn
         if not last or self.window < MIN_HISTORY_TOKENS:
             return self._smallest()
-        book = self._opened()
-        self.infos = self.snapshot.infos(book.rolled + 1, last)
+        state = self._opened()
+        self.infos = self.snapshot.infos(state.rolled + 1, last)
         self._systems = [(info.turn, tokens) for info in self.infos if (tokens := _system_tokens(info))]
         self.protection = protect(
             self.infos, messages=self.settings.protected_messages, injections=self.settings.kept_injections
         )
-        sections = self._sections(book)
-        draft = self._draft(book, sections, ShortSizes(self.settings, self.snapshot.made, sections))
-        outcome = HybridOutcome(book, draft, self._layout(book, draft))
+        sections = self._sections(state)
+        draft = self._draft(state, sections, ShortSizes(self.settings, self.snapshot.made, sections))
+        outcome = HybridOutcome(state, draft, self._layout(state, draft))
         if self._is_left_to_agent(outcome.layout.tokens):
             return self._planned(outcome)
         if outcome.layout.tokens > self.trigger:
@@ -108,76 +108,76 @@ class HybridPlanner:
 
     def _opened(self) -> HybridState:
         last = self.snapshot.last_turn
-        book = HybridState() if self.ledger.is_preview or not self.state else HybridState.from_json(self.state)
-        if last - book.rolled > MAX_TURNS:
-            book = self._rolled(book, last - MAX_TURNS)
-        return book
+        state = HybridState() if self.ledger.is_preview or not self.state else HybridState.from_json(self.state)
+        if last - state.rolled > MAX_TURNS:
+            state = self._rolled(state, last - MAX_TURNS)
+        return state
 
-    def _sections(self, book: HybridState) -> list[TurnSection]:
-        return sections_of(self.infos, in_steps=self.in_steps, reach=book.reach, window_tokens=self.window)
+    def _sections(self, state: HybridState) -> list[TurnSection]:
+        return sections_of(self.infos, in_steps=self.in_steps, reach=state.reach, window_tokens=self.window)
 
-    def _draft(self, book: HybridState, sections: Sequence[TurnSection], sizes: ShortSizes) -> HybridDraft:
+    def _draft(self, state: HybridState, sections: Sequence[TurnSection], sizes: ShortSizes) -> HybridDraft:
         """Apply the stored decisions on short messages."""
         draft = HybridDraft(sections)
         for section in sections:
-            if section.source is None or ((section.turn, -1) > book.through and not book.chosen):
+            if section.source is None or ((section.turn, -1) > state.through and not state.chosen):
                 continue
             for place, message in section.places():
-                size = sizes.short(section, message) if book.marks(place) else None
+                size = sizes.short(section, message) if state.marks(place) else None
                 if size is not None:
                     draft.short[place] = size
         return draft
 
-    def _layout(self, book: HybridState, draft: HybridDraft, rolled_tokens: int | None = None) -> HybridLayout:
+    def _layout(self, state: HybridState, draft: HybridDraft, rolled_tokens: int | None = None) -> HybridLayout:
         used = {source for section in draft.sections if (source := draft.source(section)) and draft.positions(section)}
         wants = {source: source.wanted(self.settings) for source in used}
-        rows = system_rows(book.systems, self.overheads)
-        if book.rolled:
-            items = [item for item in self.items if item.turn <= book.rolled]
+        rows = system_rows(state.systems, self.overheads)
+        if state.rolled:
+            items = [item for item in self.items if item.turn <= state.rolled]
             room = max(
-                book.rolled_tokens if rolled_tokens is None else rolled_tokens,
-                stub_row(1, book.rolled, self.overheads).tokens,
+                state.rolled_tokens if rolled_tokens is None else rolled_tokens,
+                stub_row(1, state.rolled, self.overheads).tokens,
             )
-            rows += rolled_rows(self.snapshot, items, book.rolled, room, self.overheads)
+            rows += rolled_rows(self.snapshot, items, state.rolled, room, self.overheads)
         shown = draft_rows(draft, {source: wanted.name for source, wanted in wants.items()}, self.overheads)
         if draft.hidden_steps > 1:
             turn = draft.sections[-1].turn
             place = next(index for index, row in enumerate(shown) if row.first_step == 1) + 1
             shown.insert(place, step_stub(turn, 2, draft.hidden_steps, self.overheads))
         needed = [wanted for _, wanted in sorted(wants.items(), key=_in_order)]
-        needed += [system_wanted(turn) for turn, _ in book.systems]
+        needed += [system_wanted(turn) for turn, _ in state.systems]
         return HybridLayout((*rows, *shown), tuple(needed))
 
     def _compressed(self, before: HybridOutcome) -> HybridOutcome:
         """Shorten messages, oldest first, until the target is reached; if that is not enough, roll up the oldest
         turns."""
         reach = reach_of(self.infos[-1])
-        book = replace(before.book, reach=reach if reach != NOWHERE else before.book.reach)
-        sections = self._sections(book)
+        state = replace(before.state, reach=reach if reach != NOWHERE else before.state.reach)
+        sections = self._sections(state)
         sizes = ShortSizes(self.settings, self.snapshot.made, sections)
-        draft = self._draft(book, sections, sizes)
-        layout = self._layout(book, draft)
+        draft = self._draft(state, sections, sizes)
+        layout = self._layout(state, draft)
         for _ in range(MAX_WALKS):
             if layout.tokens <= self.target:
                 break
             tokens = layout.tokens
-            book = self._walk(book, draft, sizes, tokens - self.target)
-            layout = self._layout(book, draft)
+            state = self._walk(state, draft, sizes, tokens - self.target)
+            layout = self._layout(state, draft)
             if layout.tokens == tokens:
                 break
         if layout.tokens > self.target:
             goals = (self.target, self.trigger, self.window) if layout.tokens > self.window else (self.target,)
-            book, draft = self._roll(book, draft, goals)
-            layout = self._layout(book, draft)
-        if draft.short.keys() != before.draft.short.keys() or book.rolled != before.book.rolled:
-            book = replace(book, compressions=before.book.compressions + 1)
-            return HybridOutcome(book, draft, layout, compressed_from=before.layout.tokens)
+            state, draft = self._roll(state, draft, goals)
+            layout = self._layout(state, draft)
+        if draft.short.keys() != before.draft.short.keys() or state.rolled != before.state.rolled:
+            state = replace(state, compressions=before.state.compressions + 1)
+            return HybridOutcome(state, draft, layout, compressed_from=before.layout.tokens)
         return before
 
-    def _walk(self, book: HybridState, draft: HybridDraft, sizes: ShortSizes, excess_tokens: int) -> HybridState:
+    def _walk(self, state: HybridState, draft: HybridDraft, sizes: ShortSizes, excess_tokens: int) -> HybridState:
         """Shorten messages in place, and return the state with the last one."""
         protected = self.protection.all
-        through = book.through
+        through = state.through
         for section in draft.sections:
             for place, message in section.places():
                 if excess_tokens <= 0:
@@ -192,12 +192,12 @@ class HybridPlanner:
                     excess_tokens -= message.tokens - size
         # Messages kept whole earlier stay whole until this pass reaches them.
         spared = frozenset(
-            place for place in (*protected, *book.spared) if place <= through and place not in draft.short
+            place for place in (*protected, *state.spared) if place <= through and place not in draft.short
         )
-        chosen = frozenset(place for place in book.chosen if place > through)
-        return replace(book, through=through, spared=spared, chosen=chosen)
+        chosen = frozenset(place for place in state.chosen if place > through)
+        return replace(state, through=through, spared=spared, chosen=chosen)
 
-    def _roll(self, book: HybridState, draft: HybridDraft, goals: Sequence[int]) -> tuple[HybridState, HybridDraft]:
+    def _roll(self, state: HybridState, draft: HybridDraft, goals: Sequence[int]) -> tuple[HybridState, HybridDraft]:
         """Roll up the fewest of the oldest turns, as sentences and eras, that reach the first reachable of these goals;
         none if no goal can be reached."""
         tail = min((place[0] for place in self.protection.firm), default=self.snapshot.last_turn)
@@ -209,12 +209,12 @@ class HybridPlanner:
                 rest = sum(costs.values())
                 for turn in (turn for turn in sorted(costs) if turn < tail):
                     rest -= costs[turn]
-                    rolled = self._rolled(book, turn)
+                    rolled = self._rolled(state, turn)
                     room = goal - rest - sum(row.tokens for row in system_rows(rolled.systems, self.overheads))
                     if room >= self._rolled_need(turn, is_roomy=is_roomy):
                         rolled = replace(rolled, rolled_tokens=min(room, rolled.rolled_tokens))
                         return rolled, self._without(draft, turn)
-        return book, draft
+        return state, draft
 
     def _rolled_need(self, turns: int, *, is_roomy: bool) -> int:
         """Return the tokens for a number of rolled-up turns: a sentence each, or only a name."""
@@ -228,24 +228,24 @@ class HybridPlanner:
         sections = [section for section in draft.sections if section.turn > through]
         return HybridDraft(sections, {place: size for place, size in draft.short.items() if place[0] > through})
 
-    def _rolled(self, book: HybridState, last: int) -> HybridState:
+    def _rolled(self, state: HybridState, last: int) -> HybridState:
         """Return the state with the turns up to `last` rolled up; their system messages stay."""
         most = int(self.window * SYSTEM_SHARE)
         kept: list[tuple[int, int]] = []
-        for turn, tokens in (*book.systems, *self._systems):
+        for turn, tokens in (*state.systems, *self._systems):
             most -= tokens + self.overheads.range + 1
             if turn > last or most < 0 or len(kept) == MAX_SYSTEMS:
                 break
             kept.append((turn, tokens))
         tokens = int(self.window * self.settings.rolled_share)
-        return replace(book, rolled=max(book.rolled, last), rolled_tokens=tokens, systems=tuple(kept))
+        return replace(state, rolled=max(state.rolled, last), rolled_tokens=tokens, systems=tuple(kept))
 
     def _tightened(self, before: HybridOutcome) -> HybridOutcome:
         """Leave out messages, then cut, after everything possible is short and all but the newest turns are rolled
         up."""
-        book, draft = self._roll_all(before.book, before.draft)
-        if book.rolled != before.book.rolled and before.compressed_from is None:
-            book = replace(book, compressions=book.compressions + 1)
+        state, draft = self._roll_all(before.state, before.draft)
+        if state.rolled != before.state.rolled and before.compressed_from is None:
+            state = replace(state, compressions=state.compressions + 1)
             before = replace(before, compressed_from=before.layout.tokens)
         sizes = ShortSizes(self.settings, self.snapshot.made, draft.sections)
         for section in draft.sections:
@@ -253,35 +253,35 @@ class HybridPlanner:
                 size = sizes.short(section, message)
                 if size is not None and place not in self.protection.firm:
                     draft.short[place] = size
-        layout = self._layout(book, draft)
+        layout = self._layout(state, draft)
         missing = [wanted for wanted in layout.wants if wanted.name not in self.snapshot.made]
         if layout.tokens <= self.window or missing:
-            return replace(before, book=book, draft=draft, layout=_capped(layout, self.window))
-        smallest = self._layout(book, draft, rolled_tokens=0)
+            return replace(before, state=state, draft=draft, layout=_capped(layout, self.window))
+        smallest = self._layout(state, draft, rolled_tokens=0)
         if smallest.tokens <= self.window:
             rolled = self.window - smallest.tokens + stub_row(1, 1, self.overheads).tokens
-            return replace(before, book=book, draft=draft, layout=self._layout(book, draft, rolled_tokens=rolled))
-        book = replace(book, systems=())
+            return replace(before, state=state, draft=draft, layout=self._layout(state, draft, rolled_tokens=rolled))
+        state = replace(state, systems=())
         tight = TightLayout(draft, self.protection, self.overheads)
-        over = self._layout(book, draft, rolled_tokens=0).tokens - self.window
+        over = self._layout(state, draft, rolled_tokens=0).tokens - self.window
         over = tight.cut(tight.hide(over)) if over > 0 else 0
-        layout = self._layout(book, draft, rolled_tokens=0)
+        layout = self._layout(state, draft, rolled_tokens=0)
         if layout.tokens > self.window:
             tight.cut(layout.tokens - self.window)
-            layout = self._layout(book, draft, rolled_tokens=0)
-        return replace(before, book=book, draft=draft, layout=layout)
+            layout = self._layout(state, draft, rolled_tokens=0)
+        return replace(before, state=state, draft=draft, layout=layout)
 
-    def _roll_all(self, book: HybridState, draft: HybridDraft) -> tuple[HybridState, HybridDraft]:
+    def _roll_all(self, state: HybridState, draft: HybridDraft) -> tuple[HybridState, HybridDraft]:
         tail = min((place[0] for place in self.protection.firm), default=self.snapshot.last_turn)
-        if tail - 1 > book.rolled:
-            book = self._rolled(book, tail - 1)
-        return book, self._without(draft, book.rolled)
+        if tail - 1 > state.rolled:
+            state = self._rolled(state, tail - 1)
+        return state, self._without(draft, state.rolled)
 
     def _planned(self, outcome: HybridOutcome) -> tuple[Plan, State]:
         layout = outcome.layout
         missing = any(wanted.name not in self.snapshot.made for wanted in layout.wants)
-        book = replace(outcome.book, cut=frozenset(outcome.draft.cut))
-        outcome = replace(outcome, book=book)
+        state = replace(outcome.state, cut=frozenset(outcome.draft.cut))
+        outcome = replace(outcome, state=state)
         plan = Plan(
             layout.rows,
             bands_of(layout.rows, dict.fromkeys(_LEVELS, 0.0)),
@@ -291,7 +291,7 @@ class HybridPlanner:
             events=() if missing else tuple(events_of(outcome, self)),
             notes=notes_of(outcome, self),
         )
-        return plan, book.as_json()
+        return plan, state.as_json()
 
     def _smallest(self) -> tuple[Plan, State]:
         """Plan the newest turn as far as it fits, and name all others; no state is kept."""
@@ -319,7 +319,7 @@ def _capped(layout: HybridLayout, window_tokens: int) -> HybridLayout:
 class HybridOutcome:
     """A decision and its layout."""
 
-    book: HybridState
+    state: HybridState
     draft: HybridDraft
     layout: HybridLayout
     compressed_from: int | None = None
@@ -328,18 +328,18 @@ class HybridOutcome:
 
 def notes_of(outcome: HybridOutcome, planner: HybridPlanner) -> dict[str, Json]:
     """Return statistics by kind, for people, of the turns that are shown by their messages."""
-    book, layout = outcome.book, outcome.layout
+    state, layout = outcome.state, outcome.layout
     notes: dict[str, Json] = {
         "window_tokens": planner.window,
         "history_tokens": layout.tokens,
         "used_share": round(layout.tokens / max(1, planner.window), 3),
-        "compressions": book.compressions,
+        "compressions": state.compressions,
         **_statistics(outcome, planner),
     }
     if is_agent_due(outcome, planner):
         notes["agent"] = "due"
-    if book.rolled:
-        notes["rolled_through"] = turn_id(book.rolled)
+    if state.rolled:
+        notes["rolled_through"] = turn_id(state.rolled)
     if outcome.draft.cut:
         notes["cut"] = [f"{turn_id(turn)} message {position}" for turn, position in outcome.draft.cut]
     if problem := _problem(outcome, planner):

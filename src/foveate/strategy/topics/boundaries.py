@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foveate.plan import Artefact, ArtefactSpec, Overheads, PlanEvent, TurnInfo
 from foveate.strategy.topics.state import BulkState, TopicsState, TopicState, Why
-from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_elsewhere
+from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_new_subject
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -57,28 +57,28 @@ class TopicFlow:
     """Processes turns, oldest first, from the first of the current topic on."""
 
     def __init__(
-        self, settings: Topics, book: TopicsState, rooms: Rooms, made: Mapping[str, Artefact], overheads: Overheads
+        self, settings: Topics, state: TopicsState, rooms: Rooms, made: Mapping[str, Artefact], overheads: Overheads
     ) -> None:
         self.settings = settings
-        self.book = book
+        self.state = state
         self.rooms = rooms
         self.turns: list[TurnInfo] = []
         """Turns of the current topic."""
         self.events: list[PlanEvent] = []
         self._made = made
         self._overheads = overheads
-        self._seals = {seal.turn: seal for seal in book.seals}
+        self._seals = {seal.turn: seal for seal in state.seals}
         self._latest_us = 0
 
     def add(self, info: TurnInfo) -> None:
         """Add the next turn: it may end the topic before it, and make it too large."""
-        if info.turn > self.book.seen:
+        if info.turn > self.state.seen:
             if self.turns:
                 why = self._boundary(info)
                 if why:
                     seal = self._seals.get(info.turn - 1)
                     self._seal(len(self.turns), why, seal.at_us if seal and why == "manual" else info.started_us)
-            self.book = replace(self.book, seen=info.turn, tail=0)
+            self.state = replace(self.state, seen=info.turn, tail=0)
         self.turns.append(info)
         self._latest_us = max(self._latest_us, info.ended_us)
         if len(self.turns) > 1 and self._is_too_large():
@@ -89,7 +89,7 @@ class TopicFlow:
 
         A turn without an answer is not sealed: it begins the next topic.
         """
-        seen = self.book.seen
+        seen = self.state.seen
         seal = self._seals.get(seen)
         if seal and not seal.waits and self.turns and self.turns[-1].turn == seen:
             messages = self.turns[-1].messages
@@ -97,29 +97,29 @@ class TopicFlow:
             if count:
                 whole = count == len(self.turns)
                 self._seal(count, "manual", seal.at_us)
-                self.book = replace(self.book, tail=len(messages) if whole else 0)
-        kept = (one for one in self.book.seals if one.turn > seen or (one.turn == seen and one.waits))
-        self.book = replace(self.book, seals=tuple(kept))
+                self.state = replace(self.state, tail=len(messages) if whole else 0)
+        kept = (one for one in self.state.seals if one.turn > seen or (one.turn == seen and one.waits))
+        self.state = replace(self.state, seals=tuple(kept))
 
     def skip(self, last: int, tokens: int) -> None:
         """Treat the turns up to `last` as one topic, because they are too many to check each."""
-        topic = TopicState(self.book.sealed + 1, self.book.start, last, 0, "size", tokens)
-        self.book = replace(
-            self.book,
+        topic = TopicState(self.state.sealed + 1, self.state.start, last, 0, "size", tokens)
+        self.state = replace(
+            self.state,
             start=last + 1,
             subject=last + 1,
             seen=last,
-            topics=(*self.book.topics, topic),
+            topics=(*self.state.topics, topic),
             sealed=topic.number,
         )
 
     def merge(self, merged_us: int) -> None:
         """Merge the oldest topics into a bulk while the summaries exceed their tier."""
         count = self.settings.bulk_topics
-        while len(self.book.topics) >= count and self.past_tokens > self.rooms.past:
-            oldest, rest = self.book.topics[:count], self.book.topics[count:]
-            bulk = BulkState(self.book.merged + 1, merged_us, oldest)
-            self.book = replace(self.book, topics=rest).with_bulk(bulk)
+        while len(self.state.topics) >= count and self.past_tokens > self.rooms.past:
+            oldest, rest = self.state.topics[:count], self.state.topics[count:]
+            bulk = BulkState(self.state.merged + 1, merged_us, oldest)
+            self.state = replace(self.state, topics=rest).with_bulk(bulk)
             data: dict[str, Json] = {
                 "id": bulk.id,
                 "topics": [topic.id for topic in oldest],
@@ -130,7 +130,7 @@ class TopicFlow:
 
     @property
     def past_tokens(self) -> int:
-        return sum(self.tokens(topic.wanted(self.rooms.topic_tokens)) for topic in self.book.topics)
+        return sum(self.tokens(topic.wanted(self.rooms.topic_tokens)) for topic in self.state.topics)
 
     def tokens(self, wanted: ArtefactSpec) -> int:
         """Return the tokens of a summary's block: the real ones if it is made, else the maximum."""
@@ -142,13 +142,13 @@ class TopicFlow:
         """Seal the topic's first turns; the others begin the next topic."""
         turns, self.turns = self.turns[:count], self.turns[count:]
         tokens = sum(info.tokens + self._overheads.tag for info in turns)
-        topic = TopicState(self.book.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
-        subject = self.book.subject if why == "size" else topic.last + 1
-        self.book = replace(
-            self.book,
+        topic = TopicState(self.state.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
+        subject = self.state.subject if why == "size" else topic.last + 1
+        self.state = replace(
+            self.state,
             start=topic.last + 1,
             subject=subject,
-            topics=(*self.book.topics, topic),
+            topics=(*self.state.topics, topic),
             sealed=topic.number,
         )
         self._latest_us = max((info.ended_us for info in self.turns), default=0)
@@ -170,14 +170,14 @@ class TopicFlow:
         distance = self.settings.subject_distance
         if signals and distance is not None:
             prompt = Gist.from_json(signals.data.get("asked"))
-            if is_elsewhere(prompt, self._gists(info.turn), distance):
+            if is_new_subject(prompt, self._gists(info.turn), distance):
                 return "subject"
         return None
 
     def _gists(self, turn: int) -> Sequence[Gist]:
         """Return the gists of the turns before, as far as they had the same subject; each is known from the turn
         after."""
-        first = max(self.book.subject, turn - WINDOW_TURNS)
+        first = max(self.state.subject, turn - WINDOW_TURNS)
         found = [self._made.get(boundary_name(self.settings, after)) for after in range(first + 1, turn + 1)]
         return [Gist.from_json(made.data.get("before")) for made in found if made]
 

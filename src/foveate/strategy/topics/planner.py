@@ -21,7 +21,7 @@ MAX_CATCH_UP_TURNS = 20_000
 """In a longer history that was never planned, all but this many newest turns are one topic."""
 MAX_READ_TURNS = 2_000
 """Number of newest turns of a history without a plan that are read for phrases and subjects."""
-MAX_BESIDE = 0.25
+MAX_ADDED_SHARE = 0.25
 """A prompt and additions larger than this share of the history's room reduce what the tiers share."""
 MAX_SUMMARIES = 200
 """Limit of the summaries of sealed topics that are made at once, in addition to the shown ones."""
@@ -58,11 +58,11 @@ class TopicsPlanner:
     def plan(self) -> tuple[Plan, State]:
         if not self.snapshot.last_turn or self.budget < MIN_HISTORY_TOKENS:
             return self._smallest()
-        book = TopicsState.from_json(self.state)
-        return self._planned(self._opened(book))
+        state = TopicsState.from_json(self.state)
+        return self._planned(self._opened(state))
 
     def _planned(self, flow: TopicFlow) -> tuple[Plan, State]:
-        wants = self._lived(flow)
+        wants = self._advance(flow)
         past = self._past(flow)
         current = self._current(flow, self.budget - past.tokens)
         if current is None:
@@ -82,63 +82,63 @@ class TopicsPlanner:
             events=tuple(flow.events),
             notes=self._notes(flow, past, current),
         )
-        return plan, flow.book.as_json()
+        return plan, flow.state.as_json()
 
     def _shared_tokens(self) -> int:
         """Return what the three tiers share: the budget without the system prompt and the caller's other additions.
 
         The prompt and Foveate's own additions use what the tiers leave; if they are large, the tiers share less.
         """
-        beside = self.ledger.own_tokens + self.ledger.prompt_tokens
-        return self.budget + beside if beside <= self.budget * MAX_BESIDE else self.budget
+        added = self.ledger.own_tokens + self.ledger.prompt_tokens
+        return self.budget + added if added <= self.budget * MAX_ADDED_SHARE else self.budget
 
-    def _opened(self, book: TopicsState) -> TopicFlow:
+    def _opened(self, state: TopicsState) -> TopicFlow:
         """Return the flow up to where the current topic begins."""
         snapshot, last = self.snapshot, self.snapshot.last_turn
-        if book.tail and book.topics and len(snapshot.infos(book.seen, book.seen)[0].messages) != book.tail:
-            book = book.reopened()
+        if state.tail and state.topics and len(snapshot.infos(state.seen, state.seen)[0].messages) != state.tail:
+            state = state.reopened()
         # A preview is planned from scratch: topics merged for another budget may fit separately in this one.
-        book = book.unmerged() if self.ledger.is_preview else book
-        flow = TopicFlow(self.settings, book, self.rooms, snapshot.made, self.overheads)
+        state = state.unmerged() if self.ledger.is_preview else state
+        flow = TopicFlow(self.settings, state, self.rooms, snapshot.made, self.overheads)
         flow.merge(0)
         flow.events.clear()
-        if last - book.seen > MAX_CATCH_UP_TURNS:
+        if last - state.seen > MAX_CATCH_UP_TURNS:
             cut = last - MAX_CATCH_UP_TURNS
             flow.skip(cut, sum(item.raw for item in snapshot.newest() if item.turn <= cut))
         return flow
 
-    def _lived(self, flow: TopicFlow) -> list[ArtefactSpec]:
+    def _advance(self, flow: TopicFlow) -> list[ArtefactSpec]:
         """Process the turns up to the newest; return the artefacts that detect where topics begin in the new turns."""
         settings, last = self.settings, self.snapshot.last_turn
         reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
-        first = max(2, flow.book.seen + 1, last - MAX_READ_TURNS + 1)
+        first = max(2, flow.state.seen + 1, last - MAX_READ_TURNS + 1)
         wants = [boundary_wanted(settings, turn) for turn in range(first, last + 1)] if reads else []
-        for info in self.snapshot.infos(flow.book.start, last):
+        for info in self.snapshot.infos(flow.state.start, last):
             flow.add(info)
         flow.finish()
         return wants
 
     def _past(self, flow: TopicFlow) -> _Past:
         """Lay out past topics, and the newest bulks that fit their tier; the others are named."""
-        topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.book.topics]
+        topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.state.topics]
         stub = stub_row(1, 1, self.overheads).tokens
         shown: list[Block] = []
         room = self.rooms.bulk
-        for place, bulk in reversed(list(enumerate(flow.book.bulks))):
+        for place, bulk in reversed(list(enumerate(flow.state.bulks))):
             row = self._row(flow, bulk, bulk.wanted(self.rooms.bulk_tokens))
             if row.tokens + (stub if place else 0) > room or not self.rooms.bulk_tokens:
                 break
             shown.append(row)
             room -= row.tokens
-        count = len(flow.book.bulks)
+        count = len(flow.state.bulks)
         left_out = count - len(shown)
         rows = [*reversed(shown), *topics]
         if left_out:
-            rows.insert(0, stub_row(1, flow.book.bulks[left_out - 1].last, self.overheads))
+            rows.insert(0, stub_row(1, flow.state.bulks[left_out - 1].last, self.overheads))
         if topics and not self.rooms.topic_tokens:
             # There is too little room for any summary: sealed topics are only named.
-            rows = [stub_row(1, flow.book.topics[-1].last, self.overheads)]
-        return _Past(tuple(rows), flow.book.bulks[left_out:], left_out)
+            rows = [stub_row(1, flow.state.topics[-1].last, self.overheads)]
+        return _Past(tuple(rows), flow.state.bulks[left_out:], left_out)
 
     def _row(self, flow: TopicFlow, what: TopicState | BulkState, wanted: ArtefactSpec) -> Block:
         return Block(what.first, what.last, "A", flow.tokens(wanted), artefact=wanted.name)
@@ -174,7 +174,7 @@ class TopicsPlanner:
         rows = list(past.rows)
         left = self.budget - past.tokens - sum(row.tokens for row in current.rows)
         full: list[TopicState] = []
-        for topic in reversed(flow.book.topics):
+        for topic in reversed(flow.state.topics):
             if not rows or rows[-1].first != topic.first or topic.tokens - rows[-1].tokens > left:
                 break
             left -= topic.tokens - rows.pop().tokens
@@ -188,24 +188,24 @@ class TopicsPlanner:
 
     def _summaries(self, flow: TopicFlow, past: _Past) -> list[ArtefactSpec]:
         """Return the shown summaries, and those of newly sealed or merged topics, so that they can be looked up."""
-        rooms, book = self.rooms, flow.book
-        wants = [topic.wanted(rooms.topic_tokens) for topic in book.topics] if rooms.topic_tokens else []
+        rooms, state = self.rooms, flow.state
+        wants = [topic.wanted(rooms.topic_tokens) for topic in state.topics] if rooms.topic_tokens else []
         wants += [bulk.wanted(rooms.bulk_tokens) for bulk in past.bulks]
         before = TopicsState.from_json(self.state)
         if not rooms.topic_tokens or self.ledger.is_preview:
             return wants
-        merged = [topic for bulk in book.bulks for topic in bulk.topics if topic.number > before.sealed]
+        merged = [topic for bulk in state.bulks for topic in bulk.topics if topic.number > before.sealed]
         wants += [topic.wanted(rooms.topic_tokens) for topic in merged[-MAX_SUMMARIES:]]
         if rooms.bulk_tokens:
-            new = [bulk for bulk in book.bulks if bulk.number > before.merged]
+            new = [bulk for bulk in state.bulks if bulk.number > before.merged]
             wants += [bulk.wanted(rooms.bulk_tokens) for bulk in new[-MAX_SUMMARIES:]]
         return wants
 
     def _notes(self, flow: TopicFlow, past: _Past, current: Current) -> dict[str, Json]:
-        book, rooms = flow.book, self.rooms
+        state, rooms = flow.state, self.rooms
         return {
-            "current": {"first": book.start, "last": self.snapshot.last_turn, "tokens": current.tokens},
-            "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in book.topics],
+            "current": {"first": state.start, "last": self.snapshot.last_turn, "tokens": current.tokens},
+            "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in state.topics],
             "bulks": [
                 {
                     "id": bulk.id,

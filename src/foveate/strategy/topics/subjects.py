@@ -56,7 +56,7 @@ class Gist:
         return cls(tuple(number - 256 * (number > SCALE) for number in b64decode(direction)), found)
 
 
-def farness(prompt: Gist, before: Sequence[Gist]) -> float:
+def subject_distance(prompt: Gist, before: Sequence[Gist]) -> float:
     """Return the distance of a prompt from the turns before it, 0 to about 1; 0 if there is nothing to compare."""
     known = [gist for gist in before if len(gist.direction) == len(prompt.direction)]
     total = sum(prompt.words.values())
@@ -68,10 +68,10 @@ def farness(prompt: Gist, before: Sequence[Gist]) -> float:
     return (1 - _cosine(prompt.direction, middle)) * new / total * min(1.0, len(prompt.words) / ENOUGH_WORDS)
 
 
-def is_elsewhere(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
+def is_new_subject(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
     """Return whether a prompt is at least this far from the subject of the turns before it."""
     near = before[-WINDOW_TURNS:]
-    return bool(near) and farness(prompt, near) > distance + margin(near)
+    return bool(near) and subject_distance(prompt, near) > distance + margin(near)
 
 
 def margin(before: Sequence[Gist]) -> float:
