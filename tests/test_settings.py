@@ -158,7 +158,7 @@ def test_loading_changes_nothing_it_was_given() -> None:
         (
             {"models": {"prices": {"x": 5}}},
             "models.prices[...]",
-            "a table by name, each a table with keys such as input; got {'x': 5}",
+            "a table by name; each value is a table with keys such as input; got {'x': 5}",
         ),
         ({"store": 5}, "store", "a table with keys such as synchronous; got 5"),
         ({"store": None}, "store", "a table with keys such as synchronous; got None"),

@@ -63,7 +63,7 @@ def takes(hint: Any) -> str:
 
 def _takes_many(origin: object, inner: tuple[Any, ...]) -> str:
     if origin is dict:
-        return f"a table by name, each {takes(inner[1])}"
+        return f"a table by name; each value is {takes(inner[1])}"
     assert origin is tuple, f"no description of {origin}"
     each = _EACH.get(inner[0]) or f"any of {', '.join(map(str, get_args(inner[0])))}"
     return f"a list of {each}" if inner[-1] is Ellipsis else f"a list of {len(inner)} {each}"
