@@ -27,7 +27,7 @@ from foveate.strategy.topics import Topics
 from foveate.strategy.topics.boundaries import boundary_wanted
 from foveate.strategy.topics.build import gists, make_boundary
 from foveate.strategy.topics.state import TopicsState
-from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, farness, margin
+from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, margin, subject_distance
 from foveate.testing.histories import ListedSnapshot, drive
 from foveate.turn import Message, Text
 
@@ -124,9 +124,9 @@ def scores(chats: Sequence[Sequence[Exchange]], turns: int) -> dict[str, list[fl
             near = [one.said for one in chat[max(0, place - turns) : place] if one.session == chat[place - 1].session]
             extra = margin(near)
             kind = "goes on" if chat[place].session == chat[place - 1].session else "session border"
-            found[kind].append(farness(chat[place].asked, near) - extra)
+            found[kind].append(subject_distance(chat[place].asked, near) - extra)
             foreign = chance.choice(chats[chance.choice(others)])
-            found["another conversation"].append(farness(foreign.asked, near) - extra)
+            found["another conversation"].append(subject_distance(foreign.asked, near) - extra)
     return found
 
 

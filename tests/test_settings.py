@@ -158,10 +158,10 @@ def test_loading_changes_nothing_it_was_given() -> None:
         (
             {"models": {"prices": {"x": 5}}},
             "models.prices[...]",
-            "a table by name, each with keys of its own, such as input; got {'x': 5}",
+            "a table by name; each value is a table with keys such as input; got {'x': 5}",
         ),
-        ({"store": 5}, "store", "keys of its own, such as synchronous; got 5"),
-        ({"store": None}, "store", "keys of its own, such as synchronous; got None"),
+        ({"store": 5}, "store", "a table with keys such as synchronous; got 5"),
+        ({"store": None}, "store", "a table with keys such as synchronous; got None"),
     ],
 )
 def test_a_wrong_value_is_refused_with_its_key_and_what_that_takes(
@@ -209,8 +209,8 @@ def test_a_wrong_variable_is_named_by_its_key() -> None:
         ("f.yaml", b"\xff\xfe\xff", "is not YAML"),
         ("f.yaml", b"store: 2026-99-99\n", "is not YAML"),
         ("f.yaml", b"[" * 5000, "is not YAML"),
-        ("f.yaml", b"- store\n", "must hold named parts"),
-        ("f.yaml", b"just words\n", "must hold named parts"),
+        ("f.yaml", b"- store\n", "must have sections"),
+        ("f.yaml", b"just words\n", "must have sections"),
     ],
 )
 def test_a_broken_file_is_refused_by_name(name: str, content: bytes, problem: str, tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
-"""What coding agents put into prompts beside what a person typed: one list, for all that leave it out or look for it.
+"""What coding agents add to prompts that a person typed: one list for all code that removes or detects it.
 
-Added are reminders and outputs in tags, notes about the environment, files, rules, examples, and calls for a summary.
-They come, go and move between two requests, so a session is not found by them, recall does not search for them, and
-nothing is learned from them.
+Additions are reminders and outputs in tags, notes about the environment, files, rules, examples, and requests for a
+summary. They appear, disappear and move between two requests, so sessions are not matched by them, recall does not
+search for them, and nothing is learned from them.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Final, Literal
 from foveate.turn import Message, Part, Text
 
 Addition = Literal["", "message", "beginning", "summary"]
-"""A message that was added, with the reply behind it; one that ends an added beginning; or a client's own summary."""
+"""An added message, with the reply after it; one that ends an added beginning; or a client's own summary."""
 
 # Blocks in tags, as regular expressions of their names.
 _REMINDERS: Final = ("system-reminder", "task-notification", "user-prompt-submit-hook")
-"""Claude Code puts these around a prompt, or sends them as messages."""
+"""Tags that Claude Code puts around a prompt, or sends as messages."""
 _ENVIRONMENT: Final = ("environment_context", "user_instructions")
-"""Codex puts these around a prompt, or sends them as messages."""
+"""Tags that Codex puts around a prompt, or sends as messages."""
 _OUTPUTS: Final = (r"(?:bash|cross-session|local-command|teammate)[-_](?!input)[\w-]{1,40}",)
 """Messages of Claude Code that report a command or another agent; `bash-input` is what the person typed."""
 _EDITOR: Final = (r"ide[-_][\w-]{1,40}", "INSTRUCTIONS")
-"""What an editor shows or an AGENTS.md says, beside a prompt; part of what was asked, but not typed."""
+"""Content of an editor or an AGENTS.md next to a prompt; part of the request, but not typed."""
 _CODEX_MESSAGES: Final = (
     *_ENVIRONMENT,
     "agent_message_board_notification",
@@ -38,7 +38,7 @@ _CODEX_MESSAGES: Final = (
 )
 _GEMINI_CONTEXT: Final = "<session_context>"
 _COMMAND_TAG: Final = re.compile(r"\A\s*<(command-name|command-message|command-args|bash-input)>")
-"""What Claude Code makes of a slash command, and of a shell command, that is typed into it."""
+"""Tags of a typed slash command or shell command in Claude Code."""
 
 # Texts without tags, by how they begin.
 _INTERRUPTED: Final = "[Request interrupted by user"
@@ -69,7 +69,7 @@ _EDIT_RULES: Final = re.compile(
     r"|# V4A Diff Format Rules:)",
     re.MULTILINE,
 )
-"""Of Aider, at the end of the newest prompt."""
+"""Aider's rules at the end of the newest prompt."""
 
 # Requests that a client makes for itself.
 _ASKS_FOR_SUMMARY: Final = re.compile(
@@ -100,7 +100,7 @@ _CLAUDE_CODE_MESSAGE: Final = _opening(*_REMINDERS, *_OUTPUTS)
 
 
 def _without_blocks(text: str, opening: re.Pattern[str], *, trims: bool = False) -> str:
-    """The text without the blocks that open like this and are closed; `trims` takes the space behind them, too."""
+    """Remove the closed blocks with such an opening; `trims` also removes the space after them."""
     kept, place, start = [], 0, 0
     unclosed: set[str] = set()
     while found := opening.search(text, start):
@@ -119,7 +119,7 @@ def _without_blocks(text: str, opening: re.Pattern[str], *, trims: bool = False)
 
 
 def as_typed(text: str) -> str:
-    """A command as a person typed it, `/ship it now` or `! ls`, where a program has put it into markup of its own."""
+    """Return a command as a person typed it, `/ship it now` or `! ls`, if a program put it into its own markup."""
     parts: dict[str, str] = {}
     rest = text
     while opening := _COMMAND_TAG.match(rest):
@@ -134,19 +134,19 @@ def as_typed(text: str) -> str:
 
 
 def typed_only(text: str) -> str:
-    """A prompt without the blocks that coding agents add to it; the whole text if a person typed none of it."""
+    """Remove the blocks that coding agents add to a prompt; the whole text if a person typed none of it."""
     typed = _without_blocks(text, _AROUND_PROMPT, trims=True)
     return typed if typed.strip() else text
 
 
 def typed_by_person(text: str) -> str:
-    """What a person typed of a text, without everything that a program put there; empty if that is all of it."""
+    """Return what a person typed of a text, without a program's additions; empty if there is nothing else."""
     typed = as_typed(_without_blocks(text, _BY_PROGRAM)).strip()
     return "" if typed.startswith(_NOT_TYPED) else typed
 
 
 def without_added(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages without the blocks that coding agents add to prompts, where a person typed something else."""
+    """Remove the blocks that coding agents add to prompts, if a person typed something else."""
     return tuple(_without_added(message) if message.opens_turn else message for message in messages)
 
 
@@ -165,7 +165,7 @@ def _part_without_added(part: Part) -> Part | None:
 
 
 def without_reminders(text: str) -> str:
-    """The text without what a client adds for the model alone. Sessions are found by it, so it never changes."""
+    """Remove a client's additions for the model alone. Sessions are matched by the result, so it never changes."""
     said = _without_blocks(text, _REMINDER)
     if (rules := _EDIT_RULES.search(said, 1)) is None:
         return said
@@ -173,7 +173,7 @@ def without_reminders(text: str) -> str:
 
 
 def addition(text: str) -> Addition:
-    """Whether a user's message is one that a client added."""
+    """Classify a user's message that a client added; empty if a person wrote it."""
     said = text.lstrip()
     if said.startswith(_ADDED):
         return "message"
@@ -183,17 +183,17 @@ def addition(text: str) -> Addition:
 
 
 def is_changing(text: str) -> bool:
-    """Whether a client writes a text anew for each request."""
+    """Return whether a client rewrites a text for each request."""
     return text.lstrip().startswith(_CHANGING)
 
 
 def is_claude_code_message(text: str) -> bool:
-    """Whether Claude Code itself wrote a text in the user's place."""
+    """Return whether Claude Code itself wrote a text in the user's place."""
     return text.startswith(_INTERRUPTED) or _CLAUDE_CODE_MESSAGE.match(text) is not None
 
 
 def is_codex_message(text: str) -> bool:
-    """Whether Codex itself wrote a text in the user's place: it is one block from its beginning to its end."""
+    """Return whether Codex itself wrote a text in the user's place: it is one block from its beginning to its end."""
     said = text.lower()
     if said.startswith("# agents.md instructions"):
         return said.endswith("</instructions>")
@@ -201,12 +201,12 @@ def is_codex_message(text: str) -> bool:
 
 
 def is_gemini_message(text: str) -> bool:
-    """Whether a text is the description of the environment that Gemini CLI sends before the first prompt."""
+    """Return whether a text is the description of the environment that Gemini CLI sends before the first prompt."""
     return text.startswith(_GEMINI_CONTEXT)
 
 
 def is_compaction(headers: Mapping[str, str]) -> bool:
-    """Whether Codex says that it wants a summary of its history."""
+    """Return whether Codex requests a summary of its history."""
     try:
         metadata = json.loads(headers.get("x-codex-turn-metadata", "{}"))
     except ValueError:
@@ -215,31 +215,32 @@ def is_compaction(headers: Mapping[str, str]) -> bool:
 
 
 def asks_for_summary(text: str) -> bool:
-    """Whether Claude Code asks for a summary of its history: its instruction is in the newest message."""
+    """Return whether Claude Code asks for a summary of its history: its instruction is in the newest message."""
     return _ASKS_FOR_SUMMARY.search(text) is not None
 
 
 def is_for_summary(system: str) -> bool:
-    """Whether a system prompt makes the model a writer of summaries."""
+    """Return whether a system prompt makes the model a writer of summaries."""
     return _SUMMARY_SYSTEM.search(system) is not None
 
 
 def tells_of_summary(text: str) -> bool:
-    """Whether a first prompt may be a client's summary of what was said before."""
+    """Return whether a first prompt may be a client's summary of what was said before."""
     return _SUMMARISED.search(text) is not None
 
 
 def asks_for_title(text: str) -> bool:
-    """Whether a client asks for a conversation's title or topic."""
+    """Return whether a client asks for a conversation's title or topic."""
     return _ASKS_FOR_TITLE.search(text) is not None
 
 
 def folders_in_system(text: str) -> list[str]:
-    """The folders that a system prompt names as the one that the client works in."""
+    """Return the folders that a system prompt names as the client's working folder."""
     return _FOLDER_IN_SYSTEM.findall(text)
 
 
 def folder_in_message(text: str) -> str:
-    """The folder in a user's message that Codex describes its environment by; empty if it is no such message."""
+    """Return the working folder in a user's message by which Codex describes its environment; empty if it is no such
+    message."""
     found = _FOLDER_IN_MESSAGE.match(text)
     return found[1] if found else ""

@@ -1,4 +1,4 @@
-"""A mapping with a limit: when it is full, the entry that was used longest ago is dropped."""
+"""A mapping with a limit: when it is full, the least recently used entry is dropped."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class BoundedCache(Generic[K, V]):
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
-        """The value of a key; None if it is not cached."""
+        """Return the value of a key; None if it is not cached."""
         value = self._entries.get(key)
         if value is not None:
             self._entries.move_to_end(key)
@@ -36,7 +36,7 @@ class BoundedCache(Generic[K, V]):
         return self._entries.pop(key, None)
 
     def items(self) -> ItemsView[K, V]:
-        """Keys and values, the entry used longest ago first. This does not count as a use."""
+        """Return keys and values, the least recently used first. This does not count as a use."""
         return self._entries.items()
 
     def reserve(self, entries: int) -> None:

@@ -29,7 +29,7 @@ _EACH: Mapping[object, str] = {int: "whole numbers", float: "numbers", str: "tex
 
 
 class SettingKey(NamedTuple):
-    """A key, what it takes in words, and its default."""
+    """A key, a description of its values, and its default."""
 
     name: str
     takes: str
@@ -37,7 +37,7 @@ class SettingKey(NamedTuple):
 
 
 def keys_of(part: type[Struct], prefix: str = "") -> list[SettingKey]:
-    """The keys of a struct, as they are written."""
+    """Return the keys of a struct, as they are written."""
     keys = []
     for field in msgspec.structs.fields(part):
         made = field.default is msgspec.NODEFAULT and field.default_factory is not msgspec.NODEFAULT
@@ -47,11 +47,11 @@ def keys_of(part: type[Struct], prefix: str = "") -> list[SettingKey]:
 
 
 def takes(hint: Any) -> str:
-    """What a type takes, in words."""
+    """Describe the values of a type."""
     inner, origin = get_args(hint), get_origin(hint)
     if origin is None:
         is_part = isinstance(hint, type) and issubclass(hint, Struct)
-        return f"keys of its own, such as {msgspec.structs.fields(hint)[0].name}" if is_part else _PLAIN[hint]
+        return f"a table with keys such as {msgspec.structs.fields(hint)[0].name}" if is_part else _PLAIN[hint]
     if origin is Annotated:
         return f"{takes(inner[0])}{_bounds(inner[1])}"
     if origin is Literal:
@@ -63,8 +63,8 @@ def takes(hint: Any) -> str:
 
 def _takes_many(origin: object, inner: tuple[Any, ...]) -> str:
     if origin is dict:
-        return f"a table by name, each with {takes(inner[1])}"
-    assert origin is tuple, f"there are no words for {origin}"
+        return f"a table by name; each value is {takes(inner[1])}"
+    assert origin is tuple, f"no description of {origin}"
     each = _EACH.get(inner[0]) or f"any of {', '.join(map(str, get_args(inner[0])))}"
     return f"a list of {each}" if inner[-1] is Ellipsis else f"a list of {len(inner)} {each}"
 
@@ -79,21 +79,21 @@ def _bounds(meta: Meta) -> str:
 
 
 def is_list(hint: object) -> bool:
-    """Whether a type accepts a list, alone or as an alternative."""
+    """Return whether a type accepts a list, alone or as an alternative."""
     if get_origin(hint) in (Union, UnionType):
         return any(map(is_list, get_args(hint)))
     return get_origin(hint) is tuple
 
 
 def converted(values: Mapping[str, object], part: type[P], *, prefix: str = "") -> P:
-    """The struct that has these values; `SettingsError` names the first key that does not take what it was given."""
+    """Return the struct with these values; `SettingsError` names the first key with an invalid value."""
     try:
         return msgspec.convert(values, part, strict=False)
     except msgspec.ValidationError as error:
         problem, _, place = str(error).partition(" - at `$.")
         key = place.rstrip("`")
         if isinstance(error.__cause__, ValueError):
-            # A part's own check of its keys together.
+            # Raised by a part's own check of several keys together.
             raise SettingsError(f"{prefix}{key}".rstrip("."), problem) from error
         wanted: Any = part
         got: object = values
@@ -105,12 +105,12 @@ def converted(values: Mapping[str, object], part: type[P], *, prefix: str = "") 
 
 @cache
 def field_hints(part: type[Struct]) -> Mapping[str, Any]:
-    """The types of a part's fields by name. Reading them takes milliseconds, and they never change."""
+    """Return the types of a part's fields by name; cached, because reading them takes milliseconds."""
     return {name: hint for name, hint in get_type_hints(part).items() if get_origin(hint) is not ClassVar}
 
 
 def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], *, prefix: str) -> None:
-    """msgspec refuses them too, but can't say what was meant."""
+    """Raise `SettingsError` for unknown keys, with a suggestion, which msgspec does not make."""
     hints = field_hints(part)
     for key, value in values.items():
         if key not in hints:
@@ -127,7 +127,7 @@ def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], *, pre
 
 
 def drop_retired_keys(values: Mapping[str, object], retired: Mapping[str, str]) -> dict[str, object]:
-    """The values of all sections without retired keys; each one found is logged as a warning.
+    """Remove retired keys from the values of all sections; each one found is logged as a warning.
 
     `retired` has the reason for each key, written as `section.key`. A retired key is accepted for one release.
     """

@@ -14,11 +14,11 @@ FoveateError
 │   ├── TurnNotFound
 │   ├── TurnPruned        removed by a prune command
 │   ├── LevelUnknown      no such level
-│   ├── LevelNotReady     a level that is not made yet
+│   ├── LevelNotReady     a level that does not exist yet
 │   ├── PinNotFound
 │   ├── AgentNotFound
 │   ├── ContentNotFound   no such key in the file cabinet
-│   ├── ContentExpired    a key of the file cabinet that is over
+│   ├── ContentExpired    an expired key of the file cabinet
 │   └── PromptNotFound    no stored prompt of that key
 ├── Refused               possible, but not allowed in this state
 │   ├── SessionExists
@@ -26,7 +26,7 @@ FoveateError
 │   ├── PinLocked
 │   ├── LimitReached      a tree of agents has no room for one more, or for a call
 │   ├── ClaimLost         another worker runs the agent, or it was cancelled
-│   └── AgentEnded        the agent does not wait for this any more
+│   └── AgentEnded        the agent no longer waits for this
 ├── ModelError            a model could not be called, or its answer is unusable
 │   ├── ModelUnavailable  permanent: a missing extra or key, a wrong name, a window too small
 │   ├── ModelFailed       temporary: network, overload, timeout, unusable answer
@@ -63,7 +63,7 @@ class Containment:
 
     @property
     def raised(self) -> Exception:
-        """The error, in code that runs only after one."""
+        """The error, for code that runs only after one."""
         assert self.error is not None, "the block raised nothing"
         return self.error
 
@@ -80,9 +80,9 @@ class Containment:
 
 
 def contained(log: logging.Logger | None = None, problem: str = "", *details: object) -> Containment:
-    """Run code that may raise anything: of a plug-in, a subscriber, a provider's package, or a job whose caller waits.
+    """Run code that may raise anything: a plug-in, a subscriber, a provider's package, or a job whose caller waits.
 
-    An error ends the block, not the program. It is in the outcome, and in the log as a warning if there is a `log`.
+    An error ends the block, not the program. It is in the outcome, and is logged as a warning if there is a `log`.
     Apart from the worker's loops, errors of any class are caught only here.
     """
     return Containment(log, problem, details)
@@ -92,7 +92,7 @@ class FoveateError(Exception):
     """Base class of all errors that Foveate raises on purpose."""
 
     def __reduce__(self) -> tuple[Callable[..., FoveateError], tuple[object, ...]]:
-        # By default an exception is pickled as a call with its message, which is not what most of these take.
+        # By default an exception is pickled as a call with its message, which most of these classes do not accept.
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -117,7 +117,7 @@ class InvalidMessage(InputError):
 
 
 class InvalidPrompt(InputError):
-    """A stored prompt can't be used or stored; `key` is the prompt's."""
+    """A stored prompt can't be used or stored; `key` is its key."""
 
     def __init__(self, key: str, problem: str) -> None:
         super().__init__(f"the prompt {key!r} {problem}")
@@ -275,7 +275,7 @@ class ContentNotFound(NotFound):
 
 
 class ContentExpired(NotFound):
-    """A key of the file cabinet is over; `turn_id` is a turn that still has the content, if any."""
+    """A key of the file cabinet has expired; `turn_id` is a turn that still has the content, if any."""
 
     def __init__(self, key: str, *, expired_at: str, source: str, session_id: str | None, turn_id: str | None) -> None:
         where = f"{turn_id} of session {session_id!r}" if session_id else turn_id
@@ -299,9 +299,9 @@ class PromptNotFound(NotFound):
 
 
 class KnowledgeNotFound(NotFound):
-    """An item of knowledge that does not exist, or a beginning of an id that several have."""
+    """No item of knowledge has this id, or several begin with it."""
 
-    def __init__(self, item_id: str, hint: str = "'foveate knowledge list' lists what there is") -> None:
+    def __init__(self, item_id: str, hint: str = "'foveate knowledge list' lists those that exist") -> None:
         super().__init__(f"no knowledge {item_id[:80]!r}; {hint}")
         self.item_id = item_id
 
@@ -331,7 +331,7 @@ class PinLocked(Refused):
 
 
 class KeyReused(InputError):
-    """A key under which other messages were recorded."""
+    """The key was already used for different messages."""
 
     def __init__(self, key: str) -> None:
         super().__init__(f"the key {key!r} was used for different messages; use a new key for each request")
@@ -339,7 +339,7 @@ class KeyReused(InputError):
 
 
 class LimitReached(Refused):
-    """A limit of a tree of agents; `limit` is one of `depth`, `count`, `tokens`, `usd`."""
+    """A limit of a tree of agents is reached; `limit` is one of `depth`, `count`, `tokens`, `usd`."""
 
     def __init__(self, tree: str, limit: str, problem: str) -> None:
         super().__init__(f"the limit of the agents of {tree} is reached: {problem}")
@@ -348,18 +348,18 @@ class LimitReached(Refused):
 
 
 class RunInProgress(Refused):
-    """A run that learns from a scope while another one does."""
+    """Another run already learns from the same scope."""
 
     def __init__(self, scope: str) -> None:
-        super().__init__(f"another run learns from {scope} already; wait until it has ended")
+        super().__init__(f"another run is already learning from {scope}; wait until it ends")
         self.scope = scope
 
 
 class RunLost(Refused):
-    """A run that another process has taken over, or that is not there any more."""
+    """Another process has taken over the run, or it no longer exists."""
 
     def __init__(self, run_id: str) -> None:
-        super().__init__(f"the run {run_id} has ended, or another process goes on with it")
+        super().__init__(f"the run {run_id} has ended, or another process has taken it over")
         self.run_id = run_id
 
 
@@ -372,7 +372,7 @@ class ClaimLost(Refused):
 
 
 class AgentEnded(Refused):
-    """An agent does not wait for what somebody answered."""
+    """The agent does not wait for this answer."""
 
     def __init__(self, agent_id: str, state: str) -> None:
         super().__init__(f"agent {agent_id} does not wait for this; it is {state}")
@@ -393,7 +393,7 @@ class TurnBegun(Refused):
 
 
 class SessionContinued(Refused):
-    """Messages follow a certain message of a session, but others were recorded behind it."""
+    """Messages were to follow a certain message of a session, but others were recorded after it."""
 
     def __init__(self, session_id: str) -> None:
         super().__init__(
@@ -430,8 +430,8 @@ class ModelUnavailable(ModelError):
 
 
 class ModelFailed(ModelError):
-    """A temporary failure. `reason` is one of `busy`, `server`, `network`, `timeout`, `stalled`, `broken-off`,
-    `empty`, `malformed`; `retry_after_seconds` is what the provider asked for, if it did."""
+    """A temporary failure. `reason` is one of `busy`, `server`, `network`, `timeout`, `stalled`, `broken-off`, `empty`,
+    `malformed`; `retry_after_seconds` is the delay that the provider requested, if any."""
 
     def __init__(self, model: str, problem: str, *, reason: str, retry_after_seconds: float | None = None) -> None:
         super().__init__(model, problem)

@@ -90,12 +90,12 @@ class Subscription:
             self._changed.notify_all()
 
     def drain(self, timeout_seconds: float = 10.0) -> bool:
-        """Wait until every queued event was delivered; False if that took too long."""
+        """Wait until every queued event is delivered; False after the timeout."""
         with self._changed:
             return self._changed.wait_for(lambda: not self._queue and not self._busy, timeout_seconds)
 
     def close(self) -> None:
-        """Stop. Queued events are still delivered by the thread."""
+        """Stop. The thread still delivers queued events."""
         self._bus.remove(self)
         with self._changed:
             self._closed = True
@@ -126,7 +126,7 @@ class EventBus:
     """Delivers each event to every matching subscription."""
 
     def __init__(self, queue_limit: int, extra_kinds: Collection[str] = ()) -> None:
-        """`extra_kinds` are declared by plug-ins."""
+        """Create a bus; `extra_kinds` are declared by plug-ins."""
         self._queue_limit = queue_limit
         self._extra_kinds = frozenset(extra_kinds)
         self._subscriptions: tuple[Subscription, ...] = ()

@@ -1,4 +1,4 @@
-"""What a strategy sees and returns: sizes of turns in, a plan of blocks out."""
+"""Input and output of a strategy: sizes of turns in, a plan of blocks out."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 Cause = Literal["first", "budget", "made", "full", "interval", "cold"]
-"""There is no plan yet; budget or settings changed; renditions are made that it had to do without; the allotment is
-full; it is time; the provider's cache expired."""
+"""Why a plan is made again: there is none yet; budget or settings changed; missing renditions are made; the allotment
+is full; an interval is over; the provider's cache expired."""
 
 
 DOCUMENTS = ("goals", "epic", "tasks")
-"""What a session may be given besides its turns, and a strategy may show, each in a tag of its name."""
+"""Documents of a session that a strategy may show, each in a tag of its name."""
 
 
 ShownLevel = Literal["R", "S", "C", "T", "E", "U", "M", "A"]
-"""A level in a plan. E is an era, which sums up a range of turns. U is the user's words of a turn, verbatim, without
-the rest. M is a turn message by message, some of them short. A is an artefact, which speaks for a range of turns."""
+"""A level in a plan. E is an era, which summarises a range of turns. U is the user's words of a turn, verbatim, without
+the rest. M is a turn message by message, some of them short. A is an artefact, which represents a range of turns."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSizes:
-    """A turn, or one step of a turn in progress, and what its text costs at each level."""
+    """A turn, or one step of a turn in progress, and the tokens of its text at each level."""
 
     turn: int
     step: int
     """0 for a whole turn; 1, 2, … for the steps of a running turn, of which the first is its prompt."""
     raw: int
     smoothed: int | None
-    """None where a level is not made yet."""
+    """Tokens of S; None if a level is not made yet."""
     compressed: int | None
     tiny: int | None
     is_kept: bool = False
     """The prompt of a running turn: raw whatever its age, cut if it is too large for the budget."""
     words: bytes = b""
-    """The words that it says, as `foveate.history.worth` packs them; empty where they are not known."""
+    """The words of the text, packed by `foveate.history.worth`; empty if they are not known."""
     brief: int | None = None
-    """Its brief form, which is shown as C; None where it has none."""
+    """Tokens of its brief form, which is shown as C; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,9 +55,9 @@ class SizeTable:
     turns: NDArray[np.int64]
     """Their numbers, without gaps."""
     sizes: NDArray[np.int64]
-    """A row per turn with its tokens at R, S, C, T and in brief; -1 where one of these is missing."""
+    """A row per turn with its tokens at R, S, C, T and in brief; -1 if one of these is missing."""
     worths: NDArray[np.float64]
-    """What each of these tells: its words, rare ones counting more."""
+    """The worth of each of these: of its words, rare ones counting more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class MessageSize:
     kind: Kind
     tokens: int
     is_result: bool = False
-    """It carries the results of tool calls."""
+    """The message carries the results of tool calls."""
 
     @property
     def is_prompt(self) -> bool:
@@ -105,12 +105,12 @@ class TurnInfo:
 
     @property
     def user_tokens(self) -> int:
-        """What its U text takes; what the user said in one message with results of tool calls is not counted."""
+        """Tokens of its U text, without the user's words in a message with results of tool calls."""
         return sum(message.tokens for message in self.messages if message.is_prompt)
 
     @property
     def steps(self) -> tuple[tuple[MessageSize, ...], ...]:
-        """Its steps as items have them: step 1 is the part before the first answer."""
+        """Its steps, divided like items: step 1 is the part before the first answer."""
         starts = step_starts([(message.role, message.kind) for message in self.messages])
         return tuple(
             self.messages[start:end] for start, end in zip(starts, [*starts[1:], len(self.messages)], strict=True)
@@ -136,28 +136,28 @@ class ArtefactSpec:
 
 @dataclass(frozen=True, slots=True)
 class Artefact:
-    """What was made. `sizes` has the tokens of each short message by its position, where there are such."""
+    """An artefact as made. `sizes` has the tokens of each short message by its position, if there are any."""
 
     name: str
     kind: str
     first: int
     last: int
     tokens: int = 0
-    """Of its text, as content of a block."""
+    """Tokens of its text as the content of a block."""
     text: str = ""
     sizes: Mapping[int, int] = field(default_factory=dict)
     data: Mapping[str, Json] = field(default_factory=dict)
 
 
 State = Mapping[str, Json]
-"""What a strategy keeps from one plan to the next; empty at first."""
+"""The state that a strategy passes from one plan to the next; empty at first."""
 AgentStatus = Literal["none", "ready", "running"]
-"""Whether a model may decide what is shortened: not now, from the trigger on, or it is deciding."""
+"""Whether a model may decide what is shortened: never, from the trigger on, or it is deciding now."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlanEvent:
-    """An event that a plan makes happen; told in order, once the plan's state is kept."""
+    """An event caused by a plan; events are published in order, once the plan's state is stored."""
 
     kind: str
     data: Mapping[str, Json] = field(default_factory=dict)
@@ -166,7 +166,7 @@ class PlanEvent:
 
 @dataclass(frozen=True, slots=True)
 class Overheads:
-    """What structure costs at most, in tokens."""
+    """Maximum tokens of structure."""
 
     line: int
     """`Turn 12:` before each turn of a range."""
@@ -175,7 +175,7 @@ class Overheads:
     range: int
     """The opening and closing tag of a range or an era."""
     cut_note: int
-    """What says that a text was cut, and how large it was."""
+    """The note that a text was cut, with its size."""
 
 
 BRIEF_LINE = "c"
@@ -206,13 +206,14 @@ class Block:
     short: tuple[int, ...] = ()
     """Of an M block: positions in the turn of the shortened messages."""
     levels: str = ""
-    """Of a block with turns at different levels: each turn's level; `c` for its brief form, `-` for one without a line.
+    """The level of each turn in a block with different levels; `c` for its brief form, `-` for a turn without a line.
     """
     sizes: tuple[int, ...] = ()
     """With `levels`: the maximum tokens of each turn's line."""
 
     def spans(self) -> Iterator[Block]:
-        """The parts of the block with one level each; turns without a line are left out. The first has the tags."""
+        """Yield the parts of the block with one level each, without turns that have no line. The first includes the
+        tags."""
         if not self.levels:
             yield self
             return
@@ -229,7 +230,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """What a plan spends on one level."""
+    """The tokens that a plan spends on one level."""
 
     level: ShownLevel
     first: int
@@ -253,25 +254,26 @@ class Plan:
     notes: Mapping[str, Json] = field(default_factory=dict)
     """Information for people, e.g. {"tier": 3, "reliability": 0.385}."""
     cause: Cause | None = None
-    """Why a plan that is kept was made again."""
+    """Why a kept plan was made again."""
     reach: tuple[int, int] | None = None
-    """Of a plan that is kept: the last turn, and the last step of it if it is in progress, else 0. What comes after is
+    """The end of a kept plan: the last turn, and the last step of it if it is in progress, else 0. Later turns are
     appended raw. None: the rows show everything, and are planned again for the next context."""
     kept_blocks: int = 0
-    """Leading rows that are those of `Snapshot.kept`, with the same texts."""
+    """Number of leading rows that are those of `Snapshot.kept`, with the same texts."""
     target_tokens: int | None = None
-    """What the texts of its rows may take, where that is less than the room,"""
+    """Maximum tokens of the texts of its rows, if that is less than the room. Larger ones are planned again, with less
+    room."""
     framed_limit_tokens: int | None = None
-    """and what they may take with the framing of messages. Larger ones are planned again, with less room."""
+    """Maximum tokens of the texts with the framing of messages. Larger ones are planned again, with less room."""
     raw_tokens: int = 0
-    """Of a plan that is kept: what its whole turns take raw."""
+    """Raw tokens of the whole turns of a kept plan."""
     is_kept: bool = False
-    """It is the plan in use, and nothing of it changes."""
+    """The plan is the current one, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class LevelChange:
-    """Turns that a plan shows at another level than the one before it."""
+    """Turns whose level differs from that in the plan before."""
 
     first: int
     last: int
@@ -281,48 +283,48 @@ class LevelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KeptPlan:
-    """A plan that is kept between contexts, as its blocks were written."""
+    """A plan that is kept between contexts, with its written blocks."""
 
     rows: tuple[Block, ...]
     tokens: tuple[int, ...]
-    """Of each block's text."""
+    """Tokens of each block's text."""
     texts: tuple[str | None, ...]
-    """Of each block; None where it is raw, and the log has it."""
+    """Text of each block; None if it is raw, and the log has it."""
     framed_tokens: int
-    """All of them, with the framing of messages."""
+    """Tokens of all blocks, with the framing of messages."""
     last_turn: int
-    """It reaches up to this turn,"""
+    """The last turn of the plan."""
     last_step: int
-    """and up to this step of it; 0 where the turn was over."""
+    """The last step of that turn in the plan; 0 if the turn was complete."""
     cause: Cause
     bands: tuple[Band, ...]
     made_at: float
     used_at: float
-    """The last time that a context showed it, in seconds like `made_at`."""
+    """Time of the last context that showed it, in seconds like `made_at`."""
     trigger_turn: int = 0
     """The newest turn when it was made."""
     churn: float = 0.0
-    """The share of its tokens that were not shown so before, 0 to 1."""
+    """The share of its tokens that were not shown at the same level before, 0 to 1."""
     raw_tokens: int = 0
     changes: tuple[LevelChange, ...] = ()
 
     @property
     def whole_turns(self) -> int:
-        """The last turn that it shows to its end."""
+        """The last turn that it shows completely."""
         return self.last_turn - bool(self.last_step)
 
 
 @dataclass(frozen=True, slots=True)
 class AppendedTurns:
-    """What came after a kept plan, as it is appended to it."""
+    """The turns after a kept plan, as they are appended to it."""
 
     framed_tokens: int
     calls: int
-    """Answers of the model, each of one call."""
+    """Number of the model's answers, each of one call."""
 
 
 class NotRead(Exception):
-    """A snapshot has not read yet what a plan asks for; it is read, and the strategy is asked again."""
+    """A snapshot has not read yet what a plan needs; it is read, and the strategy plans again."""
 
     def __init__(self, kind: Literal["turns", "sizes", "appended", "raw", "tokens"], turn: int, step: int = 0) -> None:
         super().__init__(kind, turn, step)
@@ -332,7 +334,7 @@ class NotRead(Exception):
 
 
 class Sizes(Protocol):
-    """What turns cost at each level."""
+    """Tokens of turns at each level."""
 
     @property
     def last_turn(self) -> int:
@@ -344,27 +346,29 @@ class Sizes(Protocol):
 
     @property
     def overheads(self) -> Overheads:
-        """What tags and labels take."""
+        """Tokens of tags and labels."""
 
     @property
     def fanout(self) -> int:
         """Number of turns in an era of level 1, and of eras in an era of the next level."""
 
     def newest(self) -> Iterator[TurnSizes]:
-        """The items, newest first. A turn in progress comes as steps if it is large."""
+        """Yield the items, newest first. A turn in progress comes as steps if it is large."""
 
     def table(self, limit: int, answer_weight: float) -> SizeTable:
-        """The newest whole turns, at most `limit`; words not said by the user are weighted by `answer_weight`."""
+        """Return the newest whole turns, at most `limit`; words not said by the user are weighted by
+        `answer_weight`."""
 
     def era(self, level: int, index: int) -> Era | None:
-        """The era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made yet."""
+        """Return the era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made
+        yet."""
 
 
 class Snapshot(Sizes, Protocol):
     """A session as a strategy sees it: sizes, never content. It does not change while a plan is made.
 
-    Sizes are read as far as a plan asks for them, so that its cost depends on the budget and not on the length of the
-    session: `NotRead` is raised for others, and the plan is asked for again. Don't catch it.
+    Sizes are read only as a plan needs them, so that its cost depends on the budget and not on the length of the
+    session: `NotRead` is raised for others, and the strategy plans again. Don't catch it.
     """
 
     @property
@@ -392,35 +396,35 @@ class Snapshot(Sizes, Protocol):
         """Turns up to this one have their renditions."""
 
     def infos(self, first: int, last: int) -> Sequence[TurnInfo]:
-        """The turns from `first` to `last`, oldest first, message by message."""
+        """Return the turns from `first` to `last`, oldest first, message by message."""
 
     def raw_tokens(self, first: int, last: int) -> int:
-        """What the turns from `first` to `last` take raw."""
+        """Return the raw tokens of the turns from `first` to `last`."""
 
     def answered_steps(self, room_tokens: int) -> Sequence[int]:
-        """The steps of a turn in progress that have all their results, but for the newest one.
+        """Return the steps of a turn in progress that have all their results, except the newest one.
 
         Empty if the turn takes only a small part of the room.
         """
 
     def is_signed(self, turn: int) -> bool:
-        """Whether a turn has thinking that is signed for its request's prefix."""
+        """Return whether a turn has thinking that is signed for its request's prefix."""
 
     def appended(self, turn: int, step: int) -> AppendedTurns:
-        """What came after a turn, and after a step of it."""
+        """Return the turns after a turn, and after a step of it."""
 
     def until(self, turn: int, step: int) -> Snapshot:
-        """The same without what came after a turn, and after a step of it (0: it was over)."""
+        """Return the snapshot without everything after a turn, and after a step of it (0: the turn was complete)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CachePrices:
-    """What tokens cost with a provider's cache, next to one without."""
+    """Prices of tokens with a provider's cache, relative to a token without one."""
 
     read: float = 0.1
     write: float = 1.25
     ttl_seconds: float | None = None
-    """How long a prefix stays cached; None: unknown."""
+    """Time that a prefix stays cached; None: unknown."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -428,65 +432,65 @@ class Ledger:
     """The budget of one context, in the tokens that turns are counted in, charged part by part."""
 
     budget_tokens: int
-    """The whole budget,"""
+    """The whole budget."""
     asked_tokens: int = 0
-    """and as it was asked for, in the model's own tokens; 0: the same."""
+    """The budget as requested, in the model's own tokens; 0: the same."""
     fixed_tokens: int = 0
-    """System prompt, explanation, pins, documents, tools and framing."""
+    """Tokens of system prompt, explanation, pins, documents, tools and framing."""
     own_tokens: int = 0
-    """Of these, what Foveate itself adds: the explanation and the framing of messages."""
+    """Tokens of these that Foveate itself adds: the explanation and the framing of messages."""
     prompt_tokens: int = 0
     board_tokens: int = 0
-    """What the board takes,"""
+    """Tokens of the board."""
     board_limit_tokens: int = 0
-    """and may take."""
+    """Maximum tokens of the board."""
     memory_tokens: int = 0
-    """What recalled turns take,"""
+    """Tokens of recalled turns."""
     recall_limit_tokens: int = 0
-    """and may take; 0: the strategy has none."""
+    """Maximum tokens of recalled turns; 0: the strategy has none."""
     history_tokens: int = 0
-    """What the history may take at most."""
+    """Maximum tokens of the history."""
     needed_tokens: int = 0
-    """What board and recall need of that now,"""
+    """Tokens of that which board and recall need now."""
     spare_tokens: int = 0
-    """and may need later, at most."""
+    """Maximum tokens of that which board and recall may need later."""
     is_preview: bool = False
-    """Nothing is kept of the context, so it is planned from scratch and filled completely."""
+    """Nothing of the context is stored, so it is planned from scratch and filled completely."""
     prices: CachePrices = CachePrices()
     now: float = 0.0
-    """In seconds since the epoch."""
+    """Time in seconds since the epoch."""
     target_tokens: int | None = None
-    """What this try may take: the texts of the try before it were larger than planned."""
+    """Maximum tokens of this attempt, because the texts of the one before were larger than planned."""
 
     @property
     def limit_tokens(self) -> int:
-        """What the history may take now."""
+        """Maximum tokens of the history now."""
         return max(0, self.history_tokens - self.needed_tokens)
 
     @property
     def base_tokens(self) -> int:
-        """What the history has whatever board and recall need; a rebuild aims at no more."""
+        """Tokens that the history has whatever board and recall need; the maximum target of a rebuild."""
         return max(0, self.history_tokens - max(self.needed_tokens, self.spare_tokens))
 
     @property
     def room_tokens(self) -> int:
-        """What a plan may take: the limit, or less after a try that turned out too large."""
+        """Maximum tokens of a plan: the limit, or less after an attempt that was too large."""
         return self.limit_tokens if self.target_tokens is None else max(0, self.target_tokens)
 
     @property
     def given_tokens(self) -> int:
-        """The fixed part as the caller gave it: system prompt, pins, documents and tools."""
+        """Tokens of the fixed part from the caller: system prompt, pins, documents and tools."""
         return max(0, self.fixed_tokens - self.own_tokens)
 
     @property
     def free_tokens(self) -> int:
-        """What the other parts leave to the history."""
+        """Tokens that the other parts leave to the history."""
         charged = self.fixed_tokens + self.prompt_tokens + self.board_tokens + self.memory_tokens
         return self.budget_tokens - charged
 
 
 def step_starts(speakers: Sequence[tuple[Role, Kind]]) -> list[int]:
-    """Where the steps of a turn begin: at each answer, but for one that goes on where another ended."""
+    """Return where the steps of a turn begin: at each answer, except one that continues another."""
     starts: list[int] = []
     is_answered = False
     for place, (role, kind) in enumerate(speakers):

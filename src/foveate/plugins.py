@@ -1,8 +1,8 @@
 """One registry for every family of plug-ins, and the command line of child processes.
 
 A member is a module in the family's own folder, or an object that a third party names under the family's entry point
-group. Its name is its configured name: `claude_code.py` is `claude-code`. A registered member comes before a built-in
-one of the same name.
+group. Its name is its configured name: `claude_code.py` is `claude-code`. A registered member takes precedence over a
+built-in one of the same name.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ importlib.import_module(module).main()"""
 
 
 def module_command(module: str, *arguments: str) -> list[str]:
-    """The command that runs `main()` of a module of this package in another process, isolated from the current folder.
+    """Return the command that runs `main()` of a module in another process, isolated from the current folder.
 
     Neither the current folder nor environment variables decide what the process imports: a `json.py` in a cloned
-    repository is never run. It imports from where this process does, without the current folder; a package that is
-    there itself comes last.
+    repository is never run. It imports from the same folders as this process, without the current folder, unless the
+    package is installed there; then it comes last.
     """
     here = Path.cwd()
     found = [folder for folder in sys.path if Path(folder).is_absolute() and Path(folder) != here]
@@ -42,7 +42,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 
 def renamed(module: str, name: str, homes: Mapping[str, str]) -> object:
-    """For a module's `__getattr__`: an old public name, which `homes` gives as `module:name`, with a warning.
+    """Look up an old public name for a module's `__getattr__`: `homes` has its new location as `module:name`. Warns.
 
     Old names work for one release.
     """
@@ -55,7 +55,7 @@ def renamed(module: str, name: str, homes: Mapping[str, str]) -> object:
 
 
 class Registry(Generic[T]):
-    """The members of one family by name; each is loaded when it is first asked for."""
+    """The members of one family by name; each is loaded on first use."""
 
     def __init__(
         self,
@@ -66,10 +66,12 @@ class Registry(Generic[T]):
         name_of: Callable[[str], str] = lambda module: module.replace("_", "-"),
         member_of: Callable[[ModuleType, str], T] | None = None,
     ) -> None:
-        """`folders` are packages whose modules are the built-in members, except private and `skipped` ones. `name_of`
-        makes a configured name of a module's name.
+        """Create the registry of an entry point group.
 
-        `member_of` finds the member in its module, given the module's name; by default it is the module itself.
+        `folders` are packages whose modules are the built-in members, except private and `skipped` ones. `name_of`
+        converts a module's name to a configured name.
+
+        `member_of` finds the member in its module, by the module's name; the default is the module itself.
         """
         self.group = group
         self._folders = folders
@@ -99,7 +101,7 @@ class Registry(Generic[T]):
         return tuple(sorted({*self.built_in, *self.registered}))
 
     def get(self, name: str) -> T | None:
-        """The member of this name; None if there is none."""
+        """Return the member of this name; None if there is none."""
         if name not in self._loaded:
             if name in self.registered:
                 self._loaded[name] = self.registered[name].load()

@@ -18,16 +18,16 @@ from foveate.turn import Message, Part, ToolResult
 Level = Literal["R", "S", "C", "T"]
 LEVELS: tuple[Level, ...] = ("R", "S", "C", "T")
 TINY_TOKENS = 50
-"""No tiny rendition is longer."""
+"""Maximum tokens of a tiny rendition."""
 NOTHING = "…"
 """The text of a turn without words."""
 
 Count = Callable[[str], int]
-"""Tokens of a text."""
+"""Counts the tokens of a text."""
 
 
 def shape_level(level: Level, text: str) -> str:
-    """The text as its level is written: C and T without white space at either end and never empty, T on one line."""
+    """Shape a text for its level: C and T without white space at either end and never empty, T on one line."""
     if level == "T":
         return " ".join(text.split()) or NOTHING
     if level == "C":
@@ -37,20 +37,20 @@ def shape_level(level: Level, text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A clause with facts, usable by itself in a summary."""
+    """A clause with facts that can be used on its own in a summary."""
 
     turn: int
     text: str
     """One line; begins with a mark such as `[assistant]` unless the user said it."""
     worth: float
-    """The weight of its facts, speaker and cues counted."""
+    """The weight of its facts, including speaker and cues."""
     facts: frozenset[str]
-    """Their normal forms, so that one covered elsewhere is not paid for twice."""
+    """Normal forms of its facts, so that one covered elsewhere is not counted twice."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A rendition that the guard did not let pass, and why."""
+    """A rendition that the guard rejected, and why."""
 
     level: Level
     reason: str
@@ -61,7 +61,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class Renditions:
-    """What a compressor made of a turn.
+    """The renditions of a turn, made by a compressor.
 
     `smoothed` is lines with marks as `foveate.text` makes them, ending in a newline. `compressed` and `tiny` are shown
     after `Turn 12: `, so they are shaped (`shape_level`) whoever made them. Unmarked text is the user's.
@@ -71,12 +71,12 @@ class Renditions:
     compressed: str
     tiny: str
     units: tuple[Unit, ...]
-    """The best first; what an era takes from this turn."""
+    """Units for eras, best first."""
     refusals: tuple[Refusal, ...] = ()
     is_complete: bool = True
-    """False if a fallback takes the place of a level, to be tried again later."""
+    """False if a fallback replaces a level, to be tried again later."""
     brief: str = ""
-    """About two thirds of the turn, word by word as T is cut: a plan may show it on a line in place of C. Empty: none.
+    """About two thirds of the turn, cut word by word like T: a plan may show it on a line in place of C. Empty: none.
     """
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ class Renditions:
 
 
 class Compressor(Protocol):
-    """Makes all renditions of a turn. `name` and `version` are kept with what it makes."""
+    """Makes all renditions of a turn. `name` and `version` are stored with the result."""
 
     name: str
     version: int
@@ -95,18 +95,18 @@ class Compressor(Protocol):
 
 
 HISTORY_TOOLS = frozenset({"get_turn", "get_turns", "get_turns_by_topic", "search_history"})
-"""The tools by which a model reads its history again; `foveate.context.tools` defines them."""
+"""Tools by which a model reads its history again; `foveate.context.tools` defines them."""
 _MCP_TOOL = re.compile(r"(?:.*[_.:/-])?foveate[_.:/-]+(?:search_history|get_turns?|get_context|list_sessions)")
-"""The tools of Foveate's MCP server as clients name them, e.g. `mcp__foveate__search_history`."""
+"""Tools of Foveate's MCP server as clients name them, e.g. `mcp__foveate__search_history`."""
 
 
 def is_history_tool(name: str) -> bool:
-    """Whether a tool reads recorded history: one that Foveate offers by itself, or by MCP."""
+    """Return whether a tool reads recorded history: one of Foveate's own, or of its MCP server."""
     return name in HISTORY_TOOLS or _MCP_TOOL.fullmatch(name) is not None
 
 
 def without_recalled(messages: Sequence[Message]) -> list[Message]:
-    """The messages with the answers of the history tools left empty: what was recalled is never learned again."""
+    """Empty the results of history tools, so that recalled text is never recorded as new."""
     recalls = {call.id for message in messages for call in message.tool_calls if is_history_tool(call.name)}
     return [
         message if not any(_is_recalled(part, recalls) for part in message.parts) else _emptied(message, recalls)

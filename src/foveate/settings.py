@@ -43,9 +43,9 @@ from foveate.strategy import Strategy, load, names
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
-"""Names a settings file for programs that are given none."""
+"""Environment variable with the settings file of programs that have no other."""
 NEARLY = 0.9
-"""How alike a variable is to a setting's that it is taken for a slip, by difflib's ratio."""
+"""Minimum similarity of a variable to a setting's for it to count as a misspelling, by difflib's ratio."""
 RETIRED_KEYS = {
     "recall.method": "keyword and vector scores are always added as standard scores",
     "recall.hops": "recall searches once",
@@ -109,18 +109,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.strategies.get(strategy) or load(strategy)()
 
     def with_strategy(self, name: str, **values: object) -> Settings:
-        """These settings with a strategy's section changed."""
+        """Return these settings with a strategy's section changed."""
         return msgspec.structs.replace(self, strategies={**self.strategies, name: make_strategy(name, self, values)})
 
     def given_for(self, scope: str, strategy: str, own: Mapping[str, object]) -> dict[str, object]:
-        """What is set for a session's strategy beside the strategy's section: by its scope's profile, then its own."""
+        """Return a session's overrides of the strategy's section: those of its scope's profile, then its own."""
         return {**self.profiles.get(scope, {}).get(_section_name(strategy), {}), **own}
 
 
 def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> Strategy:
-    """The strategy of this name with its section of the settings, changed by what is given for one session.
+    """Make the strategy of this name with its section of the settings and the overrides of one session.
 
-    `UnknownStrategy` lists those that exist; a `SettingsError` names the key, e.g. `topics.current`.
+    `UnknownStrategy` lists the available ones; a `SettingsError` names the key, e.g. `topics.current`.
     """
     found = load(name)
     values: dict[str, object] = dict(given or {})
@@ -137,7 +137,7 @@ def make_strategy(name: str, settings: Settings, given: Mapping[str, object] | N
 
 
 def sections() -> dict[str, type[Struct]]:
-    """The sections by name: those of the packages, then those of the strategies."""
+    """Return the sections by name: those of the packages, then those of the strategies."""
     own = {field.name: field.type for field in msgspec.structs.fields(Settings) if field.name not in _BY_NAME}
     own |= {name: _upper_section(name) for name in UPPER_SECTIONS}
     found = {name.replace("-", "_"): load(name) for name in names()}
@@ -145,7 +145,7 @@ def sections() -> dict[str, type[Struct]]:
 
 
 class SessionStrategy(NamedTuple):
-    """How a session is shown; `problem` says why it is not shown by its own strategy."""
+    """The strategy that shows a session; `problem` is why it is not the session's own."""
 
     name: str
     strategy: Strategy
@@ -153,7 +153,7 @@ class SessionStrategy(NamedTuple):
 
 
 def session_strategy(name: str, settings: Settings, given: Mapping[str, object] | None = None) -> SessionStrategy:
-    """A session's strategy, or the default if its own does not exist any more or rejects its settings."""
+    """Return a session's strategy, or the default if its own no longer exists or rejects its settings."""
     try:
         return SessionStrategy(name, make_strategy(name, settings, given))
     except (UnknownStrategy, SettingsError) as error:
@@ -162,22 +162,22 @@ def session_strategy(name: str, settings: Settings, given: Mapping[str, object] 
 
 
 def strategy_names() -> tuple[str, ...]:
-    """All strategies, built-in and registered."""
+    """Return all strategies, built-in and registered."""
     return names()
 
 
 def check_strategy(name: str) -> None:
-    """`UnknownStrategy` if there is no strategy of this name; it lists those that exist."""
+    """Raise `UnknownStrategy`, which lists the available ones, if there is no strategy of this name."""
     load(name)
 
 
 def describe() -> list[SettingKey]:
-    """Each key with what it takes and its default, for docs and help."""
+    """Return each key with its values and default, for docs and help."""
     return [key for name, section in sections().items() for key in keys_of(section, prefix=f"{name}.")]
 
 
 class ExplainedSetting(NamedTuple):
-    """A setting with its value, and where that comes from: `default`, `file`, `environment` or `program`."""
+    """A setting with its value and the source of the value: `default`, `file`, `environment` or `program`."""
 
     key: SettingKey
     value: object
@@ -185,7 +185,7 @@ class ExplainedSetting(NamedTuple):
 
 
 def explain(settings: Settings, environment: Mapping[str, str] | None = None) -> list[ExplainedSetting]:
-    """Every setting. `program`: given on the command line or in code."""
+    """Return every setting. `program`: set on the command line or in code."""
     environment = os.environ if environment is None else environment
     path = environment.get(CONFIG_VARIABLE) or _default_file(environment)
     in_file = {_section_name(key): values for key, values in (_read_file(Path(path)) if path else {}).items()}
@@ -210,7 +210,7 @@ def load_settings(
     environment: Mapping[str, str] | None = None,
     overrides: Mapping[str, object] | None = None,
 ) -> Settings:
-    """Defaults, then the file, `FOVEATE_PART__KEY` variables, and `overrides`, e.g. {"store": {"readers": 2}}.
+    """Load defaults, then the file, `FOVEATE_PART__KEY` variables, and `overrides`, e.g. {"store": {"readers": 2}}.
 
     The file is `path`, or the one that `config_file` finds.
     """
@@ -229,7 +229,7 @@ def load_settings(
 
 
 def config_file(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The settings file: the one that `$FOVEATE_CONFIG` names, else `foveate/config.toml` in the user's configuration
+    """Return the settings file: the one in `$FOVEATE_CONFIG`, else `foveate/config.toml` in the user's configuration
     folder (`$XDG_CONFIG_HOME`, or `~/.config`); None if there is no home folder. It need not exist."""
     environment = os.environ if environment is None else environment
     if named := environment.get(CONFIG_VARIABLE):
@@ -256,12 +256,12 @@ def _read_file(path: Path) -> dict[str, object]:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise SettingsError(str(path), "must hold named parts such as [store]")
+        raise SettingsError(str(path), "must have sections such as [store]")
     return loaded
 
 
 def _read_yaml(text: str) -> object:
-    import yaml  # noqa: PLC0415 - only those who use YAML pay for it
+    import yaml  # noqa: PLC0415 - loaded only for YAML files
 
     try:
         return yaml.safe_load(text)
@@ -281,13 +281,14 @@ def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:
 
 
 def _nested(key: str, value: str) -> dict[str, object]:
-    """`web__search` is the key `search` in the table `web`."""
+    """Return nested tables of a key: `web__search` is the key `search` in the table `web`."""
     first, separator, rest = key.partition("__")
     return {first: _nested(rest, value)} if separator else {key: value}
 
 
 def _refuse_misspelt(variable: str) -> None:
-    """One that is nearly a setting's is meant as one; others of this prefix may be anybody's, and hold keys."""
+    """Reject a variable that is nearly a setting's name; others with this prefix may belong to other programs, and hold
+    keys."""
     if variable.endswith("_KEY"):
         return
     known = [f"{name}__{key}".upper() for name, section in sections().items() for key in section.__struct_fields__]
@@ -328,7 +329,7 @@ def _convert(values: dict[str, object]) -> Settings:
 
 
 def _profiles(given: object, settings: Settings) -> dict[str, dict[str, dict[str, object]]]:
-    """The profiles with the names of their sections, each checked."""
+    """Return the profiles, each checked, with the names of their sections."""
     found: dict[str, dict[str, dict[str, object]]] = {}
     for scope, profile in _tables("profiles", given).items():
         for section, values in _tables(f"profiles.{scope}", profile).items():
@@ -366,12 +367,12 @@ def _upper_values(name: str, values: object) -> Struct:
 
 
 def _section_name(key: str) -> str:
-    """`-` and `_` are the same in the name of a section, because a variable can't have the first."""
+    """Normalise `-` and `_` in the name of a section, because a variable can't contain the first."""
     return str(key).replace("-", "_")
 
 
 def _strategy_named(section: str) -> str | None:
-    """The strategy whose section has this name."""
+    """Return the strategy whose section has this name; None if there is none."""
     return next((name for name in names() if _section_name(name) == section), None)
 
 
@@ -392,7 +393,7 @@ def _with_lists(values: Mapping[str, object], section: type[Struct]) -> dict[str
 
 
 def _as_list(value: object, hint: object) -> object:
-    """A list may be given as one text, as a variable has it: separated by commas."""
+    """Split a text at commas if a list is expected, for environment variables."""
     if isinstance(value, dict) and isinstance(hint, type) and issubclass(hint, Struct):
         return _with_lists(value, hint)
     if isinstance(value, str) and is_list(hint):

@@ -1,7 +1,7 @@
 """A turn as text: each part follows a mark such as `[user]`, which content cannot forge.
 
-A line of content that begins like a mark, or like a mark with backslashes before it, gets one backslash more;
-reading takes one away. Every message ends with a newline, so that the token counts of messages add up.
+A line of content that begins like a mark, or like a mark with backslashes before it, gets one more backslash; reading
+removes one. Every message ends with a newline, so that the token counts of messages add up.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 MARKS = ("system", "developer", "user", "assistant", "tool", "reasoning", "call", "result", "image", "audio", "video")
 MARK_WORDS = "|".join((*MARKS, "file", "other", "injected"))
 _MARK = rf"\[(?:{MARK_WORDS})\b"
-# At the start, or behind whatever `str.splitlines` takes for the end of a line.
+# Matches at the start, or after anything that `str.splitlines` takes for the end of a line.
 _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
 _LIKE_A_MARK = re.compile(_MARK)
 _FORGED = re.compile(rf"{_LINE_START}(\\*{_MARK})")
 _ESCAPED = re.compile(rf"{_LINE_START}\\(\\*{_MARK})")
 SLICE_CHARS = 1 << 18
-"""Longer texts are handled in slices: between two of them other threads run, such as the event loop's."""
+"""Longer texts are processed in slices, so that other threads, such as the event loop's, can run in between."""
 _MARK_CHARS = 16
-"""No mark is longer, without the backslashes before it."""
+"""Maximum length of a mark, without the backslashes before it."""
 _SCALAR_CHARS = 4
 """The assumed length of a number or a truth value."""
 OBJECTS = (dict, Mapping)
 LISTS = (list, Sequence)
-"""The class that most values have comes first: the check of an abstract class is ten times slower."""
+"""The class of most values comes first: the check of an abstract class is ten times slower."""
 json_text = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
-"""JSON without spaces, at once; see `json_slices`."""
+"""Encodes JSON without spaces, all at once; see `json_slices`."""
 
 
 def escape_marks(text: str) -> str:
-    """The text with one backslash before each line that could be taken for a mark."""
+    """Put one backslash before each line that could be mistaken for a mark."""
     if len(text) > SLICE_CHARS:
         return "".join(_escaped_slices(text))
     return _FORGED.sub(r"\\\1", text) if _LIKE_A_MARK.search(text) else text
 
 
 def _escaped_slices(text: str) -> Iterator[str]:
-    """`escape_marks` slice by slice. No slice ends inside a mark."""
+    """Yield the slices of `escape_marks`. No slice ends inside a mark."""
     start = 0
     while start < len(text):
         end = min(start + SLICE_CHARS, len(text))
@@ -65,7 +65,7 @@ THOUSAND = 1_000
 
 
 def amount(number: float) -> str:
-    """A number as a person says it: 950, 12.3k, 4.1M."""
+    """Write a number for people: 950, 12.3k, 4.1M."""
     for unit in ("", "k", "M", "G"):
         if abs(number) < THOUSAND or unit == "G":
             return f"{number:.0f}" if unit == "" else f"{number:.1f}{unit}"
@@ -74,36 +74,36 @@ def amount(number: float) -> str:
 
 
 def several(number: int, noun: str, plural: str | None = None) -> str:
-    """A number of things: 1 session, 1,200 sessions, 2 matches."""
+    """Write a number of things: 1 session, 1,200 sessions, 2 matches."""
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
 _TERMINAL_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""What a terminal obeys, reorders by, or can't write; a line feed and a tab are not among it."""
+"""Characters that a terminal obeys, reorders by, or can't write, except the line feed and the tab."""
 
 
 def for_terminal(text: str) -> str:
-    """The text with escape sequences, C1 and bidirectional controls as `\\u009b`, which JSON reads back as it was."""
+    """Write escape sequences, C1 and bidirectional controls as `\\u009b`, which JSON reads back unchanged."""
     return _TERMINAL_CONTROL.sub(lambda char: f"\\u{ord(char[0]):04x}", text.replace("\r\n", "\n"))
 
 
 def encodable(text: str) -> str:
-    """The text with a mark for each lone surrogate, which no database takes as text."""
+    """Replace each lone surrogate, which no database accepts as text, by a mark."""
     if text.isascii():
         return text
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def message_text(message: Message, show: Callable[[Part], str] | None = None) -> str:
-    """All a model would see of a message, ending in a newline; nothing for a display-only one.
+    """Return everything a model would see of a message, ending in a newline; empty for a display-only one.
 
-    `show` writes a part in place of `part_text`, for a rendition that says less.
+    `show` replaces `part_text`, for a shorter rendition.
     """
     return "".join(_message_pieces(message, (lambda part: (show(part),)) if show else _part_pieces))
 
 
 def message_pieces(message: Message) -> Iterator[str]:
-    """`message_text` in pieces; a long text is several."""
+    """Yield `message_text` in pieces; a long text is several."""
     return _message_pieces(message, _part_pieces)
 
 
@@ -116,7 +116,7 @@ def _message_pieces(message: Message, show: Callable[[Part], Iterable[str]]) -> 
     if not message.parts:
         yield f"{mark}\n"
     for part in message.parts:
-        # Words behind a call or a result would read as more of it.
+        # Words after a call or a result would read as part of it.
         if isinstance(part, Text) and not spoken:
             yield f"{mark} "
         yield from show(part)
@@ -129,7 +129,7 @@ def turn_text(messages: tuple[Message, ...]) -> str:
 
 
 def part_text(part: Part, words: str | None = None) -> str:
-    """A part behind its mark; `words` replace its own if given. An attachment has none to replace."""
+    """Write a part after its mark; `words` replace its own, except in an attachment, which has none."""
     return "".join(_part_pieces(part, words))
 
 
@@ -173,7 +173,7 @@ def _attachment_text(attachment: Attachment) -> str:
 
 
 def weigh_json(value: object, most: int = sys.maxsize) -> int:
-    """About how many characters a JSON value has, without writing it out. Counting stops above `most`."""
+    """Estimate the characters of a JSON value without writing it. Counting stops above `most`."""
     weight = 0
     pending = [value]
     while pending and weight <= most:
@@ -192,7 +192,7 @@ def weigh_json(value: object, most: int = sys.maxsize) -> int:
 
 
 def json_slices(value: Json) -> Iterator[str]:
-    """JSON without spaces, in pieces: the encoder lets no other thread run while it writes one."""
+    """Yield JSON without spaces, in pieces: the encoder lets no other thread run while it writes one."""
     if weigh_json(value, SLICE_CHARS) <= SLICE_CHARS:
         yield json_text(value)
     elif isinstance(value, str):
@@ -217,12 +217,12 @@ def json_slices(value: Json) -> Iterator[str]:
 
 
 def compact_json(value: Json) -> str:
-    """JSON on one line as a person would write it; text stays text."""
+    """Write JSON on one line with spaces; text stays text."""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _one_line(word: str) -> str:
-    """A name inside a mark, which must not end it."""
+    """Make a name safe inside a mark, so that it can't end it."""
     return re.sub(r"[\]\s]+", "_", word)
 
 
@@ -232,12 +232,12 @@ _TERMINAL_CODES = re.compile(
 
 
 def without_terminal_codes(text: str) -> str:
-    """The text without colours, cursor movements and control characters, which would act on a terminal."""
+    """Remove colours, cursor movements and control characters, which would act on a terminal."""
     return _TERMINAL_CODES.sub("", text)
 
 
 def without_password(url: str) -> str:
-    """The URL of a database without its password and options; anything else as it is."""
+    """Remove the password and the options from a database URL; other texts are unchanged."""
     scheme, separator, rest = url.partition("://")
     if not separator:
         return url

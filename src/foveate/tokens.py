@@ -26,21 +26,21 @@ ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 CHUNK_CHARS = 16_384
 """Longer text is counted in chunks of one to two times this: tiktoken overflows its stack on 1,000,000 spaces."""
 MAX_CALIBRATION = 3.0
-"""No provider's report makes a session's counts larger than this many times what the counter said."""
+"""Maximum calibration of a session's counts by providers' reports."""
 MIN_CALIBRATION = 0.5
-"""No report makes an estimator's counts smaller than this; an exact counter's stay what they are."""
+"""Minimum calibration of an estimator's counts; those of an exact counter are never lowered."""
 LOOSEN_SHARE = 0.05
-"""A report below the count closes this share of the distance."""
+"""Share of the distance by which a report below the count lowers the calibration."""
 CALIBRATION_MARGIN = 1.1
-"""Counts loosen no further than to this many times what was reported."""
+"""Minimum margin of lowered counts above what was reported."""
 MIN_CALIBRATION_TOKENS = 256
-"""A shorter prompt says more about the provider's framing of messages than about its tokenizer."""
+"""A shorter prompt is dominated by the provider's framing of messages."""
 
 SHA256: dict[EncodingName, str] = {
     "o200k_base": "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
     "cl100k_base": "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
 }
-"""Of the unpacked vocabularies."""
+"""Hashes of the unpacked vocabularies."""
 
 _CONTRACTION = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _UPPER = r"\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}"
@@ -56,10 +56,11 @@ _PATTERNS: dict[EncodingName, str] = {
         r"| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
     ),
 }
-"""How text is cut into pieces before any merging; no token crosses a piece, so counts add up where pieces end."""
+"""Patterns that split text into pieces before any merging; no token crosses a piece, so counts add up where pieces
+end."""
 
-# Places where both patterns end a piece whatever the context. Python's \s has every character that the
-# patterns' \s has, so what is not a space here is none there. An apostrophe may open a contraction: left out.
+# Positions where both patterns end a piece whatever the context. Python's \s has every character that the patterns' \s
+# has, so what is no space here is none there. An apostrophe may open a contraction, so it is excluded.
 _PIECE_END = (
     r"\S(?= )|\n(?=[^\s/])|[^\W_](?=[,.;:!?(){}\[\]<>\"/=+*#@&|\u3001\u3002\uff0c\uff01\uff1f])"
     r"|[A-Za-z](?=[0-9])|[0-9](?=[A-Za-z])"
@@ -70,7 +71,7 @@ _loading = threading.Lock()
 
 
 def count_tokens(text: str, encoding: EncodingName = "o200k_base", *, chunk_chars: int = CHUNK_CHARS) -> int:
-    """The exact count; what looks like a special token counts as the text it is.
+    """Return the exact count; text that looks like a special token counts as ordinary text.
 
     A lone surrogate counts as U+FFFD. Only where a piece is longer than `chunk_chars` (an unbroken run of one kind
     of character) is it cut inside, and the count may then be off by a token or two per cut.
@@ -88,7 +89,7 @@ def _count_stable(text: str, encoding: EncodingName) -> int:
 def count_pieces(
     pieces: Iterable[str], encoding: EncodingName = "o200k_base", *, chunk_chars: int = CHUNK_CHARS
 ) -> int:
-    """`count_tokens` of the pieces as one text, without putting them together."""
+    """Count the pieces as one text, without joining them; the same as `count_tokens`."""
     encode = _encoding(encoding).encode_ordinary
     return sum(len(encode(chunk)) for chunk in _chunks(pieces, chunk_chars))
 
@@ -149,21 +150,22 @@ class Counter:
     name: str
     encoding: EncodingName
     factor: float
-    """At least 1: what 95 % of ordinary texts (English, code, JSON, Markdown) stay below, where it was measured."""
+    """At least 1: the bound that 95 % of ordinary texts (English, code, JSON, Markdown) stay below, if it was
+    measured."""
     exact: bool
     measured: str
     """The error and the text it was measured on, in a sentence."""
 
     def base(self, text: str) -> int:
-        """The exact count in `encoding`; bases add up, scaled counts round up each time."""
+        """Return the exact count in `encoding`; bases add up, scaled counts round up each time."""
         return count_tokens(text, self.encoding)
 
     def stable_base(self, text: str) -> int:
-        """`base` of a text that comes again and again, such as a system prompt; remembered."""
+        """Return the cached `base` of a text that is used repeatedly, such as a system prompt."""
         return _count_stable(text, self.encoding)
 
     def scale(self, base_tokens: int, calibration: float = 1.0) -> int:
-        """A base count in tokens of this family, rounded up."""
+        """Convert a base count to tokens of this family, rounded up."""
         ratio = self.factor * calibration
         # Rounding first keeps 100 x 1.1 at 110 where floating point says 110.00000000000001.
         return base_tokens if ratio == 1 else math.ceil(round(base_tokens * ratio, 6))
@@ -253,7 +255,7 @@ _FAMILIES = (
 
 
 def counter_for(model: str | None) -> Counter:
-    """The counter of a model's family, by its name with or without a provider in front or an address behind it.
+    """Return the counter of a model's family, by its name with or without a provider before it or an address after it.
 
     Without a name it is o200k_base.
     """
@@ -271,7 +273,7 @@ def _openai_counter(name: str) -> Counter | None:
     from tiktoken.model import encoding_name_for_model  # noqa: PLC0415
 
     before, _, after = name.partition(":")
-    # `-` lets a short name match tiktoken's prefixes; a colon divides off a provider (openai:) or a size (:20b).
+    # `-` lets a short name match tiktoken's prefixes; a colon separates a provider (openai:) or a size (:20b).
     for candidate in (name, f"{name}-", after, f"{after}-", f"{before}-"):
         try:
             encoding = encoding_name_for_model(candidate)
@@ -282,11 +284,11 @@ def _openai_counter(name: str) -> Counter | None:
 
 
 def calibrate(factor: float, *, counted_tokens: int, reported_tokens: int, is_exact: bool = True) -> float:
-    """A session's new calibration, after the provider reported what a prompt took that `Counter.count` had counted.
+    """Return a session's new calibration, after the provider reported the tokens of a prompt.
 
-    `counted_tokens` is the count without calibration, of everything that was sent. It tightens at once to what was
-    reported, and loosens slowly, to a margin above it. An exact counter's never goes below 1. A prompt of under
-    MIN_CALIBRATION_TOKENS changes nothing.
+    `counted_tokens` is the count without calibration, of everything that was sent. The calibration rises at once to
+    what was reported, and falls slowly, to a margin above it. That of an exact counter never goes below 1. A prompt of
+    under MIN_CALIBRATION_TOKENS changes nothing.
     """
     least = 1.0 if is_exact else MIN_CALIBRATION
     current = min(max(factor, least), MAX_CALIBRATION) if math.isfinite(factor) else 1.0
@@ -304,6 +306,7 @@ def exact_counter(encoding: EncodingName) -> Counter:
 
 
 def session_counter(model: str | None, encoding: EncodingName) -> Counter:
-    """The counter of a session whose stored counts are in `encoding`, though its model may have been named later."""
+    """Return the counter of a session whose stored counts are in `encoding`, though its model may have been named
+    later."""
     counter = counter_for(model)
     return counter if counter.encoding == encoding else replace(GENERIC, encoding=encoding)

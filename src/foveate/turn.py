@@ -20,9 +20,9 @@ Kind = Literal["message", "injection", "display"]
 
 ROLES: tuple[Role, ...] = ("system", "developer", "user", "assistant", "tool")
 MAX_NESTING = 200
-"""Deeper JSON than this is refused: no provider sends it, and every reader of it would have to recurse."""
+"""Maximum nesting of JSON: no provider sends more, and every reader of it would have to recurse."""
 MAX_INTEGER_BITS = 14_000
-"""About 4,200 digits: Python reads and writes no longer ones as text."""
+"""Maximum size of an integer, about 4,200 digits: Python reads and writes no longer ones as text."""
 
 _TURN_ID = re.compile(r"(?:T-)?([1-9][0-9]{0,17})", re.IGNORECASE | re.ASCII)
 
@@ -105,7 +105,7 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The message as its format has it; rendering to the same format gives exactly this back."""
+    """The message in its original format; rendering to the same format returns exactly this."""
 
     format: str
     data: Json
@@ -125,7 +125,7 @@ class Message:
     usage: Usage | None = None
     original: Original | None = None
     prefix: str | None = None
-    """A hash of the request that an answer with signed thinking came from."""
+    """A hash of the request that produced an answer with signed thinking."""
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
@@ -150,11 +150,11 @@ class Message:
 
     @property
     def is_preamble(self) -> bool:
-        """True for what may precede a turn's prompt: system messages, injections, display-only items."""
+        """True for messages that may precede a turn's prompt: system messages, injections, display-only items."""
         return self.kind != "message" or self.role in ("system", "developer")
 
     def without_original(self) -> Message:
-        """The meaning alone, for comparing and for writing in another format."""
+        """Return the message without its original, to compare it or to write it in another format."""
         return replace(self, original=None)
 
 
@@ -182,7 +182,7 @@ def turn_id(number: int) -> str:
 
 
 def turn_number(turn: str | int) -> int | None:
-    """The number in `T-87`, `t-87`, `87` or 87; None if it is no turn id."""
+    """Return the number in `T-87`, `t-87`, `87` or 87; None if it is no turn id."""
     if isinstance(turn, int):
         return turn if turn > 0 else None
     match = _TURN_ID.fullmatch(turn.strip())
@@ -190,7 +190,7 @@ def turn_number(turn: str | int) -> int | None:
 
 
 class Placeable(Protocol):
-    """What decides where a message goes: a `Message`, or whatever else knows these two things of it."""
+    """What decides where a message goes: a `Message`, or any other object with these two properties."""
 
     @property
     def opens_turn(self) -> bool: ...
@@ -200,7 +200,7 @@ class Placeable(Protocol):
 
 
 def starts_turn(messages: Iterable[Placeable], *, prompted: bool) -> Iterator[bool]:
-    """Whether each message starts a turn of its own, given whether the open turn has its prompt already.
+    """Yield whether each message starts a turn of its own; `prompted`: the open turn already has its prompt.
 
     Each prompt starts one, except that it joins a turn that so far has only a preamble.
     """
@@ -210,7 +210,7 @@ def starts_turn(messages: Iterable[Placeable], *, prompted: bool) -> Iterator[bo
 
 
 def parse_time(value: str | float | datetime, *, path: str = "at") -> datetime:
-    """A moment in UTC from ISO 8601 text, seconds since 1970, or a datetime (naive ones are taken as UTC)."""
+    """Parse ISO 8601 text, seconds since 1970, or a datetime (UTC if naive) to a moment in UTC."""
     try:
         if isinstance(value, datetime):
             moment = value
@@ -224,7 +224,7 @@ def parse_time(value: str | float | datetime, *, path: str = "at") -> datetime:
 
 
 def check_json(value: object, path: str) -> Json:
-    """The value, if it is JSON no deeper than MAX_NESTING; else an error that says where it is not."""
+    """Return the value if it is JSON no deeper than MAX_NESTING; else raise an error with the path of the problem."""
     pending: list[tuple[object, str, int]] = [(value, path, 0)]
     while pending:
         node, where, depth = pending.pop()

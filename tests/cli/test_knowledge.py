@@ -52,7 +52,7 @@ def test_an_item_is_shown_with_its_turns_and_its_versions_with_diffs(shell: Shel
     assert [each["version"] for each in shell.json("knowledge", "show", "k-1a", "--versions")] == [1, 2]
     assert shell.json("knowledge", "show", "k-1a")["sources"] == ["chat/T-1"]
     assert "2 items match it" in shell.error("knowledge", "show", "k-1")
-    assert "'foveate knowledge list' lists what there is" in shell.error("knowledge", "show", "k-9")
+    assert "'foveate knowledge list' lists those that exist" in shell.error("knowledge", "show", "k-9")
 
 
 def test_several_items_are_decided_on_together_or_not_at_all(shell: Shell) -> None:

@@ -1,4 +1,4 @@
-"""Eras tell of a whole range of turns, at any size, the same way each time."""
+"""Eras cover a whole range of turns, at any size, deterministically."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The guard refuses what lost or made up too much, and says why."""
+"""The guard rejects what lost or invented too much, with a reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model's checkpoint or topic stands if its clauses are their turns', and rules keep what they found."""
+"""A model's checkpoint or topic is accepted if its turns support its clauses; what rules found is kept."""
 
 from __future__ import annotations
 

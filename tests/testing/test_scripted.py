@@ -264,7 +264,7 @@ def test_a_script_can_be_json_with_every_behaviour(tmp_path: Path) -> None:
         ("reply = []", "length >= 1"),
         ('[[reply]]\nsays = "a"\nempty = true', "exactly one of says"),
         ("[[reply]]\nsay = 1", "unknown field `say`"),
-        ("[[reply]\n", "can't be followed"),
+        ("[[reply]\n", "is invalid"),
     ],
 )
 def test_a_script_that_can_not_be_followed_says_why(text: str, problem: str, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The greedy choice that all summaries share: the most new information per token comes first."""
+"""The greedy choice shared by all summaries: the most new information per token comes first."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ MIN_LEFT_TOKENS = 5
 """Less room than this is left empty."""
 
 REGION_FADING = 0.99
-"""What each choice from a region leaves of the others' attention, where groups fade."""
+"""Factor for the other choices of a region after each choice from it, if groups fade."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Something to choose, with the weights of its facts by key."""
+    """A candidate, with the weights of its facts by key."""
 
     group: int
     """Choices of one group share their attention: each further one counts less."""
     tokens: float
-    """What it costs."""
+    """Cost in tokens."""
     weights: tuple[tuple[str, float], ...]
     region: int = 0
-    """Choices of one region share theirs too, but less closely."""
+    """Choices of one region share their attention too, but less closely."""
 
 
 def best_first(
     choices: Sequence[Choice], *, fading: float = 1.0, again: float = 0.0, fixed: float = FIXED_COST
 ) -> Iterator[int]:
-    """Places of the choices, by uncovered weight per token; each further one of a group counts `fading` times as much.
+    """Yield the positions of the choices, by uncovered weight per token; each further one of a group counts `fading`
+    times as much.
 
     A fact that was covered counts `again` times its weight, and `fixed` is added to the tokens of each. Choices without
     information are never returned.
@@ -64,7 +65,8 @@ def best_first(
 
 
 def best_that_fit(choices: Sequence[Choice], room: float, *, fading: float = 1.0, again: float = 0.0) -> list[int]:
-    """Places of the best choices that fit together in `room` tokens, best first; each costs one token more."""
+    """Return the positions of the best choices that fit together in `room` tokens, best first; each costs one token
+    more."""
     chosen: list[int] = []
     left = float(room)
     for place in best_first(choices, fading=fading, again=again):

@@ -1,4 +1,4 @@
-"""A turn cut into clauses that can be kept or left out one by one without saying what was not said.
+"""Splits a turn into clauses that can be kept or left out one by one without changing what is said.
 
 Nothing is cut inside code spans, quotes, brackets, numbers, paths or addresses. A clause stays with the condition,
 negation or contrast that governs it.
@@ -20,12 +20,12 @@ from foveate.words.grammar import ABBREVIATIONS, LOOSE_ITEM, OTHER_ENDS, SENTENC
 ClauseKind = Literal["prose", "item", "heading", "code", "row"]
 
 MAX_TEXT_CHARS = 120_000
-"""Of a longer text the first two thirds of this and the last third are cut up."""
+"""A longer text is reduced to its first two thirds and last third of this."""
 MAX_LINE_CHARS = 6_000
 """A longer line is cut: it was not written by hand."""
 MAX_CLAUSES = 3_000
 LONG_WORDS = 16
-"""A longer sentence is cut into clauses where that is safe."""
+"""A longer sentence is split into clauses where that is safe."""
 MIN_CLAUSE_WORDS = 5
 MAX_LEAD_WORDS = 14
 MAX_GROUP_WORDS = 60
@@ -49,12 +49,12 @@ _ABBREVIATION = re.compile(
     re.IGNORECASE,
 )
 _WORD_END = re.compile(r"[^\W\d_]{3}$")
-"""People who write no capitals end their sentences behind whole words."""
+"""A whole word before the end of a sentence, for text without capital letters."""
 _DEPENDENT = as_words(
     """otherwise unless except instead rather nor not though only or sonst außer sondern statt sauf sinon salvo excepto
     иначе кроме"""
 )
-"""A sentence that begins so belongs to the one before it."""
+"""Words that bind a sentence to the one before it."""
 _BEFORE_ORDINALS = as_words("am ab vom zum bis der den dem im seit nr")
 _CONTRAST = as_words("but however yet although though aber jedoch mais pero però но")
 
@@ -65,11 +65,11 @@ class Clause:
 
     kind: ClauseKind
     text: str
-    """One line."""
+    """The text, on one line."""
 
 
 def cut_text(text: str) -> list[Clause]:
-    """The clauses of a text, in order."""
+    """Split a text into its clauses, in order."""
     if len(text) > MAX_TEXT_CHARS:
         head = MAX_TEXT_CHARS * 2 // 3
         text = f"{text[:head]}\n{text[head - MAX_TEXT_CHARS :]}"
@@ -98,7 +98,7 @@ def cut_text(text: str) -> list[Clause]:
 
 
 def _lines(text: str) -> Iterator[tuple[ClauseKind, str]]:
-    """Lines by kind; those of a paragraph that was wrapped by hand are put together again."""
+    """Yield lines by kind; those of a hand-wrapped paragraph are joined again."""
     in_fence, waiting = False, ""
     for raw in text.splitlines():
         line = raw[:MAX_LINE_CHARS]
@@ -146,7 +146,7 @@ def _tidy(kind: ClauseKind, line: str) -> str:
 
 
 def _governs(line: str) -> bool:
-    """Whether the list behind a line would say something else without it: `Never do these:`."""
+    """Return whether the list after a line would have another meaning without it: `Never do these:`."""
     if not line.endswith(":"):
         return False
     words = [bare(word) for word in sentences(line)[-1].split()]
@@ -154,7 +154,7 @@ def _governs(line: str) -> bool:
 
 
 def _governed(lead: str, items: list[str]) -> Iterator[Clause]:
-    # With full stops inside, a reader would take the later sentences for claims of their own.
+    # With full stops inside, a reader would take the later sentences for separate claims.
     items = [SENTENCE_END.sub(", ", item).rstrip(".;, ") for item in items]
     joined = f"{lead} {', '.join(items)}" if items else lead
     if len(joined.split()) <= MAX_GROUP_WORDS or len(lead.split()) > MAX_LEAD_WORDS:
@@ -173,7 +173,7 @@ def _is_inside(place: int, spans: list[tuple[int, int]]) -> bool:
 
 
 def sentences(text: str) -> list[str]:
-    """A paragraph's sentences; one that begins with a dependent condition stays with the one before."""
+    """Split a paragraph into sentences; one that begins with a dependent condition stays with the one before."""
     spans = _protected(text)
     found: list[str] = []
     start = 0
@@ -201,7 +201,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_ordinal(text: str, match: re.Match[str]) -> bool:
-    """`am 1. Oktober`: the dot belongs to the number."""
+    """Return whether the dot belongs to the number: `am 1. Oktober`."""
     before = text[max(0, match.start() - 12) : match.start()].split()
     behind = text[match.end() : match.end() + 20].split(None, 1)
     return (len(before) > 1 and before[-2].casefold() in _BEFORE_ORDINALS) or (
@@ -223,19 +223,19 @@ def _append_sentence(found: list[str], sentence: str) -> None:
 
 
 def _is_answer(sentence: str) -> bool:
-    """`No.` says nothing alone."""
+    """Return whether a sentence is a short answer that says nothing alone: `No.`"""
     return len(sentence.split()) <= 2 and len(sentence) <= (16 if sentence.isascii() else 4)  # noqa: PLR2004
 
 
 def without_answers(clause: str) -> str:
-    """A clause without the short answers that it begins with: `Looks good. Never deploy on a Friday.`"""
+    """Remove the short answers at the beginning of a clause: `Looks good. Never deploy on a Friday.`"""
     while (end := SENTENCE_END.search(clause)) and end.end() < len(clause) and _is_answer(clause[: end.end()]):
         clause = clause[end.end() :]
     return clause
 
 
 def split_clauses(sentence: str) -> list[str]:
-    """A long sentence's clauses, if no condition, contrast or earlier negation reaches over the cut."""
+    """Split a long sentence into clauses, if no condition, contrast or earlier negation spans the cut."""
     if len(sentence.split()) <= LONG_WORDS and len(sentence) < LONG_WORDS * (8 if sentence.isascii() else 2):
         return [sentence]
     words = [*map(bare, sentence.split())]

@@ -1,7 +1,7 @@
-"""Greetings, thanks, apologies and offers of help: what people say to be polite, and what an S leaves out.
+"""Detects greetings, thanks, apologies and offers of help, which S leaves out.
 
-A sentence is a courtesy if each of its clauses is a polite phrase (`foveate.compress.formulas`); a polite clause also
-goes from a sentence that says something else, unless what is around it needs it.
+A sentence is a courtesy if each of its clauses is a polite phrase (`foveate.compress.formulas`). A polite clause is
+also removed from another sentence, unless the clauses around it need it.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -14,14 +14,14 @@ from functools import lru_cache
 from foveate.compress.formulas import is_answer_phrase, is_phrase
 
 MAX_WORDS = 26
-"""A longer sentence says something."""
+"""A longer sentence is not a courtesy."""
 MAX_CLAUSES = 6
 
 _STATEMENT = re.compile("[\\d`_/@#{}<>=:\ue000-\uf8ff]|\\[")
-"""Signs that no courtesy has; private characters stand for protected text in `foveate.compress.smooth`."""
+"""Characters that no courtesy has; private characters replace protected text in `foveate.compress.smooth`."""
 _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
 _ANSWER = re.compile(r"(?i)(?:yes|no|sure|certainly|of course|absolutely|no problem|alright|okay|ok)\.?")
-"""Said without an exclamation mark, these may answer a question."""
+"""Phrases that may answer a question if they have no exclamation mark."""
 _CLAUSE_GAP = re.compile(r",? (?:and|und|et|y|–|-) |[,;!.] ")
 _NAME = re.compile(r"(?![A-Za-z]{1,20}day\b)[A-ZÀ-Þ][a-zß-ÿ'-]{1,20}")
 _APOLOGY = re.compile(r"(?i)sorry|apolog")
@@ -30,14 +30,14 @@ _MARKS = " .!?…,¡¿"
 
 @lru_cache(maxsize=4_096)
 def is_courtesy(text: str, *, is_answer: bool = True) -> bool:
-    """Whether a sentence, or a part of one, is only polite. A user's "Perfect!" may be consent and is kept."""
+    """Return whether a sentence, or a part of one, is only polite. A user's "Perfect!" may be consent and is kept."""
     if _STATEMENT.search(text) or _ANSWER.fullmatch(text) or not 0 < len(text.split()) <= MAX_WORDS:
         return False
     return _is_polite(text.strip(_MARKS).replace("\u2019", "'"), is_answer)
 
 
 def _is_polite(text: str, is_answer: bool) -> bool:
-    """Whether a text is one polite clause or several; behind the first a name may follow."""
+    """Return whether a text is one polite clause or several; a name may follow the first."""
     size = len(text)
     ends = [*(gap.span() for gap in _CLAUSE_GAP.finditer(text)), (size, size)]
     starts, reached = {0}, {0}
@@ -71,18 +71,18 @@ _SUBORDINATE = re.compile(
     r"|falls|sobald|si|quand"
     r"|cuando)\b"
 )
-"""A clause with one of these may need the one behind it."""
+"""A clause with one of these may need the one after it."""
 _ALWAYS_LOOSE = re.compile(r"(?i)(?:and )?(?:many |a lot of )?(?:thank|sorry|i hope|i really|i appreciate)")
 _FIRST = re.compile(r"(?i)\b(?:thank|appreciate|sorry|apolog|hope|understand|regards|wishes|know)")
-"""A first part that may go; an exhortation may be the condition of what follows."""
+"""A first part that may be removed; an exhortation may be the condition of what follows."""
 _SPEAKER = re.compile(r"(?:I|we|please)\b", re.IGNORECASE)
 _LINK = re.compile(r"(?:but|and|so) (?=\w)", re.IGNORECASE)
 _JOINED = re.compile(r"(?i)(?:but|or|and(?! (?:thank|many|sorry|I|feel free|don't hesitate|have an?)\b))\b")
 """How a part begins that belongs to a contrast or a list."""
 _OPEN_END = re.compile(r"(?i)\b(?:so|very|be|is|are|to|the|an?|for|of|with|and|or|not|no)\Z")
-"""Behind these something must follow."""
+"""Something must follow after these."""
 _FULL_NAME = re.compile(r"[A-Z][a-z'-]{1,20} [A-Z][\w'-]{1,20}[.!]?")
-"""A signature that names the writer in full is kept."""
+"""A signature with the writer's full name is kept."""
 _OPENER = re.compile(
     r"(?:(?:to whom it may concern|well|so|anyway|anyhow|ha|hiya|yo|first of all|honestly|to be honest|as you know"
     r"|by the way|oh no|oh|ah|wow|aww|yay|oops|phew|haha"
@@ -92,14 +92,14 @@ _OPENER = re.compile(
     re.IGNORECASE,
 )
 _VERDICT = re.compile(r"(?i)\b(?:okay|ok|of course|sure|certainly|absolutely|great|perfect|alright)\b")
-"""From a user these can be consent, so they stay."""
+"""Phrases that are kept from a user, because they can be consent."""
 
 
 _MARKED_NAME = re.compile(r"(?<![\w`])`(?=[^`]*(?:[\d_./()]|[a-z][A-Z]))([\w./()-]+)`(?![\w`])")
 
 
 def plain(text: str) -> str:
-    """One line, without marks of emphasis, marks of code around names that need none, and polite openers."""
+    """Return the text on one line, without marks of emphasis, unneeded marks of code, and polite openers."""
     text = " ".join(text.split())
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
@@ -111,7 +111,7 @@ def plain(text: str) -> str:
 
 
 def without_courtesy(sentence: str, *, is_answer: bool = True) -> str:
-    """A sentence without its polite parts; nothing if it has no others."""
+    """Remove the polite parts of a sentence; empty if it has no others."""
     if is_courtesy(sentence, is_answer=is_answer):
         return ""
     opener = _OPENER.match(sentence)
@@ -131,7 +131,7 @@ def _capital(text: str) -> str:
 
 
 def _is_bound(before: str, part: str, *, is_conditional: bool) -> bool:
-    """Whether a part belongs to what is before it, so that its words are no courtesy: `If it fails, let me know`."""
+    """Return whether a part belongs to what is before it, so that it is no courtesy: `If it fails, let me know`."""
     return (
         len(part.split()) == 1
         or _JOINED.match(part) is not None
@@ -141,7 +141,7 @@ def _is_bound(before: str, part: str, *, is_conditional: bool) -> bool:
 
 
 def _without_polite_parts(pieces: list[str], *, is_answer: bool) -> tuple[str, str]:
-    """The parts of a sentence that say something, and the mark of a polite part that was its end."""
+    """Return the informative parts of a sentence, and the mark of a polite part that was its end."""
     kept, end = [pieces[0]], ""
     is_conditional = _SUBORDINATE.search(pieces[0]) is not None
     for gap, part in zip(pieces[1::2], pieces[2::2], strict=True):

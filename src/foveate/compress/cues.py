@@ -1,4 +1,4 @@
-"""Words without their context: which negate, limit or count, and about how many tokens they take."""
+"""Properties of words without their context: which negate, limit or count, and their approximate tokens."""
 
 # ruff: noqa: RUF001 (punctuation of many languages)
 
@@ -28,13 +28,13 @@ _META = re.compile(
     re.IGNORECASE,
 )
 MAX_WORD_CHARS = 64
-"""Of a longer run of characters only the beginning is looked at."""
+"""Only this much of a longer run of characters is read."""
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
 _PAIRS = re.compile(r"`[^`\n]{0,2000}`|\"[^\"\n]{0,2000}\"|“[^”\n]{0,2000}”|«[^»\n]{0,2000}»")
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text takes, without a tokenizer."""
+    """Estimate the tokens of a text without a tokenizer."""
     words = text.split()
     if max(map(len, words), default=0) > MAX_WORD_CHARS:
         return len(_PIECE.findall(text))
@@ -48,12 +48,12 @@ def _word_tokens(word: str) -> int:
 
 @lru_cache(maxsize=50_000)
 def bare(word: str) -> str:
-    """A word without the punctuation around it, casefolded."""
+    """Return a word without the punctuation around it, casefolded."""
     return _BARE.sub("", word[:MAX_WORD_CHARS]).casefold().replace("’", "'")
 
 
 def is_meta(text: str) -> bool:
-    """Whether a clause only announces what follows."""
+    """Return whether a clause only announces what follows."""
     return text.endswith(":") or _META.match(text) is not None
 
 
@@ -61,14 +61,14 @@ class Word(NamedTuple):
     """Properties of a word without its context."""
 
     core: str
-    """Without punctuation, casefolded."""
+    """The word without punctuation, casefolded."""
     root: str
-    """Nothing for a word that carries no fact."""
+    """The stem; empty for a word without a fact."""
     negates: bool
     limits: bool
-    """A condition that may never be lost."""
+    """The word is a condition that may never be lost."""
     counts: bool
-    """A number, which must keep the word behind it."""
+    """The word is a number, which must keep the word after it."""
 
 
 @lru_cache(maxsize=50_000)
@@ -93,7 +93,7 @@ def _has(word: str, cues: tuple[str, ...]) -> bool:
 
 
 def quoted_places(text: str, words: int) -> Collection[int]:
-    """Which words are inside quotes or code spans, where nothing may be left out."""
+    """Return which words are inside quotes or code spans, where nothing may be left out."""
     if not any(mark in text for mark in '`"“«'):
         return ()
     places: set[int] = set()

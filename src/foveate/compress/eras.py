@@ -1,4 +1,4 @@
-"""Ranges of turns rolled up: the most informative clauses of the range, best first, so that any prefix is a summary."""
+"""Rolls up ranges of turns: the most informative clauses of the range, best first, so that any prefix is a summary."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from foveate.turn import turn_id
 FADING = 0.85
 """Factor for each further clause of a turn, so that an era covers all its turns."""
 AGAIN = 0.3
-"""What a fact counts that the era has already: the same words may say something new together."""
+"""Factor for a fact that the era already has: the same words may say something new together."""
 REGIONS = 16
 LINE_TOKENS = 120
 """Approximate number of tokens per turn reference."""
 
 
 def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit, ...]:
-    """The best units of a range, best first, of about `max_tokens` together at most."""
+    """Return the best units of a range, best first, of at most about `max_tokens` together."""
     rarity = _rarity(units)
     choices = [
         Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, rarity), region)
@@ -43,7 +43,7 @@ def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit,
 
 
 def _regions(units: Sequence[Unit]) -> list[int]:
-    """Which part of the range each unit is from, so that no part is forgotten."""
+    """Return the part of the range that each unit is from, so that no part is omitted."""
     first = min((unit.turn for unit in units), default=0)
     span = max((unit.turn for unit in units), default=0) - first + 1
     return [(unit.turn - first) * REGIONS // span for unit in units]
@@ -55,7 +55,7 @@ def _scale(units: Sequence[Unit], count: Count) -> float:
 
 
 def _rarity(units: Sequence[Unit]) -> dict[str, float]:
-    """The weight of each fact in this range: a fact that many turns share distinguishes none of them."""
+    """Return the weight of each fact in this range: a fact that many turns share distinguishes none of them."""
     by_turn: dict[int, set[str]] = {}
     for unit in units:
         by_turn.setdefault(unit.turn, set()).update(unit.facts)
@@ -65,7 +65,7 @@ def _rarity(units: Sequence[Unit]) -> dict[str, float]:
 
 
 def _weighted(unit: Unit, rarity: dict[str, float]) -> tuple[tuple[str, float], ...]:
-    # In a fixed order: floats added in another one may differ in their last digit.
+    # The order is fixed, because floats added in another order may differ in their last digit.
     own = [(key, base_weight(key)) for key in sorted(unit.facts)]
     by_itself = sum(weight for _, weight in own)
     said_by = unit.worth / by_itself if by_itself else 0.0
@@ -73,7 +73,7 @@ def _weighted(unit: Unit, rarity: dict[str, float]) -> tuple[tuple[str, float], 
 
 
 def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:
-    """The longest prefix of the units that fits, in the order of their turns; nothing if not even one does."""
+    """Return the longest prefix of the units that fits, in the order of their turns; empty if not even one does."""
     sizes = [estimate_tokens(unit.text) + 1 for unit in units]
     low, high = 0, len(units)
     scale = _scale(units, count) if units else 1.0
@@ -97,9 +97,9 @@ def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:
 
 
 def _lines(units: Sequence[Unit]) -> str:
-    """`T-12 …; … [assistant] …; …` lines: a few turns each, in order, their first one named.
+    """Write `T-12 …; … [assistant] …; …` lines: a few turns each, in order, their first one named.
 
-    Inside a line each speaker comes once, the user first: a mark for every clause would cost too many tokens.
+    Within a line each speaker is named once, the user first: a mark for every clause would cost too many tokens.
     """
     lines: list[str] = []
     group: list[Unit] = []

@@ -1,4 +1,4 @@
-"""A tool call with what came back, read leniently and within limits, so that a compressor can't fail on it."""
+"""A tool call with its result, read leniently and within limits, so that a compressor can't fail on it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foveate.turn import Json, Text, ToolCall, ToolResult
 END_CHARS = 48_000
 """Characters that are read at either end of a longer output."""
 MAX_ARGUMENT_CHARS = 200_000
-"""Arguments written as text are read as JSON up to this length."""
+"""Arguments in text form are read as JSON up to this length."""
 _BINARY_SAMPLE_CHARS = 4_000
 _BINARY_SHARE = 0.1
 
@@ -30,21 +30,21 @@ _EXIT_SAMPLE_CHARS = 240
 _NO_OUTPUT = re.compile(
     r"\s*|(?:Command|Process) exited with code -?\d+|\S*-?\$|\((?:Open file|Current directory): .*\)"
 )
-"""What runners put behind an output: the exit code, which is known by then, and the next prompt."""
+"""Additions of runners after an output: the exit code, which is known by then, and the next prompt."""
 _SHELLS = {"bash", "sh", "zsh", "/bin/bash", "/bin/sh", "/bin/zsh"}
 
 
 @dataclass(frozen=True)
 class ToolExchange:
-    """What a compressor sees. Nothing in it is larger than a few times END_CHARS, except the arguments."""
+    """Input of a tool compressor. Nothing in it is larger than a few times END_CHARS, except the arguments."""
 
     tool: str
     """The bare name: `search` of `mcp__docs__search`."""
     arguments: Mapping[str, Json]
-    """Arguments that are not an object are under `input`."""
+    """The arguments; those that are not an object are under `input`."""
     has_result: bool
     output: str
-    """Colour codes and overwritten progress removed; the middle of a huge one left out, with a line saying so."""
+    """The output without colour codes and overwritten progress; the middle of a huge one is replaced by a note."""
     total_chars: int
     total_lines: int
     exit_code: int | None
@@ -54,7 +54,7 @@ class ToolExchange:
 
     @cached_property
     def lines(self) -> list[str]:
-        """The output's lines without trailing white space, empty ones at either end left out."""
+        """The output's lines without trailing white space, and without empty ones at either end."""
         lines = [line.rstrip() for line in self.output.split("\n")]
         while lines and _NO_OUTPUT.fullmatch(lines[-1]):
             lines.pop()
@@ -67,7 +67,7 @@ class ToolExchange:
         return self.is_error or bool(self.exit_code)
 
     def argument(self, *keys: str) -> str | None:
-        """The first of these arguments that says something, as text."""
+        """Return the first of these arguments that is not empty, as text."""
         for key in keys:
             value = self.arguments.get(key)
             if isinstance(value, str):
@@ -90,7 +90,7 @@ class ToolExchange:
 
 
 def read_exchange(call: ToolCall, result: ToolResult | None) -> ToolExchange:
-    """Both halves of the exchange; a call that never got its result has an empty output."""
+    """Read both halves of the exchange; a call without a result has an empty output."""
     texts = [part.text for part in result.content if isinstance(part, Text)] if result else []
     whole = texts[0] if len(texts) == 1 else "\n".join(texts)
     exit_code = result.exit_code if result else None
@@ -115,7 +115,7 @@ def read_exchange(call: ToolCall, result: ToolResult | None) -> ToolExchange:
 
 
 def bare_name(name: str) -> str:
-    """A tool's own name, without the server's (`mcp__server__tool`) or the namespace's (`functions.tool`)."""
+    """Return a tool's own name, without the server's (`mcp__server__tool`) or the namespace's (`functions.tool`)."""
     name = re.split(r"__|\.|::", name.strip())[-1] or name
     return re.sub(r"\s+", "_", name)[:60] or "tool"
 
@@ -139,7 +139,7 @@ def _loaded(text: str) -> Json:
 
 
 def _unwrapped(text: str, exit_code: int | None) -> tuple[str, int | None]:
-    """What a program printed, where its runner put it into JSON: `{"output": …, "metadata": {"exit_code": 0}}`."""
+    """Unwrap a program's output from its runner's JSON: `{"output": …, "metadata": {"exit_code": 0}}`."""
     if not re.match(r'\{\s*"(?:output|stdout|exit_code)"', text):
         return text, exit_code
     value = _loaded(text)
@@ -169,7 +169,7 @@ def _bounded(text: str) -> str:
 
 
 def _exit_said(output: str) -> int | None:
-    """The exit code, where the tool wrote it at the start or end of its output."""
+    """Return the exit code that the tool wrote at the start or end of its output."""
     for sample in (output[-_EXIT_SAMPLE_CHARS:], output[:_EXIT_SAMPLE_CHARS]):
         if said := _EXIT_SAID.search(sample):
             return int(said[1] or said[2])
@@ -177,7 +177,7 @@ def _exit_said(output: str) -> int | None:
 
 
 def _joined(words: Sequence[Json]) -> str:
-    """An argument vector as one would type it; of `bash -lc script` the script."""
+    """Join an argument vector as it would be typed; of `bash -lc script`, return the script."""
     if len(words) > 1 and isinstance(words[0], str) and words[0] in _SHELLS and isinstance(words[-1], str):
         return words[-1]
     return " ".join(word if isinstance(word, str) else json.dumps(word, ensure_ascii=False) for word in words)
@@ -185,11 +185,11 @@ def _joined(words: Sequence[Json]) -> str:
 
 VALUE_CHARS = 240
 VALUE_LINES = 6
-"""A value with more characters or lines than these is described."""
+"""Maximum lines of a value that is shown in full; one with more lines, or more than VALUE_CHARS, is described."""
 MAX_ARGUMENTS = 24
 MAX_NAMES = 4
 CHANGE_LINES = 8
-"""An edit that comes to no more changed lines than this is shown as a diff."""
+"""Maximum changed lines of an edit that is shown as a diff."""
 SCAN_LINES = 2_000
 
 _PLAIN = re.compile(r"[^\s,:;{}\[\]\"'=][^\n,;{}\[\]\"=]*")
@@ -204,7 +204,7 @@ SCRIPT_CHARS = 400
 
 
 def smooth_arguments(call: ToolCall) -> str:
-    """`path: src/jwt.py, content (120 lines: class Token, def sign)`."""
+    """Write the arguments, long ones described: `path: src/jwt.py, content (120 lines: class Token, def sign)`."""
     arguments = read_exchange(call, None).arguments
     if not isinstance(call.arguments, Mapping) and set(arguments) == {"input"}:
         value = arguments["input"]
@@ -225,12 +225,12 @@ def smooth_arguments(call: ToolCall) -> str:
 
 
 def _sentence(shown: Sequence[str]) -> str:
-    """Arguments one behind the other; those of several lines last."""
+    """Join the arguments; those of several lines last."""
     return ", ".join(sorted(shown, key=lambda text: "\n" in text))
 
 
 def described(name: str, value: Json) -> str:
-    """`patch (342 lines)`: what a long value is."""
+    """Describe a long value: `patch (342 lines)`."""
     if isinstance(value, str):
         lines = value.strip("\n").split("\n")
         if len(lines) == 1:
@@ -246,7 +246,7 @@ def described(name: str, value: Json) -> str:
 
 
 def definitions(lines: Sequence[str], limit: int = MAX_NAMES) -> list[str]:
-    """The names of functions and classes that the lines define, as far as the limit allows."""
+    """Return the names of functions and classes that the lines define, up to the limit."""
     names: list[str] = []
     for line in lines[:SCAN_LINES]:
         if (found := _DEFINITION.match(line[:200])) and found[1] not in names:
@@ -257,7 +257,7 @@ def definitions(lines: Sequence[str], limit: int = MAX_NAMES) -> list[str]:
 
 
 def plain(value: Json) -> str:
-    """A value without the quotes and braces that only a parser needs."""
+    """Write a value without the quotes and braces that only a parser needs."""
     if isinstance(value, str):
         return value if _PLAIN.fullmatch(value) and value.strip() == value else json.dumps(value, ensure_ascii=False)
     if type(value) is int:
@@ -270,7 +270,7 @@ def plain(value: Json) -> str:
 
 
 def change(old: str, new: str) -> str:
-    """An edit as the lines it takes away and adds; only their number where they are many."""
+    """Write an edit as its removed and added lines; only their number if there are many."""
     before, after = _without_common_ends(old.split("\n"), new.split("\n"))
     if len(before) + len(after) <= CHANGE_LINES:
         lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
@@ -280,7 +280,7 @@ def change(old: str, new: str) -> str:
 
 
 def _without_common_ends(before: Sequence[str], after: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Two lists of lines without those at either end that both have."""
+    """Remove the lines that two lists have in common at either end."""
     shorter = min(len(before), len(after))
     start = next((place for place in range(shorter) if before[place] != after[place]), shorter)
     left = shorter - start
@@ -289,7 +289,7 @@ def _without_common_ends(before: Sequence[str], after: Sequence[str]) -> tuple[S
 
 
 def _pair(arguments: Mapping[str, Json]) -> tuple[str | None, str | None]:
-    """The keys of what an edit replaces and what it puts there, where both are text."""
+    """Return the keys of an edit's old and new texts, if both are text."""
     old = next((key for key in _OLD if isinstance(arguments.get(key), str)), None)
     new = next((key for key in _NEW if isinstance(arguments.get(key), str)), None)
     return (old, new) if old and new else (None, None)

@@ -1,7 +1,7 @@
-"""The facts of a text: what a rendition of a turn should still say, each with a weight.
+"""Finds the facts of a text, each with a weight: what a rendition of a turn should preserve.
 
-A fact is a key such as `#:30min`, `i:max_tokens` or `-:deploy` ("not deploy"). Before the colon is its
-kind (`KINDS`), behind it a normal form, so that `Deployed` and `deploys` are one fact.
+A fact is a key such as `#:30min`, `i:max_tokens` or `-:deploy` ("not deploy"). Before the colon is its kind (`KINDS`),
+after it a normal form, so that `Deployed` and `deploys` are one fact.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -36,16 +36,16 @@ Facts = dict[str, float]
 """Weights by key."""
 
 MAX_TEXT_CHARS = 400_000
-"""No more of a text is looked at."""
+"""Limit of the characters of a text that are read."""
 MAX_PIECE_CHARS = 200
-"""A longer run without spaces is looked at in pieces of this length, so that no pattern meets a longer one."""
+"""A longer run without spaces is read in pieces of this length, so that no pattern meets a longer one."""
 MAX_RUN_PIECES = 20
 """Limit in pieces for a run without spaces; the rest of a longer one is ignored, since it is not language."""
 MAX_KEY_CHARS = 80
 MIN_NAME_WEIGHT = 0.45
-"""A capitalised word inside a sentence is a name if it is rarer than this."""
+"""A capitalised word inside a sentence is a name if its weight is above this."""
 BLOB_CHARS = 64
-"""A word longer than this is data."""
+"""A longer word is data."""
 
 KINDS: Mapping[str, str] = {
     "i": "identifier",
@@ -62,7 +62,7 @@ KINDS: Mapping[str, str] = {
     "w": "word",
 }
 PLAIN_WEIGHT = 0.4
-"""Of a word that is not known to be rare, or of a fact whose kind this version does not know."""
+"""Weight of a word that is not known to be rare, or of a fact whose kind this version does not know."""
 WEIGHTS: Mapping[str, float] = {
     "i": 2.2,
     "#": 1.8,
@@ -114,7 +114,7 @@ Op = Literal["fact", "name?", "negation", "condition", "stop", "number", "period
 
 
 class _Sign(NamedTuple):
-    """What one piece of text says without its context."""
+    """The fact of one piece of text without its context."""
 
     op: Op
     key: str = ""
@@ -122,7 +122,7 @@ class _Sign(NamedTuple):
 
 
 def find_facts(text: str, names: Collection[str] = ()) -> Facts:  # noqa: C901, PLR0912 - a call per word takes as long again
-    """The facts of a text by key. `names` are roots of words known to be names in any position."""
+    """Find the facts of a text by key. `names` are roots of words known to be names in any position."""
     facts: Facts = {}
     negated, condition, at_start = False, "", True
     number = period = ""
@@ -200,7 +200,7 @@ def _signs(chunk: str) -> tuple[_Sign, ...]:
 
 
 def _is_shouted(token: str) -> bool:
-    """An ordinary word in capitals is no identifier."""
+    """Return whether a token is an ordinary word in capitals, which is no identifier."""
     word = token.casefold()
     return token.isalpha() and token.isupper() and (word in CONDITIONS or word in NEGATIONS or word_weight(word) < 1)
 
@@ -255,7 +255,7 @@ def _typed_fact(kind: str, token: str) -> tuple[str, float]:
 
 
 def _joined(facts: Facts, number: str, key: str, weight: float) -> tuple[str, float]:
-    """A unit behind a number becomes part of its key, so that a bare number is another fact."""
+    """Add the unit after a number to its key, so that a bare number is another fact."""
     unit = UNIT_KEYS.get(key[2:])
     if unit is None or not number[-1].isdigit():
         return key, weight
@@ -264,7 +264,8 @@ def _joined(facts: Facts, number: str, key: str, weight: float) -> tuple[str, fl
 
 
 def number_key(token: str) -> str:
-    """`1,500min` as `1500min`, `16th` as `16`; nothing for what only begins like a number, such as `2FBBAH`."""
+    """Normalise a number: `1,500min` as `1500min`, `16th` as `16`; empty for what only begins like one, such as
+    `2FBBAH`."""
     match = _NUMBER.match(token)
     if match is None:
         return ""
@@ -280,7 +281,7 @@ def number_key(token: str) -> str:
 
 
 def _cjk_signs(run: str) -> Iterator[_Sign]:
-    """Pairs of neighbouring characters replace words in scripts without spaces."""
+    """Yield pairs of neighbouring characters, which replace words in scripts without spaces."""
     if len(run) == 1:
         yield _Sign("fact", f"w:{run}", 0.3)
     for start in range(len(run) - 1):
@@ -288,7 +289,7 @@ def _cjk_signs(run: str) -> Iterator[_Sign]:
 
 
 def names_error(text: str) -> bool:
-    """Whether a text has the name of an error, such as `KeyError` or `ENOENT`."""
+    """Return whether a text has the name of an error, such as `KeyError` or `ENOENT`."""
     return _ERROR_NAME.search(text) is not None
 
 
@@ -296,13 +297,13 @@ _MID_SENTENCE_NAME = re.compile(r"[^\s.!?:;。]\s+([A-Z\u00c0-\u00de][a-z\u00df-
 
 
 def find_names(text: str) -> frozenset[str]:
-    """Roots of the words that are capitalised inside sentences, and so are names at the start of one too."""
+    """Return the roots of the words that are capitalised inside sentences, and so are names at the start of one too."""
     found = {word.casefold() for word in _MID_SENTENCE_NAME.findall(text, 0, MAX_TEXT_CHARS)}
     return frozenset(stem(word) for word in found if word_weight(word) > MIN_NAME_WEIGHT)
 
 
 def word_kinds(word: str) -> Iterator[tuple[str, float]]:
-    """The kinds of facts (`KINDS`) that one word states without its context, and the weight of each."""
+    """Yield the kinds of facts (`KINDS`) of one word without its context, and the weight of each."""
     for op, key, weight in _signs(word[:MAX_PIECE_CHARS]):
         if op == "negation":
             yield "-", weight
@@ -314,5 +315,5 @@ def word_kinds(word: str) -> Iterator[tuple[str, float]]:
 
 @lru_cache(maxsize=50_000)
 def base_weight(key: str) -> float:
-    """The weight of a fact from its key alone, about as `find_facts` gives it."""
+    """Return the weight of a fact from its key alone, approximately that of `find_facts`."""
     return word_weight(key[2:]) or PLAIN_WEIGHT if key[:1] == "w" else WEIGHTS.get(key[:1], PLAIN_WEIGHT)

@@ -1,4 +1,4 @@
-"""Words and phrases inside an English sentence that say nothing: hesitation, asides, announcements, polite detours.
+"""Removes filler inside English sentences: hesitation, asides, announcements, polite detours.
 
 A hedge that changes the claim stays (`I think`, `probably`, `about`, `if possible`). The text is masked as in
 `foveate.compress.repair`.
@@ -16,10 +16,10 @@ from foveate.compress.repair import Rule, apply_rules, as_in, pairs, rule
 __all__ = ["without_filler", "without_smileys"]
 
 _SMILEY = re.compile(r" [:;](?<=([\w.!?,)…]) [:;])-?[)DP](?=(\s{1,9}[A-Z]|\s|\Z))")
-"""A smiley of punctuation marks behind a word."""
+"""A smiley of punctuation marks after a word."""
 
 _BEGIN = r"(?:(?<=\A)|(?<=[.!?…;\ue000-\uf8ff] )|(?<=[.!?…;]\n)|(?<=, and )|(?<=, but )|(?<=, so )|(?<=, )|(?<=\bso ))"
-"""Where a clause begins."""
+"""The beginning of a clause."""
 _HEDGES = r"(?:,? (?:maybe|perhaps|possibly|please|kindly))"
 _THAT = r"that (?=(?:I|you|he|she|it|we|they|the|there|this|these|my|our|your|both|an?|all|any|if|some)\b)"
 """Begins a statement; in `note that number` it belongs to a noun."""
@@ -39,7 +39,7 @@ _FILLER = re.compile(
     r"|(?:(?<=\bi )|(?<=\band (?=honestly i\b)))honestly (?=[a-z])"
 )
 _INSERTED = re.compile(rf"(?i), (?:{_ASIDE}(?:(, )|(?=[.!]))|really(?=[.!]))")
-"""An aside between commas, or behind one at the end."""
+"""An aside between commas, or after one at the end."""
 _LAUGH = re.compile(r"(?i), (?:haha(?:ha)?|hehe|lol)(?=[.,!?]|\Z)|(?:(?<=\A)|(?<=[.!?] ))(?:haha(?:ha)?|hehe)[,!.]? ")
 _TWICE_WORDS = "so|very|really|please|much|far"
 _TWICE = re.compile(rf"(?i)(?<![\w'-])({_TWICE_WORDS}),? \1(?:,? \1)?(?![\w'’-])")
@@ -48,7 +48,7 @@ _REALLY = re.compile(
     r"|understand)\b)|it's|it was|i'm|we're|that's)) (?:really|super|totally)"
     r"(?= (?!(?:not?|never|an?|the|my|your|only|just|about)\b)[a-z]{2})"
 )
-"""At the beginning of a clause only: no negation is before it."""
+"""Only at the beginning of a clause, where no negation precedes it."""
 
 _ANNOUNCED = re.compile(
     rf"(?i){_BEGIN}(?:(?:(?:i )?(?:just )?(?:wanted|want|would like|'d like|have) to (?:let you know|tell you|mention"
@@ -102,13 +102,13 @@ _NEEDS_NO_COMMA = ("which", " that", " who", " and", " but", "because", " if", "
 
 
 def _closed(found: re.Match[str]) -> str:
-    """What remains of the commas around an aside: none in `which, to be honest, I doubt`."""
+    """Return what remains of the commas around an aside: none in `which, to be honest, I doubt`."""
     before = found.string[max(found.start() - 8, 0) : found.start()].lower()
     return " " if found[1] and before.endswith(_NEEDS_NO_COMMA) else found[1] or ""
 
 
 def without_smileys(text: str) -> str:
-    """The text without smileys; one that ended a sentence becomes a full stop."""
+    """Remove smileys; one that ended a sentence becomes a full stop."""
 
     def ended(found: re.Match[str]) -> str:
         return "." if found[1] not in ".!?,…" and found[2] not in (" ", "\n", "\t") else ""
@@ -131,7 +131,7 @@ def _inverted(found: re.Match[str]) -> str:
 
 
 def _without(pattern: re.Pattern[str], masked: str) -> str:
-    """The text without what the pattern finds; the word behind gets the capital letter of what went."""
+    """Remove the matches of a pattern; the next word gets the capital letter of the removed text."""
     kept: list[str] = []
     end, is_capital = 0, False
     for found in pattern.finditer(masked):
@@ -185,5 +185,5 @@ _RULES: tuple[Rule, ...] = (
 
 
 def without_filler(masked: str) -> str:
-    """The text without what says nothing; a sentence that lost its beginning has a capital letter again."""
+    """Remove filler; a sentence that lost its beginning gets a capital letter again."""
     return apply_rules(_RULES, masked)

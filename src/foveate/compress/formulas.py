@@ -1,7 +1,7 @@
 """Polite phrases: whole clauses that only greet, thank, apologise, wish well or offer help, in four languages.
 
-Each phrase matches a clause from its first word to its last; what may stand in an open place is a short list. Any
-other word makes the clause a statement.
+Each phrase matches a clause from its first word to its last; open positions allow a short list of words. Any other word
+makes the clause a statement.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FOR = (
     r"|today|friend|loyal|customer|reading|early|hour|report|clear|problem|contacting|writing|waiting|chatting|doing"
     r"|user|description)\b){0,14}"
 )
-"""What thanks and apologies may be for."""
+"""Objects of thanks and apologies."""
 _OFFERED = (
     r"(?=.*\b(?:questions?|help|assist|assistance|guidance|concerns|unclear|isn't clear|anything|trouble|problems"
     r"|any (?:further )?changes)\b)(?!.*\b(?:(?:I|we) (?:need|should|have|must)|you (?:can|could|may|do|are"
@@ -53,7 +53,7 @@ _OFFERED = (
     r"|else|unclear|clear|trouble|problems|issues|or|and|I|we|can|could|may|do|assist|for|to|this|that|it|me|us"
     r"|at all|about|would|like|of|these|steps|in|the|future|today|along|way|any (?:further )?changes)\b ?){2,24}"
 )
-"""When help is offered, and for what; `if you can help me` is no offer."""
+"""Occasions and objects of offers of help; `if you can help me` is no offer."""
 _OFFER = (
     r"(?:let (?:me|us) know|(?:feel free|(?:don't|do not|never) (?:ever )?hesitate) to (?:ask(?: me| us)?|reach out"
     r"|contact (?:me|us)|get (?:back )?in touch|get back to (?:me|us)|let (?:me|us) know|write(?: to)? (?:me|us))"
@@ -196,10 +196,10 @@ _ABROAD = re.compile(
 
 
 def is_phrase(clause: str) -> bool:
-    """Whether a clause, without the mark at its end, is a polite phrase."""
+    """Return whether a clause, without the mark at its end, is a polite phrase."""
     return (_PHRASES.fullmatch(clause) or _ABROAD.fullmatch(clause)) is not None
 
 
 def is_answer_phrase(clause: str) -> bool:
-    """Whether a clause is one that only an assistant says without meaning it: from a user it can be consent."""
+    """Return whether a clause is a phrase that is empty only from an assistant: from a user it can be consent."""
     return _ANSWER_PHRASES.fullmatch(clause) is not None

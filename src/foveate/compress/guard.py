@@ -1,7 +1,7 @@
-"""The last look at a rendition: it is refused if it lost what matters, or says what the turn did not.
+"""The final check of a rendition: it is rejected if it lost important content, or contains what the turn does not.
 
-Too few of the weighted facts, a clause without its negation, condition or unit, text larger than its source,
-nothing at all; and, for what a model wrote, numbers and identifiers from nowhere or marks that only we may set.
+Reasons: too few of the weighted facts, a clause without its negation, condition or unit, text larger than its source,
+no text; and, for a model's text, numbers and identifiers from nowhere or marks that only Foveate may set.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -20,15 +20,16 @@ from foveate.renditions import Level
 from foveate.text import MARK_WORDS
 
 LEAST_FACTS, MOST_FACTS, FACT_TOKENS = 24, 150, 3
-"""A rendition is measured by as many of the heaviest facts of the turn as its tokens could hold, within limits."""
+"""A rendition is measured by as many of the turn's facts, those with the most weight first, as its tokens could hold,
+within these limits."""
 MAX_LOST = 20
 """Limit of the lost facts that are named."""
 MAX_CLAUSES = 1_500
-"""No more clauses of a turn, or of a rendition, are compared one with another."""
+"""Limit of the clauses of a turn, and of a rendition, that are compared with each other."""
 SAME_CLAUSE = 0.75
-"""A clause whose words are in a source clause to this share says what that one says."""
+"""Minimum share of a clause's words in a source clause for both to mean the same."""
 CLAIMS = "#i/u"
-"""Kinds of facts that a rendition may not have if its source has not."""
+"""Kinds of facts that a rendition may have only if its source has them."""
 
 _MARK = re.compile(rf"\[(?<!\\\[)(?:{MARK_WORDS})\b[^\]\n]*\]")
 _TAG = re.compile(r"<\s*/?\s*T-\d|(?<!\\)\bTurn \d+:", re.IGNORECASE)
@@ -39,7 +40,7 @@ _BREAK = re.compile(r"[,;:—–]\s|\sbut\s|\saber\s")
 
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How much of the weighted facts a level must keep."""
+    """Minimum share of the weighted facts for each level."""
 
     compressed: float = 0.60
     tiny: float = 0.25
@@ -55,7 +56,7 @@ class Verdict:
     ok: bool
     kept_share: float
     lost: tuple[str, ...] = ()
-    """The heaviest facts it does not have, by key."""
+    """The lost facts with the most weight, by key."""
     reason: str = ""
 
 
@@ -76,19 +77,19 @@ class Pair:
 
 @dataclass
 class GuardSource:
-    """What a turn says, ready for comparing."""
+    """The facts and clauses of a turn, prepared for comparison."""
 
     facts: Facts
-    """Weights by key, the speaker's part in them included."""
+    """Weights by key, with the speaker's factor."""
     clauses: Sequence[str]
 
     @cached_property
     def heaviest(self) -> list[tuple[float, str, str]]:
-        """Weight, key and normal form of each fact, the heaviest first."""
+        """Weight, key and normal form of each fact, the largest weight first."""
         return [(-weight, key, key[2:]) for weight, key in sorted((-weight, key) for key, weight in self.facts.items())]
 
     def turned_round(self, rendition: str) -> str:
-        """The first clause of a rendition that lost its negation or condition, or nothing."""
+        """Return the first clause of a rendition that lost its negation or condition; empty if there is none."""
         whole = [_words(sentence) for clause in self.clauses[:MAX_CLAUSES] for sentence in sentences(clause)]
         conditioned = [words for words in whole if words.conditioned]
         parts: list[_Words] = []
@@ -145,7 +146,7 @@ def _words(text: str) -> _Words:
 
 
 def _lost(words: _Words, cued: Iterable[_Words], uncued: Iterable[_Words]) -> bool:
-    """Whether a clause without a cue repeats a statement that the source makes only with one."""
+    """Return whether a clause without a cue repeats a statement that the source makes only with one."""
     size = len(words.roots)
     best = max((len(words.roots & other.roots) / size for other in cued), default=0.0)
     if best < SAME_CLAUSE:
@@ -164,7 +165,7 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     pairs: Sequence[Pair] | None = None,
     written_by_model: bool = False,
 ) -> Verdict:
-    """Whether a rendition keeps what its level must keep; `above_tokens` is the size of the next higher level.
+    """Check whether a rendition preserves what its level requires; `above_tokens` is the size of the next higher level.
 
     `pairs` are the clauses it was made of; if they are not known, each of its clauses is compared with the source's.
     """
@@ -212,7 +213,7 @@ def _invented(source: Facts, facts: Facts) -> str:
 
 
 def _lost_unit(source: Facts, facts: Facts) -> str:
-    """A number without its unit in the rendition that always has one in the source."""
+    """Return a number without its unit in the rendition that always has one in the source."""
     for key in facts:
         if key[0] == "#" and key not in source and key[-1:].isdigit():
             fuller = next((other for other in source if other.startswith(key) and not other[len(key)].isdigit()), "")

@@ -1,4 +1,4 @@
-"""The words a turn is judged by: which carry nothing, turn a meaning round, or announce a decision or an error.
+"""Word lists that turns are judged by: words without information, negations, cues of decisions and errors.
 
 `words/frequency.txt` has 32,000 common words of seven languages by frequency (`bench/make_frequency.py`).
 """
@@ -13,9 +13,9 @@ from importlib.resources import files
 from foveate.words import stop_words
 
 COMMONEST_LINE = 20
-"""Words on earlier lines of the table, one in 300 words of text or more, carry nothing at all."""
+"""Words on earlier lines of the table, one in 300 words of text or more, carry no information."""
 MAX_WORD_WEIGHT = 1.15
-"""Of a word that the table does not have."""
+"""Weight of a word that the table does not have."""
 
 
 def as_words(text: str) -> frozenset[str]:
@@ -31,7 +31,7 @@ NEGATIONS = as_words(
     non mai niente nessuno nessuna senza não nem nenhum nenhuma sem niet geen nooit zonder inte aldrig ikke aldri
     не нет ни никогда ничего никто без нельзя لا ليس لم لن بدون لا не לא אין בלי אף nie bez ani brak değil yok"""
 )
-"""Without one of these a sentence says the opposite."""
+"""Words without which a sentence has the opposite meaning."""
 
 CONDITIONS = as_words(
     """if unless only until till except excluding besides instead rather than whether provided providing assuming
@@ -44,7 +44,7 @@ CONDITIONS = as_words(
     se soltanto finché tranne ma quando prima dopo exceto apenas até mas tenzij alleen maar
     если только пока кроме но хотя когда إذا إلا فقط حتى لكن אם רק עד אבל אלא"""
 )
-"""Without one of these a sentence claims more, or less, than was said."""
+"""Words without which a sentence claims more, or less, than was said."""
 
 STRICT_CONDITIONS = as_words(
     """if unless only until till except excluding instead rather than whether provided providing assuming otherwise
@@ -55,7 +55,7 @@ STRICT_CONDITIONS = as_words(
 
 CJK_NEGATIONS = tuple(sorted(as_words("不 没 沒 无 無 别 未 勿 ない ません なく 않 없 못 ไม่")))
 CJK_CONDITIONS = tuple(sorted(as_words("如果 除非 只 否则 但 除了 要是 もし だけ しか 以外 なら 만약 ถ้า")))
-"""In languages without spaces they are found inside longer runs."""
+"""Conditions in languages without spaces, where they are found inside longer runs."""
 
 NUMBER_WORDS: dict[str, str] = {
     word: str(value)
@@ -94,7 +94,7 @@ QUANTITIES = as_words(
 RATES = as_words(
     "twice thrice half double triple per daily weekly hourly nightly monthly yearly täglich wöchentlich pro"
 )
-"""They change the meaning of a number."""
+"""Words that change the meaning of a number."""
 
 MONTHS = as_words(
     """january february march april may june july august september october november december jan feb mar apr jun jul
@@ -106,7 +106,7 @@ _DAYS = """monday tuesday wednesday thursday friday saturday sunday montag diens
 DAY_WORDS = as_words("yesterday tomorrow tonight today ago gestern heute morgen hier demain ayer mañana" + " " + _DAYS)
 PERIOD_OPENERS = as_words("last next this past every each")
 PERIODS = as_words("day week weekend month year night morn even summer winter spr autumn fall " + _DAYS)
-"""Behind one of the openers these are a date; as roots."""
+"""Roots that form a date after one of the openers."""
 
 _UNITS = """% percent prozent; ms millisecond; s sec second sekunde sekunden; € euro eur; min minut minute minuten;
     h hr hour stunde stunden; day tag tage tagen; $ dollar usd; week woche wochen; month monat monate; year jahr jahre;
@@ -137,7 +137,7 @@ ERRORS = as_words(
 )
 
 DROPPABLE = stop_words("telegram")
-"""What telegraphic text leaves out: articles, pronouns of who speaks, auxiliaries, filler."""
+"""Words that telegraphic text leaves out: articles, pronouns of who speaks, auxiliaries, filler."""
 
 SPEECHLESS = DROPPABLE | stop_words("factless")
 """Words that carry no fact of their own."""
@@ -147,14 +147,14 @@ OPENERS = as_words("and but so then also well oh wow yeah yes hey hi hello okay 
 
 @lru_cache(maxsize=1)
 def common_words() -> dict[str, int]:
-    """Common words, with their line in the table: the higher, the rarer."""
+    """Return common words with their line in the table: the higher, the rarer."""
     text = files("foveate.compress").joinpath("words", "frequency.txt").read_text(encoding="utf-8")
     return {word: line for line, words in enumerate(text.split("\n")) for word in words.split()}
 
 
 @lru_cache(maxsize=50_000)
 def word_weight(word: str) -> float:
-    """The information in a casefolded word: none if it is very common, most if it is rare."""
+    """Return the information in a casefolded word: none if it is very common, most if it is rare."""
     if word in SPEECHLESS:
         return 0.0
     lines = common_words()
@@ -170,7 +170,7 @@ _SUFFIXES = (("ies", "y", 5), ("sses", "ss", 6), ("ing", "", 6), ("ed", "", 5), 
 
 @lru_cache(maxsize=50_000)
 def stem(word: str) -> str:
-    """The word without the commonest English endings, so that `deploys` and `deployed` are one fact."""
+    """Remove the commonest English endings, so that `deploys` and `deployed` are one fact."""
     word = word.removesuffix("'s").removesuffix("’s")
     for suffix, instead, shortest in _SUFFIXES:
         if word.endswith(suffix) and len(word) >= shortest and not word.endswith("ss"):

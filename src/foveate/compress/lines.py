@@ -1,4 +1,4 @@
-"""What every compressor does with lines: clip them, fold repetitions, keep both ends, find the error."""
+"""Operations on lines that all compressors share: clip them, fold repetitions, keep both ends, find the error."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Iterable, Sequence
 LINE_CHARS = 400
 """A longer line is clipped in its middle."""
 END_LINES = 50
-"""A smoothed output keeps this many of its first and of its last lines."""
+"""Number of first and of last lines that a smoothed output keeps."""
 KEY_LINES = 60
 SUMMARY_CHARS = 130
-"""About 40 tokens."""
+"""Maximum characters of a summary, about 40 tokens."""
 MIN_RUN = 4
-"""Number of similar lines in a row that are folded."""
+"""Minimum number of similar lines in a row that are folded."""
 
 _VARYING = re.compile(r"\b(?:0x)?[0-9a-fA-F]{6,}\b|\d+")
 _ERROR = re.compile(
@@ -26,7 +26,7 @@ _WARNING = re.compile(r"(?i)\bwarn(?:ing)?\b|\bdeprecat")
 
 
 def clip(text: str, limit: int = LINE_CHARS) -> str:
-    """The text on one line within the limit, its middle left out with its length where it is too long."""
+    """Clip the text to one line within the limit; if it is too long, its length replaces the middle."""
     if len(text) <= limit:
         return text
     tail = limit // 5
@@ -37,19 +37,19 @@ def clip(text: str, limit: int = LINE_CHARS) -> str:
 
 
 def brief(text: str, limit: int) -> str:
-    """The text's first words within the limit, white space made single."""
+    """Return the text's first words within the limit, with single spaces."""
     text = " ".join(text[: 4 * limit].split())
     return text if len(text) <= limit else text[: limit - 1].rstrip() + "…"
 
 
 def brief_path(path: str, limit: int = 60) -> str:
-    """A path shortened at its beginning, since its end is more informative."""
+    """Shorten a path at its beginning, since its end is more informative."""
     path = " ".join(path[-4 * limit :].split())
     return path if len(path) <= limit else "…" + path[-limit + 1 :]
 
 
 def fold(lines: Sequence[str], *, similar: bool = True) -> list[str]:
-    """Runs of the same line (or of one that differs in numbers only) as the first, a count and the last."""
+    """Fold runs of the same line (or of lines that differ only in numbers) to the first, a count and the last."""
     folded: list[str] = []
     start = 0
     shapes = [_VARYING.sub("0", line[:LINE_CHARS]) for line in lines] if similar else lines
@@ -69,7 +69,7 @@ def fold(lines: Sequence[str], *, similar: bool = True) -> list[str]:
 
 
 def both_ends(lines: Sequence[str], total: int | None = None, *, ends: int = END_LINES, between: str = "") -> list[str]:
-    """The first and last lines, each clipped, with the total between them; `between` says what is in the gap."""
+    """Return the first and last lines, each clipped, with the total between them; `between` describes the gap."""
     total = len(lines) if total is None else total
     if len(lines) <= 2 * ends + 1:
         return [clip(line) for line in lines]
@@ -78,7 +78,7 @@ def both_ends(lines: Sequence[str], total: int | None = None, *, ends: int = END
 
 
 def without_blanks(lines: Iterable[str]) -> list[str]:
-    """The lines with at most one empty one in a row."""
+    """Limit empty lines to one in a row."""
     kept: list[str] = []
     for line in lines:
         if line.strip() or (kept and kept[-1]):
@@ -91,7 +91,7 @@ def error_lines(lines: Iterable[str]) -> list[str]:
 
 
 def first_error(lines: Sequence[str]) -> str | None:
-    """The line that says what went wrong: a traceback's last, else the first that names an error."""
+    """Return the line that names what went wrong: a traceback's last, else the first that names an error."""
     for index, line in enumerate(lines):
         if line.startswith("Traceback (most recent call last)"):
             end = next((later for later in lines[index + 1 :] if later and not later[0].isspace()), None)
@@ -106,7 +106,7 @@ def warning_lines(lines: Iterable[str]) -> list[str]:
 
 
 def pick(lines: Iterable[str], limit: int = KEY_LINES) -> list[str]:
-    """Lines to choose from: clipped, stripped, none empty, none twice, no more than the limit."""
+    """Return candidate lines: clipped, stripped, none empty, none twice, up to the limit."""
     picked: dict[str, None] = {}
     for line in lines:
         short = clip(line.strip(), LINE_CHARS // 2)

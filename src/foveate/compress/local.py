@@ -1,4 +1,4 @@
-"""The compressor that needs no model: the words that are worth most are kept, in their order; nothing is reworded."""
+"""The compressor without a model: it keeps the words with the most worth, in order; nothing is reworded."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ from foveate.turn import Message
 RETRY_SHARE = 1.3
 """Factor by which the room grows when a rendition that lost too much is made once more."""
 AGAIN = 0.3
-"""What a fact counts that a chosen clause has already: an answer often decides in the words of the question."""
+"""Factor for a fact that a chosen clause already has: an answer often decides in the words of the question."""
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
-"""What a turn offers to eras, in all."""
+"""Total tokens of the units that a turn provides for eras: with a prompt, and without one."""
 MAX_UNIT_TOKENS = 32
 UNIT_LEVEL = 8
-"""The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries enter later."""
+"""The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries are below it."""
 SHORT_TOKENS = 25
 """A turn of fewer tokens keeps all its words in its compressed form."""
 BRIEF_SHARE: Final = 0.7
-"""What share of a turn its brief form may take."""
+"""Maximum share of a turn for its brief form."""
 SAMPLE_CHARS = 40_000
-"""Characters of a turn from which the ratio of real to estimated tokens is taken."""
+"""Characters of a turn from which the ratio of real to estimated tokens is computed."""
 _SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.39), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
-"""Size of a turn in raw tokens, and what share of it the compressed form may take; larger ones get the last."""
+"""Size of a turn in raw tokens, and the maximum share of its compressed form; larger ones get the last."""
 
 
 MEDIUM_SHARE: Final = dict(_SHARES)[1_000]
 MOST_SHARE: Final = 0.9
-"""C never takes more of a turn."""
+"""Maximum share of a turn for C."""
 
 
 def compressed_share(raw_tokens: int, medium_share: float = MEDIUM_SHARE) -> float:
-    """The longer a turn, the harder it is squeezed; one of 1,000 tokens to `medium_share`."""
+    """Return the share for C: the longer a turn, the smaller; `medium_share` for one of 1,000 tokens."""
     return min(MOST_SHARE, _usual_share(raw_tokens) * medium_share / MEDIUM_SHARE)
 
 
@@ -71,19 +71,19 @@ class LocalCompressor:
     """Cuts S, C and T from one ranking of a turn's words."""
 
     shares: Shares = field(default_factory=Shares)
-    """What the guard asks of each level."""
+    """The guard's thresholds for each level."""
     share: float | None = None
-    """What share of a turn C may take; by default the longer the turn, the less (`compressed_share`)."""
+    """Share of a turn for C; by default the longer the turn, the smaller (`compressed_share`)."""
     medium_share: float = MEDIUM_SHARE
-    """What C may take of a turn of 1,000 tokens, where `share` is not given."""
+    """Share of C for a turn of 1,000 tokens, if `share` is not set."""
     tiny_tokens: int = TINY_TOKENS
-    """The most that T takes."""
+    """Maximum tokens of T."""
     name: str = "local"
     version: int = 5
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
-        """The compressor with the targets and thresholds of the settings."""
+        """Return the compressor with the targets and thresholds of the settings."""
         return cls(
             Shares(settings.compressed_facts, settings.tiny_facts),
             medium_share=settings.compressed_share,
@@ -134,7 +134,7 @@ class LocalCompressor:
 
 @dataclass(slots=True)
 class _Job:
-    """The levels of one turn, each tried twice before the guard, then replaced."""
+    """Makes the levels of one turn: each is tried twice with the guard, then replaced by a fallback."""
 
     source: GuardSource
     shares: Shares
@@ -159,7 +159,7 @@ class _Job:
         return _Made(text, self.count(text), is_fallback=True)
 
     def brief(self, said: TurnReading, ranking: Ranking, room: int) -> str:
-        """The words that are worth most; empty if none fit or the guard rejects them."""
+        """Return the words with the most worth; empty if none fit or the guard rejects them."""
         texts = ranking.fit(room, self.count, lambda texts: _written(said.candidates, texts))
         line = _line(said.candidates, texts, _written(said.candidates, texts))
         tokens = self.count(line.text)
@@ -174,7 +174,7 @@ def _source(reading: TurnReading) -> GuardSource:
 
 
 def _scale(raw: str, raw_tokens: int, count: Count) -> float:
-    """Tokens for each that `estimate_tokens` says."""
+    """Return the ratio of real tokens to those of `estimate_tokens`."""
     sample = raw[:SAMPLE_CHARS]
     tokens = raw_tokens if len(sample) == len(raw) else count(sample)
     return max(0.5, tokens / max(1, estimate_tokens(sample)))
@@ -192,7 +192,7 @@ class Line:
 
     text: str
     pairs: tuple[Pair, ...] | None = ()
-    """None if it is no longer known which words are from which clause."""
+    """The clauses with their kept words; None if that is no longer known."""
 
 
 def _line(candidates: Sequence[Candidate], texts: Mapping[int, str], text: str) -> Line:
@@ -200,7 +200,7 @@ def _line(candidates: Sequence[Candidate], texts: Mapping[int, str], text: str) 
 
 
 def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
-    """Clauses in order as sentences; each speaker on lines of his own, a mark before all but the user who begins."""
+    """Write clauses in order as sentences; each speaker on separate lines, with a mark, except a user who begins."""
     lines: list[str] = []
     speaker, message = "user", -1
     for place, text in texts.items():
@@ -232,7 +232,7 @@ def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list
 
 
 def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
-    """What eras may take, best first."""
+    """Return the units for eras, best first."""
     places = [place for place, one in enumerate(reading.candidates) if one.kind != "code"]
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
@@ -254,30 +254,31 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
 
 
 def _unit_of(turn: int, reading: TurnReading, tiny: str) -> tuple[Unit, ...]:
-    """The tiny rendition as a unit, where no clause can be cut to the size of one."""
+    """Return the tiny rendition as a unit, if no clause can be cut to the size of one."""
     best = max(reading.candidates, key=lambda candidate: candidate.worth)
     return (Unit(turn, one_line(tiny), round(best.worth, 3), frozenset(best.facts)),) if best.worth > 0 else ()
 
 
 TINY_MARGIN = 2
-"""Left free below TINY_TOKENS for the space and the newline around a line."""
+"""Tokens reserved below TINY_TOKENS for the space and the newline around a line."""
 MAX_TOKENS = TINY_TOKENS - TINY_MARGIN
 MIN_TOKENS = 6
 SHARE = 0.45
-"""Of a short turn; a long one has TINY_TOKENS."""
+"""Share of a short turn for T; a long one has TINY_TOKENS."""
 DENSITY, LEAST, MOST = 0.3, 0.7, 1.3
-"""The weight of facts per token in ordinary talk, and how far a turn's own may change its room."""
+"""The weight of facts per token in ordinary talk, and the range of the factor by which a turn's own changes its
+room."""
 ASSISTANT_TOKENS = 30
-"""The most that an assistant's turn without a prompt takes."""
+"""Maximum tokens of T for an assistant's turn without a prompt."""
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
 USER_PART = 0.75
-"""What the prompt may take of a line if both it and the answer are long."""
+"""Maximum share of the prompt in a line if both it and the answer are long."""
 NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
-"""What a note on tool calls and a mark take; with less room than the last, a line has no words for a sentence."""
+"""Tokens of a note on tool calls, of a mark, and the minimum room of a line with words for a sentence."""
 
 
 def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) -> int:
-    """The room of a tiny rendition; a short turn gets more of it the more facts it has per token."""
+    """Return the room of a tiny rendition; a short turn gets the more, the more facts it has per token."""
     most = MAX_TOKENS if has_user else ASSISTANT_TOKENS
     if raw_tokens >= LARGE_TOKENS:
         most = min(most, int(raw_tokens * SHARE_OF_LARGE))
@@ -288,7 +289,7 @@ def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) ->
 def tiny_line(
     reading: TurnReading, ranking: Ranking, raw_tokens: int, *, above: int, extra: float, count: Count
 ) -> Line:
-    """One line of at most `above` tokens: what was asked, then what came of it."""
+    """Write one line of at most `above` tokens: what was asked, then the outcome."""
     candidates = reading.candidates
     spoken = {
         place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
@@ -323,7 +324,7 @@ def tiny_line(
 def _with_core(
     ranking: Ranking, room: int, count: Count, write: Callable[[dict[int, str]], str], *, among: set[int]
 ) -> dict[int, str]:
-    """The best words of some clauses, subject and verb of the best clause among them where that fits."""
+    """Choose the best words of some clauses, including subject and verb of the best clause if that fits."""
     best = (step.clause for step in ranking.steps if step.clause in among)
     lead = next((core for core in map(ranking.core, dict.fromkeys(best)) if core), None)
     fit = partial(ranking.fit, room, count, write, among=among, fill=True)
@@ -332,7 +333,7 @@ def _with_core(
 
 
 def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
-    """Clauses with semicolons between; a mark where the speaker changes."""
+    """Write clauses with semicolons between, and a mark where the speaker changes."""
     line, speaker = "", "user"
     for place, text in texts.items():
         candidate = candidates[place]

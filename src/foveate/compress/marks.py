@@ -1,7 +1,7 @@
-"""Speakers' marks inside compressed text, and content that can't forge them.
+"""Speakers' marks inside compressed text, and escaping, so that content can't forge them.
 
 Unmarked text is the user's; the assistant's begins with `[assistant] `. Content that looks like a mark, or like the
-`Turn 12:` that a range block puts before a turn, gets one more backslash in any position; reading removes one.
+`Turn 12:` before each turn of a range block, gets one more backslash in any position; reading removes one.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ESCAPED = re.compile(rf"(?<!\\)\\(\\*(?:\[(?:{MARK_WORDS})\b|Turn \d+:))")
 
 
 def escape_inline(text: str) -> str:
-    """The text with one backslash before whatever could be taken for a mark or for the head of a turn."""
+    """Put one backslash before anything that could be mistaken for a mark or for the head of a turn."""
     return _FORGED.sub(r"\\\1", text) if "[" in text or "Turn " in text else text
 
 
@@ -25,7 +25,7 @@ def unescape_inline(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text without line ends of any sort, and no two spaces together."""
+    """Replace all line ends and runs of spaces by one space."""
     return " ".join(text.split())
 
 
@@ -34,7 +34,7 @@ def marked(speaker: str, text: str) -> str:
 
 
 def cut_line(text: str, max_tokens: int, count: Count) -> str:
-    """The longest beginning of a line that fits, an ellipsis behind it where it was cut."""
+    """Return the longest beginning of a line that fits, with an ellipsis if it was cut."""
     if count(text) <= max_tokens:
         return text
     low, high = 0, min(len(text), max_tokens * 12)

@@ -13,9 +13,9 @@ from foveate.compress.lexicon import as_words
 from foveate.words.grammar import QUESTION_MARKS, index_borders
 
 MIN_WORDS = 3
-"""Of an order."""
+"""Minimum number of words in an order."""
 MAX_BEFORE_CUE = 5
-"""Words before `always` or `never`."""
+"""Maximum number of words before `always` or `never`."""
 
 ORDER_CUES = as_words(
     """always never immer nie niemals stets toujours jamais siempre nunca jamás sempre mai altijd nooit alltid aldrig
@@ -25,17 +25,17 @@ ORDER_PHRASES = (
     *sorted(ORDER_CUES),
     *("from now on", "going forward", "henceforth", "ab jetzt", "ab sofort", "désormais", "de ahora en adelante"),
 )
-"""Words and phrases of which most standing orders have one, as an index finds them."""
+"""Words and phrases of which most standing orders have one, in the form that an index finds."""
 _BEFORE_ENGLISH = as_words(
     """please and but also so ok okay remember note important rule reminder that to you must should shall have need are
     do make sure be just again now then no hey hi one more thing"""
 )
-"""Words that may be before an English cue."""
+"""Words that may precede an English cue."""
 _BEFORE_OTHERS = as_words(
     """bitte du sollst musst und auch aber merk dir veuillez et aussi vous devez tu dois ne n' por favor y también debes
     per favore anche devi non também deve não graag ook snälla och proszę też пожалуйста и также не"""
 )
-"""The same in other languages, where one more word, the verb, may come first."""
+"""Words that may precede a cue in other languages, where one more word, the verb, may come first."""
 _SUBJECTS = as_words(
     """i he she it we they this that these those there who which what ich er sie es wir das dies der die je il elle nous
     ils elles ce cela ça yo él ella nosotros ellos eso io lui lei noi loro eu ele ela nós eles ik hij zij wij ze het jag
@@ -49,7 +49,7 @@ _NO_ORDERS = as_words(
     returns returned happens happened quite really more less again before say says said saw went came did made took
     found met ran left told began seems seemed ceases looks feels"""
 )
-"""Behind `always` or `never` these words make a story or a phrase, not an order."""
+"""Words after `always` or `never` that make a story or a phrase, not an order."""
 _STANDING = re.compile(
     r"\b(?:from now on|from here on|going forward|henceforth|as a rule|in (?:the )?future,|every time you|each time you"
     r"|whenever you|by default,? (?:please |always |you )|ab jetzt|ab sofort|künftig|in zukunft|grundsätzlich"
@@ -63,7 +63,7 @@ _NEVER_EVER = re.compile(r"\A(?:please |and |but |also )*(?:don['’]t|do not) e
 
 
 def is_standing_order(text: str) -> bool:
-    """Whether a clause gives an order that holds for the future."""
+    """Return whether a clause gives an order for the future."""
     words = [bare(word) for word in text.split()]
     if _orders(words) or _UNSPACED_RULE.search(text) or _NEVER_EVER.search(text):
         return True
@@ -71,7 +71,7 @@ def is_standing_order(text: str) -> bool:
 
 
 def _orders(words: Sequence[str]) -> bool:
-    """`Always run the tests`: nobody is said to do it but the reader."""
+    """Return whether the words address the reader and nobody else: `Always run the tests`."""
     place = next((number for number, word in enumerate(words[: MAX_BEFORE_CUE + 1]) if word in ORDER_CUES), None)
     if place is None or len(words) - place < MIN_WORDS - 1:
         return False
@@ -84,6 +84,6 @@ def _orders(words: Sequence[str]) -> bool:
 
 
 def has_standing_order(text: str) -> bool:
-    """Whether a sentence of a text is a standing order."""
+    """Return whether a sentence of a text is a standing order."""
     sentences = (text[start:end].strip() for start, end in pairwise([0, *index_borders(text), len(text)]))
     return any(is_standing_order(each) for each in sentences if each and not each.endswith(QUESTION_MARKS))

@@ -1,4 +1,4 @@
-"""A text as a ranking of its words, so that any length of it is a rendition.
+"""Ranks the words of a text, so that any length of it is a rendition.
 
 Each word has a worth: how rare it is, of what kind (numbers, identifiers and names first), and whether the part of its
 clause orders or forbids something. For a price per token, the best choice of words of a clause is the one with the
@@ -34,9 +34,9 @@ from foveate.compress.urgency import COMMANDS, FINITE_VERBS, ORDERED, is_plea, u
 from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
-"""Worth that a token must bring, from the shortest rendition to the longest."""
+"""Minimum worth per token, from the shortest rendition to the longest."""
 LEVELS = len(PRICES) + 1
-"""One for each price and one for words that enter for nothing."""
+"""Number of levels: one for each price and one for words that enter at no price."""
 WORTH: Mapping[str, float] = {
     "i": 0.7,
     "/": 0.7,
@@ -48,39 +48,39 @@ WORTH: Mapping[str, float] = {
     "!": 0.4,
     "-": 0.4,
 }
-"""By kind of fact (`foveate.compress.facts`), about the chance that a reader wants the word."""
+"""Worth by kind of fact (`foveate.compress.facts`): approximately the chance that a reader wants the word."""
 COMMON_WORD, RARE_WORD, MAX_WORTH = 0.1, 0.4, 2.4
-"""A word is worth the first, and of the second the more the rarer it is; no word is worth more than the third."""
+"""Worth of a common word, the addition for the rarest word, and the maximum of any word."""
 LONG = 0.16
-"""Added for each token of a number, an identifier or a name behind the second."""
+"""Addition for each token after the second of a number, an identifier or a name."""
 ORDER_WORD = 0.2
-"""Least worth of a word that makes a sentence an order, such as `must`."""
+"""Minimum worth of a word that makes a sentence an order, such as `must`."""
 MUST = 0.4
-"""Least worth of a word that its clause may not lose."""
+"""Minimum worth of a word that its clause may not lose."""
 SHORT_RUN, GAP, NEW_CLAUSE = (0.08, 0.03), (0.06, 0.0), (0.4, 0.1)
 """Fines of the order that reads as phrases and of the brief one: for each word in a run of one or two words, for a gap
 between runs, and for a clause."""
 AGAIN = 0.5
-"""What a word counts that an earlier clause has."""
+"""Factor for a word that an earlier clause has."""
 COURTESY = 0.1
-"""How little a part of a clause counts that is only polite."""
+"""Factor for a part of a clause that is only polite."""
 MAX_STEP_TOKENS = 16
-"""Words that enter at the same price enter in parts of this size, so that a part of them fits where all do not."""
+"""Words that enter at the same price enter in parts of this size, so that a part of them can fit."""
 MAX_CLAUSE_WORDS = 96
 """A longer clause is ranked in pieces."""
 FIT_ATTEMPTS = 8
 NEARLY_FULL = 3
-"""Tokens that are not worth another attempt to fill them."""
+"""Free tokens that are not worth another attempt to fill them."""
 GROWTH = 0.3
-"""Of what an attempt left free, the share that the next one takes for sure."""
+"""Share of the tokens that an attempt left free which the next one always uses."""
 SEPARATOR = 0.7
-"""Tokens that a further clause takes for the mark behind it."""
+"""Tokens of the separator after each further clause."""
 
 _DUTIES = as_words("must always muss müssen darf siempre")
 _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
 )
-"""They stay with the negation behind them."""
+"""Words that stay with the negation after them."""
 _BEFORE_MUSTS = _HELPERS | {"as", "so"}
 _VERBS = (
     (_HELPERS - as_words("be been"))
@@ -92,16 +92,16 @@ _VERBS = (
     moves uses tells told asks I'm we want like love use see think know hope prefer agree"""
     )
 )
-"""Verbs that make a sentence with what stands before them; some of them can also be the object of an order."""
+"""Verbs that make a sentence with the words before them; some of them can also be the object of an order."""
 _LIMITS = as_words(
     """since until till before after under over below above within between during while when whenever than least most"""
 )
-"""They stay with the word behind them: a number, a date, what must come first. An order may not lose them."""
+"""Words that stay with the word after them: a number, a date, a condition. An order may not lose them."""
 _HOLDS_ONE = _LIMITS | QUANTITIES | RATES | {"too"}
 _DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too whenever falsch faux falso")
-"""Without one of these a clause claims what it denies, or more than it says."""
+"""Words without which a clause claims what it denies, or more than it says."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
-"""Between a number and its unit."""
+"""Words between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
 _COMPARED = as_words("than most least")
 _FORBIDDEN = np.float32(-1e6)
@@ -116,16 +116,16 @@ class _Word(NamedTuple):
     worth: float
     tokens: float
     is_glue: bool
-    """It carries nothing and leads to the next word."""
+    """The word carries no information and leads to the next word."""
     holds: int
-    """How many words with content stay with it."""
+    """Number of words with content that stay with it."""
     must: bool
     ends: bool
-    """What it holds ends with it."""
+    """The range of words that it holds ends with it."""
     parts: bool
     """A part of the clause ends with it."""
     leans: bool
-    """It may have to stay with the word before it."""
+    """The word may have to stay with the word before it."""
 
 
 @lru_cache(maxsize=50_000)
@@ -154,11 +154,11 @@ class Source:
     """A clause to rank."""
 
     text: str
-    """One line, plain."""
+    """The text, on one line and plain."""
     factor: float = 1.0
-    """How much its words count, by who says it."""
+    """Factor for its words, by the speaker."""
     is_whole: bool = False
-    """It is taken whole or not at all: a line of code, a note on a tool call."""
+    """The clause is used whole or not at all: a line of code, a note on a tool call."""
 
 
 class RankStep(NamedTuple):
@@ -168,9 +168,9 @@ class RankStep(NamedTuple):
     words: tuple[int, ...]
     tokens: float
     is_first: bool
-    """None of its clause comes before it."""
+    """No other step of its clause comes before it."""
     level: int
-    """Place in `PRICES` of the price at which they enter; beyond the last, nothing is paid for them."""
+    """Position in `PRICES` of the price at which they enter; beyond the last, they enter at no price."""
 
 
 @dataclass(slots=True)
@@ -178,19 +178,19 @@ class Ranking:
     """The words of a text in the order of their worth."""
 
     words: list[list[str]]
-    """Of each clause."""
+    """The words of each clause."""
     steps: list[RankStep]
-    """The best first, in runs that read as phrases."""
+    """Steps, best first, in runs that read as phrases."""
     brief_steps: list[RankStep] = field(default_factory=list)
-    """The best first, word by word; only if asked for."""
+    """Steps, best first, word by word; only on request."""
 
     @property
     def brief(self) -> Ranking:
-        """The same words in the order that keeps most facts and reads as a list."""
+        """The same words in the order that preserves most facts and reads as a list."""
         return Ranking(self.words, self.brief_steps)
 
     def texts(self, steps: Iterable[RankStep]) -> dict[int, str]:
-        """The clauses of which the steps have words, in their order, as they are written then."""
+        """Return the text of each clause with words in these steps, in order."""
         kept: dict[int, list[int]] = {}
         for step in steps:
             kept.setdefault(step.clause, []).extend(step.words)
@@ -206,10 +206,10 @@ class Ranking:
         among: Collection[int] | None = None,
         fill: bool = False,
     ) -> dict[int, str]:
-        """The clauses of the longest rendition of at most `max_tokens` as `write` writes it; empty if none fits.
+        """Return the clauses of the longest rendition of at most `max_tokens` as `write` writes it; empty if none fits.
 
-        The steps in `first` are taken before all others; only clauses `among` the given ones are taken. With `fill`,
-        room that estimated sizes left free is used too.
+        The steps in `first` are used before all others, and only clauses in `among`. With `fill`, room that estimated
+        sizes left free is used too.
         """
         scale, most, found = 1.0, 0, dict[int, str]()
         for _ in range(FIT_ATTEMPTS):
@@ -230,7 +230,7 @@ class Ranking:
         return found
 
     def _take(self, room: float, first: Iterable[RankStep], among: Collection[int] | None) -> list[RankStep]:
-        """The best steps that fit together; of a clause that lacks a step, no later one is taken."""
+        """Return the best steps that fit together; after a skipped step of a clause, no later one of it is used."""
         steps = list(first)
         left = room - sum(step.tokens for step in steps)
         closed: set[int] = set()
@@ -249,7 +249,7 @@ class Ranking:
         return steps
 
     def clauses(self, max_tokens: float, last_level: int = len(PRICES)) -> dict[int, str]:
-        """Each clause cut to about `max_tokens` and to a level, without those whose first words do not fit."""
+        """Return each clause cut to about `max_tokens` and to a level, without those whose first words do not fit."""
         left = [max_tokens] * len(self.words)
         steps: list[RankStep] = []
         for step in self.steps:
@@ -263,7 +263,7 @@ class Ranking:
         return self.texts(steps)
 
     def core(self, clause: int) -> RankStep | None:
-        """Subject and verb of a clause, with what it may not lose; nothing if it has no verb that is known."""
+        """Return subject and verb of a clause, with what it may not lose; None if it has no known verb."""
         found = core_places(self.words[clause])
         if not found:
             return None
@@ -272,7 +272,7 @@ class Ranking:
 
 
 def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
-    """The words of the clauses in the order in which they are worth their tokens, and if asked for in the brief one."""
+    """Rank the words of the clauses by worth per token, and on request in the brief order too."""
     words = [source.text.split(" ") for source in sources]
     rows: list[_Row] = []
     seen: set[str] = set()
@@ -309,7 +309,7 @@ def _looks(words: Sequence[str]) -> list[_Word]:
 
 
 def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
-    """Which words are kept if and only if the word before is."""
+    """Return which words are kept if and only if the word before is."""
     joins = [False] * len(looks)
     holds = 0
     for place, look in enumerate(looks):
@@ -334,7 +334,7 @@ def _leans(word: _Word, before: _Word) -> bool:
 
 
 class _Row(NamedTuple):
-    """A clause, or a piece of a long one, as columns; a clause that is taken whole is one word."""
+    """A clause, or a piece of a long one, as columns; a clause that is used whole is one word."""
 
     clause: int
     start: int
@@ -345,7 +345,7 @@ class _Row(NamedTuple):
 
 
 def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Numbers) -> list[RankStep]:
-    """The words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
+    """Return the words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
     sizes = [len(row.worths) for row in rows]
     groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
     by_group = np.argsort(groups, kind="stable")
@@ -374,9 +374,10 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Number
 
 
 def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
-    """Words that enter at one price, in parts of about `MAX_STEP_TOKENS`; the first has what a clause may not lose.
+    """Divide words that enter at one price into parts of about `MAX_STEP_TOKENS`; the first has what a clause may not
+    lose.
 
-    Words that are joined stay in one part.
+    Joined words stay in one part.
     """
     groups: list[list[int]] = []
     for place in places:
@@ -396,10 +397,10 @@ def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
 
 
 def _levels(rows: Sequence[_Row], *, orders: int) -> list[_Numbers]:
-    """At which price each word enters, row after row: the first at which the best choice of its row has it.
+    """Return the price at which each word enters, row after row: the first at which the best choice of its row has it.
 
-    For each of the first orders that the fines make. The words are sorted by place and the rows by length, so that
-    the rows with a word at a place are the first ones.
+    One result for each of the first `orders` of the fines. The words are sorted by position and the rows by length, so
+    that the rows with a word at a position come first.
     """
     sizes = np.array([len(row.worths) for row in rows])
     by_length = np.argsort(-sizes, kind="stable")
@@ -421,10 +422,10 @@ def _levels(rows: Sequence[_Row], *, orders: int) -> list[_Numbers]:
 def _best_words(
     sizes: _Numbers, counts: _Numbers, columns: Iterable[NDArray[np.float32]], orders: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """The best choice of each row at each price: which words it has, and whether it is worth a clause.
+    """Return the best choice of each row at each price: its words, and whether it is worth a clause.
 
-    Dynamic programming over the places with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
-    rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the places.
+    Dynamic programming over the positions with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
+    rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the positions.
     """
     prices = np.tile(PRICES, orders)
     short_run, gap_fine, clause_fine = (
@@ -457,7 +458,7 @@ def _best_words(
         np.maximum(gap, best, out=gap)
         gap += musts[now]
     ends = np.stack((gaps, ones - short, twos - shorter, manys))
-    # Of equal ends the longest run is taken, but in the longest rows the shortest.
+    # Of equal ends the longest run is chosen, but in the longest rows the shortest.
     last = np.where(gaps >= ends.max(axis=0), 0, 3 - ends[::-1].argmax(axis=0))
     states = np.where(sizes[:, None] == sizes[0], ends.argmax(axis=0), last).astype(np.int8)
     before_gap = np.where(stays, np.int8(0), np.where(is_many, np.int8(3), np.int8(1) + is_two))
@@ -474,11 +475,12 @@ def _best_words(
 
 
 MIN_RUN = 3
-"""Words of a run that is long enough to read."""
+"""Minimum number of words in a readable run."""
 
 
 def core_places(words: Sequence[str]) -> list[int]:
-    """Places of a clause's first subject and verb and of all that it may not lose, in order; empty without a verb."""
+    """Return the positions of a clause's first subject and verb and of all that it may not lose, in order; empty
+    without a verb."""
     looks = _looks(words)
     for place, look in enumerate(looks[:CORE_WORDS]):
         is_order = place == 0 and look.core in COMMANDS
@@ -495,7 +497,7 @@ def core_places(words: Sequence[str]) -> list[int]:
 
 
 CORE_WORDS = 16
-"""The verb of a clause is looked for among its first words, this many."""
+"""Number of first words of a clause among which its verb is searched."""
 
 
 def _with_joined(looks: Sequence[_Word], places: Iterable[int]) -> set[int]:
@@ -528,7 +530,7 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
 
 
 def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:
-    """How much more each word of a clause counts, by the part between commas that it is in."""
+    """Return the factor of each word of a clause, by the part between commas that it is in."""
     if is_courtesy(text):
         return [COURTESY] * len(words)
     ends = [place for place, ends in enumerate(parts[:-1], 1) if ends]
@@ -542,14 +544,14 @@ def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Seq
 
 
 def cut_clause(text: str, max_tokens: float) -> str:
-    """The best words of a clause, of about `max_tokens`; the clause itself if it fits or cannot be cut so far."""
+    """Cut a clause to its best words, about `max_tokens`; unchanged if it fits or cannot be cut that far."""
     if estimate_tokens(text) <= max_tokens:
         return text
     return rank([Source(text)]).clauses(max_tokens).get(0, "") or text
 
 
 def written(texts: dict[int, str], speakers: Sequence[str]) -> str:
-    """Clauses as sentences; a mark where the speaker changes."""
+    """Write clauses as sentences, with a mark where the speaker changes."""
     lines: list[str] = []
     speaker = ""
     for place, text in texts.items():
@@ -565,5 +567,5 @@ def written(texts: dict[int, str], speakers: Sequence[str]) -> str:
 
 
 def sentence(text: str) -> str:
-    """The text with an end, so that it does not run into the next."""
+    """End the text with a full stop if it has no end mark."""
     return text if text[-1:] in _ENDS or text.endswith("}") else f"{text}."

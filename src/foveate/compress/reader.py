@@ -1,4 +1,4 @@
-"""A turn read for compression: its clauses, who said each, what facts it has and how much they count."""
+"""Reads a turn for compression: its clauses, their speakers, and their facts with weights."""
 
 # ruff: noqa: RUF001 (punctuation of many languages)
 
@@ -17,13 +17,14 @@ from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MAX_CANDIDATES = 6_000
-"""Of a longer turn the clauses after this many are not looked at one by one, the last message excepted."""
+"""Limit of the clauses of a turn that are read one by one, except those of the last message."""
 NOTED_ERRORS, NOTED_CHARS, NOTED_WORTH = 2, 120, 2.0
-"""Error lines of its output in the note of a call, what is shown of each, and the facts that each must add."""
+"""Error lines of an output in the note of a call, the characters of each, and the weight of facts that each must
+add."""
 MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
-"""How much a fact counts by who says it: the user, the assistant at last, the assistant while working, and so on."""
+"""Factors of a fact by its speaker: the user, the assistant's final answer, the assistant while working, and so on."""
 _BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.5, "code": 0.45, "row": 0.9}
 COURTESY, META = 0.15, 0.5
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
@@ -33,7 +34,7 @@ _LABEL = re.compile(r"\A([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?): (?=\S)")
 
 @dataclass(slots=True)
 class Candidate:
-    """A clause that a rendition may take."""
+    """A clause that a rendition may include."""
 
     place: int
     message: int
@@ -43,18 +44,18 @@ class Candidate:
     facts: Facts
     factor: float
     label: str
-    """`Maria: ` where a message begins with its speaker's name."""
+    """`Maria: ` if a message begins with its speaker's name."""
     tokens: int
-    """About what its text takes."""
+    """Approximate tokens of its text."""
 
     @property
     def who(self) -> str:
-        """Whose mark it has: calls are the assistant's."""
+        """The speaker of its mark: calls are the assistant's."""
         return "assistant" if self.speaker == "call" else self.speaker
 
     @property
     def is_whole(self) -> bool:
-        """It is taken whole or not at all."""
+        """The clause is used whole or not at all."""
         return self.kind in ("code", "row") or self.speaker == "call"
 
     @property
@@ -64,26 +65,26 @@ class Candidate:
 
 @dataclass(slots=True)
 class TurnReading:
-    """What a turn says."""
+    """The clauses and facts of a turn."""
 
     candidates: list[Candidate] = field(default_factory=list)
     tool_calls: int = 0
     facts: Facts = field(default_factory=dict)
-    """The weight of each fact where it counts most."""
+    """The largest weight of each fact."""
 
     @property
     def has_user(self) -> bool:
         return any(candidate.speaker == "user" for candidate in self.candidates)
 
     def without_output(self) -> TurnReading:
-        """What was said and done, without lines of tool output: the notes of the calls say what came of them."""
+        """Return the reading without lines of tool output; the notes of the calls have their outcome."""
         said = [candidate for candidate in self.candidates if candidate.speaker != "tool"]
         is_other = 0 < len(said) < len(self.candidates)
         return TurnReading(said, self.tool_calls, _heaviest(said)) if is_other else self
 
 
 def _heaviest(candidates: Iterable[Candidate]) -> Facts:
-    """The weight of each fact where it counts most."""
+    """Return the largest weight of each fact."""
     facts: Facts = {}
     for candidate in candidates:
         for key, weight in candidate.facts.items():
@@ -94,7 +95,7 @@ def _heaviest(candidates: Iterable[Candidate]) -> Facts:
 
 
 def read_turn(messages: Sequence[Message]) -> TurnReading:
-    """The clauses of a turn in order. Display-only messages say nothing to a model."""
+    """Read the clauses of a turn in order. Display-only messages are skipped."""
     reading = TurnReading()
     shown = [message for message in messages if message.kind != "display"]
     results: dict[str | None, ToolResult] = {
@@ -118,7 +119,7 @@ def _speaks(message: Message) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A clause with who said it."""
+    """A clause with its speaker."""
 
     clause: Clause
     speaker: str
@@ -160,7 +161,7 @@ def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | No
 
 
 def _called(call: ToolCall, result: ToolResult | None) -> Iterator[_Said]:
-    """A note in braces with what came of the call, errors included, then the lines that tell most."""
+    """Yield a note in braces with the outcome of the call, errors included, then the most informative lines."""
     lines = tools.key_lines(call, result)
     note = tools.summarise_call(call, result).removesuffix("}")
     more = "; ".join(" ".join(line.split())[:NOTED_CHARS].rstrip("}") for line in _errors(lines, note))
@@ -170,7 +171,7 @@ def _called(call: ToolCall, result: ToolResult | None) -> Iterator[_Said]:
 
 
 def _errors(lines: Sequence[str], note: str) -> list[str]:
-    """The lines that name an error and say most of what the note does not, in their order."""
+    """Return the lines that name an error and add most to the note, in their order."""
     known = find_facts(note).keys()
     worth: dict[str, float] = {}
     for line in lines:
@@ -215,7 +216,7 @@ def _factor(message: Message, *, is_last: bool) -> float:
 
 
 def split_label(text: str) -> tuple[str, str]:
-    """The name of who speaks, where chats put it before the words: `Maria: hello`."""
+    """Split off the speaker's name that chats put before the words: `Maria: hello`."""
     match = _LABEL.match(text)
     if match is None or match.end() > MAX_LABEL_CHARS:
         return "", text
@@ -234,7 +235,7 @@ def _stand_in(part: Attachment | Opaque) -> str:
 
 
 def _boost(candidates: list[Candidate]) -> None:
-    """The first question and the last result count more; so do decisions, errors and outcomes."""
+    """Raise the weight of the first question and the last result, and of decisions, errors and outcomes."""
     asked = [candidate for candidate in candidates if candidate.speaker == "user"]
     questions = [candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))]
     for place in {candidate.place for candidate in (*asked[:1], *questions[:1])}:

@@ -1,4 +1,4 @@
-"""Spelling, grammar and casing of English prose: few rules, each of which is right wherever it applies.
+"""Repairs spelling, grammar and casing of English prose with few rules, each of which is right wherever it applies.
 
 The text is masked: code, paths, identifiers, numbers and quotations are single private characters, which no rule
 matches. No rule adds, drops or swaps a word that carries a meaning; negations keep their number.
@@ -23,17 +23,17 @@ __all__ = ["repair", "typos"]
 _WORD = re.compile(r"(?<![\w'’*-])[A-Za-z]{3,}(?![\w'’*-])")
 _LOWER_WORD = re.compile(r"[a-z]+(?:'[a-z]+)?")
 _NO_END = (*ABBREVIATIONS, ".", "!", "?")
-"""Behind these a full stop ends no sentence."""
+"""Characters and abbreviations after which a full stop ends no sentence."""
 _LOOSE_MARK = re.compile(r"(?<![A-Za-z])([A-Za-z]+) ([,.;!?])(?=\s|\Z)")
 
 _LOOSE_MARKS = (" ,", " .", " ;", " !", " ?")
 
 Rule = tuple[frozenset[str], Callable[[str], str]]
-"""A change, and words or pairs of words, in lower case, of which a text must have one for the change to be tried."""
+"""A change, and lower-case words or pairs of words of which a text must have one for the change to be tried."""
 
 
 def repair(masked: str, *, is_sentence: bool) -> str:
-    """The text with its faults repaired. A text that `is_sentence` also gets capital letters."""
+    """Repair the faults of a text. A text that `is_sentence` also gets capital letters."""
     masked = apply_rules(_rules(), masked)
     if any(mark in masked for mark in _LOOSE_MARKS):
         masked = _LOOSE_MARK.sub(_tightened, masked)
@@ -41,7 +41,7 @@ def repair(masked: str, *, is_sentence: bool) -> str:
 
 
 def apply_rules(rules: Sequence[Rule], masked: str) -> str:
-    """The text after each rule that has something to do."""
+    """Apply each rule whose signs the text has."""
     signs = _signs(masked)
     for needed, change in rules:
         if not signs.isdisjoint(needed):
@@ -51,24 +51,24 @@ def apply_rules(rules: Sequence[Rule], masked: str) -> str:
 
 @lru_cache(maxsize=16)
 def _signs(masked: str) -> frozenset[str]:
-    """The words and the pairs of words of a text, which the next rules ask for again."""
+    """Return the words and the pairs of words of a text; cached for the next rules."""
     words = _LOWER_WORD.findall(masked.lower())
     return frozenset((*words, *map(" ".join, pairwise(words))))
 
 
 def rule(pattern: re.Pattern[str], replacement: str | Callable[[re.Match[str]], str], *signs: str) -> Rule:
-    """A rule that replaces what the pattern finds, in texts that have one of the signs."""
+    """Return a rule that replaces the matches of a pattern, in texts that have one of the signs."""
     return frozenset(signs), partial(pattern.sub, replacement)
 
 
 def pairs(first: str, second: str) -> tuple[str, ...]:
-    """Each word of one list with each of another."""
+    """Combine each word of one list with each of another."""
     return tuple(f"{one} {two}" for one in first.split() for two in second.split())
 
 
 @cache
 def typos() -> dict[str, str]:
-    """Unmistakable misspellings and their corrections, from `typos.txt`."""
+    """Return unmistakable misspellings and their corrections, from `typos.txt`."""
     pairs = files("foveate.compress").joinpath("typos.txt").read_text("utf-8").split("\n")
     return dict(line.split(" ", 1) for line in pairs if line and not line.startswith("#"))
 
@@ -82,7 +82,7 @@ def _spelled(found: re.Match[str]) -> str:
 
 
 def as_in(source: str, text: str) -> str:
-    """The text with a capital letter if the source has one."""
+    """Give the text a capital letter if the source has one."""
     return text[:1].upper() + text[1:] if source[:1].isupper() else text
 
 
@@ -99,10 +99,10 @@ def _capitalised(found: re.Match[str]) -> str:
 
 _DOUBLES = "the|an|to|of|and|for|with|we|they|this|these|your|our|my|be|are"
 _DOUBLED = re.compile(rf"(?i)(?<![\w'-])({_DOUBLES}) \1(?![\w'-])")
-"""Words that no grammar doubles; `that that`, `had had`, `is is` and `in in` can be meant."""
+"""Words that no grammar doubles; `that that`, `had had`, `is is` and `in in` can be intended."""
 
 _START = r"(?:(?<=\A)|(?<=[.!?] )|(?<=[.!?]\n)|(?<=[Bb]ecause )|(?<=[Ww]hen )|(?<=[Ss]ince )|(?<=[Ww]here ))"
-"""Where a subject begins: behind an end of sentence or a conjunction that no preposition resembles."""
+"""Positions where a subject begins: after an end of sentence or a conjunction that no preposition resembles."""
 
 _PRONOUN = re.compile(
     r"(?<![\w'.(\[-])i(?='(?:m|ve|ll|d)(?!\w)| (?:am|was|want|wanted|think|thought|need|needed|would|will|can"
@@ -184,7 +184,7 @@ _LABELS = as_words(
     """plan option step point variant type class group case part phase section vitamin set team table series column node
     item answer question side variable letter version level grade key value line list and or between from to"""
 )
-"""Behind these an `a` may be a name."""
+"""Words after which an `a` may be a name."""
 _FUNCTION_WORDS = stop_words("prose", "en") - as_words("new good great little long few")
 _VOWEL_SOUND = re.compile(r"[ai]|e(?![uw])|o(?!ne|nce)|under|un(?![ai])|up(?!s)|hour|honest|honou?r|heir")
 _CONSONANT_SOUND = re.compile(
@@ -196,7 +196,7 @@ _CONSONANT_SOUND = re.compile(
 def _article(found: re.Match[str]) -> str:
     article, word = found[1], found[2]
     sound, right = (_VOWEL_SOUND, "an") if article == "a" else (_CONSONANT_SOUND, "a")
-    is_name = article != "a" and word not in common_words()  # of letters that are spelled out: an ssh key
+    is_name = article != "a" and word not in common_words()  # letters that are spelled out: an ssh key
     if not sound.match(word) or word in _FUNCTION_WORDS or is_name:
         return found[0]
     before = found.string[max(found.start() - MAX_LABEL_CHARS, 0) : found.start()].split()
@@ -214,7 +214,7 @@ _NO_SPACE_AFTER = as_words(
     """a an the of on by with as and or use using add remove insert type press put escape replace strip drop append
     character separator delimiter symbol sign to in from than via is are be no not only split join than"""
 )
-"""Behind these a lone punctuation mark is spoken of, not written."""
+"""Words after which a lone punctuation mark is mentioned, not used."""
 
 _STARTERS = as_words(
     """the this that these those there it it's its we we're we've you you're they he she my our your can could please

@@ -32,4 +32,4 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compressed_facts: Annotated[float, Meta(ge=0, le=1)] = 0.60
     """Share of the weighted facts of a turn that C must keep; otherwise it is rejected."""
     tiny_facts: Annotated[float, Meta(ge=0, le=1)] = 0.25
-    """Share of them that T must keep."""
+    """Share of the weighted facts of a turn that T must keep."""

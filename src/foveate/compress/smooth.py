@@ -1,7 +1,7 @@
-"""A turn at level S: everything that was said and done, without the noise.
+"""Makes level S of a turn: everything that was said and done, without noise.
 
 Prose is cleaned, reasoning condensed to its conclusions, long standing instructions to their rules; arguments are
-described and outputs cut to what a reader looks for. Marks and escapes are those of `foveate.text`.
+described and outputs cut to their informative lines. Marks and escapes are those of `foveate.text`.
 """
 
 # ruff: noqa: RUF001 (typographic quotes are what is looked for)
@@ -29,14 +29,14 @@ from foveate.words.grammar import CAPITAL_GAP, FENCE, ITEM, SENTENCE_GAP
 __all__ = ["conclusions", "rules", "smooth_messages", "smooth_prose"]
 
 REASONING_WORDS = 60
-"""Reasoning no longer than this stays whole."""
+"""Reasoning of at most this many words stays whole."""
 REASONING_SHARE = 0.5
 RULES_CHARS = 1_500
 """Longer system and injected text is condensed to its rules."""
 RULES_SHARE = 0.45
 OPAQUE_CHARS = 400
 REPEATED_CHARS = 200
-"""A result or a system text that comes again in the same turn is named, not repeated, from this length on."""
+"""Minimum length of a result or a system text that is named instead of repeated in the same turn."""
 
 _CONCLUSION = re.compile(
     r"(?i)\b(?:so|therefore|thus|hence|decid\w+|conclu\w+|because|root cause|turns out|means that|instead|the"
@@ -53,12 +53,12 @@ _HEADING = re.compile(r"^\s*(?:#{1,6} |\*\*[^*]+\*\*:?$)")
 
 
 def smooth_messages(messages: Sequence[Message]) -> str:
-    """The turn at level S; no message of it takes more tokens than it does raw."""
+    """Write the turn at level S; no message of it takes more tokens than raw."""
     return "".join(map(_Smoother(messages).message, messages))
 
 
 class _Smoother:
-    """What is known of a turn while its messages are smoothed: its calls by id, and what was shown already."""
+    """The state while a turn's messages are smoothed: its calls by id, and the texts already shown."""
 
     def __init__(self, messages: Sequence[Message]) -> None:
         self._calls = {call.id: call for message in messages for call in message.tool_calls if call.id}
@@ -99,7 +99,7 @@ class _Smoother:
         return self._again(text, "output") or smooth_result(call, result)
 
     def _again(self, text: str, noun: str) -> str | None:
-        """A note in place of a long text that this turn has shown before."""
+        """Return a note in place of a long text that this turn has already shown; None for a new text."""
         if len(text) < REPEATED_CHARS:
             return None
         key = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
@@ -110,7 +110,7 @@ class _Smoother:
 
 
 def conclusions(text: str) -> str:
-    """Reasoning without the way there: its last paragraph, and the sentences that decide or find something."""
+    """Reduce reasoning to its last paragraph and the sentences that decide or find something."""
     text = smooth_prose(text)
     if len(text.split()) <= REASONING_WORDS:
         return text
@@ -129,9 +129,9 @@ def conclusions(text: str) -> str:
 
 @lru_cache(maxsize=32)
 def rules(text: str) -> str:
-    """Standing instructions, the long ones condensed: headings, and the sentences that order, forbid or limit.
+    """Condense long standing instructions to headings and the sentences that order, forbid or limit.
 
-    The last ones are kept at hand, since an agent sends the same ones with every conversation.
+    The last results are cached, since an agent sends the same instructions with every conversation.
     """
     text = smooth_prose(text)
     if len(text) <= RULES_CHARS:
@@ -157,7 +157,7 @@ def rules(text: str) -> str:
 
 
 def _choose(sentences: Sequence[tuple[int, str]], room: int) -> set[int]:
-    """The sentences with the most cues for their length, as many as there is room for; always the first."""
+    """Return the sentences with the most cues for their length, up to the room; always the first."""
     worth = {
         place: (len(_RULE.findall(sentence)) + 0.5) / (len(sentence) + 40)
         for place, (_, sentence) in enumerate(sentences)
@@ -172,20 +172,20 @@ def _choose(sentences: Sequence[tuple[int, str]], room: int) -> set[int]:
 
 
 MAX_ROUNDS = 6
-"""Limit of the passes: what one clean-up uncovers, the next one finds."""
+"""Limit of the passes: each may uncover something for the next."""
 MIN_REPEATED_WORDS = 5
 """Shorter sentences may be repeated on purpose."""
 MAX_PROSE_CHARS = 200_000
-"""A longer text is no prose; it passes as it is."""
+"""A longer text is not prose; it is returned unchanged."""
 MAX_PROSE_LINES = 5_000
-"""Nor is a text of more lines, each of which would be smoothed by itself."""
+"""A text of more lines is not prose either; each line would be smoothed separately."""
 
 _INDENTED = re.compile(r"^(?: {4}|\t| {1,3}\t)")
 _VERBATIM = re.compile(
     r"^\s*(?:[|>#<@$%\\{}+=~]|//|/\*|\*/|--|\*\*\*|\[?\d{4}-\d\d-\d\d|\d+[:|]"
     r"|(?:import|from|def|class|function|const|var|return|export|elif|else:|SELECT|INSERT|UPDATE)\b.*[\w)'\";:,{(*]$)"
 )
-"""How a line of code, of a table or of a log begins."""
+"""The beginning of a line of code, of a table or of a log."""
 _CODE_SIGN = re.compile(
     r"[;{}\\=!:(</\t](?:(?<=[;{}\\])\s*$|(?<==)[>=]|(?<=!)=|(?<=:):|(?<=\w\()\)|(?<=\w =) |(?<=<)/|(?<=/)>|(?<=\t))"
 )
@@ -200,14 +200,15 @@ _QUOTED = (
 
 
 def _protected(word: str) -> re.Pattern[str]:
-    """Quotations, and every run of characters that is no plain word; tried only where one can begin."""
+    """Return a pattern of quotations, and of every run of characters that is no plain word; tried only where one can
+    begin."""
     run = rf"(?<!\S)(?!{word}[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+"
     return re.compile(rf"(?:(?<!\S)|(?=[`\"“«„‘']))(?:{_QUOTED}|{run})", re.DOTALL)
 
 
 _PROTECTED = _protected(r"[(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*")
 _PROTECTED_ABROAD = _protected(r"[(*_¡¿]*[A-Za-zÀ-ÿœ][a-zß-ÿœ]*(?:['’-][A-Za-zÀ-ÿœ]?[a-zß-ÿœ]*)*")
-"""The same with the letters of Western languages."""
+"""The same pattern with the letters of Western languages."""
 _LATIN_WORD = re.compile(r"[A-Za-zÀ-ÿœ][a-zß-ÿœ]*")
 _COURTEOUS_LANGUAGES = stop_words("prose", "de", "fr", "es")
 _FIRST_PLACE = 0xE000
@@ -233,7 +234,7 @@ class _Block:
 
 
 def smooth_prose(text: str, *, is_answer: bool = False) -> str:
-    """The text cleaned up; smoothing it again changes nothing. `is_answer` also drops an assistant's exclamations."""
+    """Clean up a text; smoothing it again changes nothing. `is_answer` also drops an assistant's exclamations."""
     if len(text) > MAX_PROSE_CHARS or text.count("\n") > MAX_PROSE_LINES:
         return text
     smoothed = text.replace("\r\n", "\n")
@@ -246,7 +247,7 @@ def smooth_prose(text: str, *, is_answer: bool = False) -> str:
 
 
 def _smooth_once(text: str, clean: dict[str, frozenset[str]], *, is_answer: bool) -> str:
-    """One pass. `clean` has the blocks that an earlier pass did not change, with their sentences."""
+    """Do one pass. `clean` has the blocks that an earlier pass did not change, with their sentences."""
     lines: list[str] = []
     seen: set[str] = set()
     for block in _blocks(text):
@@ -272,7 +273,7 @@ def _smooth_once(text: str, clean: dict[str, frozenset[str]], *, is_answer: bool
 
 
 def _blocks(text: str) -> Iterator[_Block]:
-    """The text cut where Markdown cuts it: fences, indented code, list items, paragraphs."""
+    """Yield the Markdown blocks of the text: fences, indented code, list items, paragraphs."""
     prose: list[str] = []
     fence: list[str] = []
     for line in text.split("\n"):
@@ -312,7 +313,7 @@ def _kind(line: str, is_fence: bool) -> _Kind:
 
 
 def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: bool) -> str:
-    """The block cleaned up. `seen` has the sentences before it, `said` gets its own."""
+    """Clean up a block. `seen` has the sentences before it, `said` gets its own."""
     text = block.text
     if _PLACE.search(text) or text.count('"') % 2 or text.count("`") % 2 or _ODD_SPACE.search(text):
         return text
@@ -336,7 +337,7 @@ def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: b
 
 
 def _mask(protected: re.Pattern[str], text: str) -> tuple[str, list[str]]:
-    """The text with one private character for each part that has to stay as it is, and those parts."""
+    """Replace each part that must not change by one private character; also return those parts."""
     taken: list[str] = []
 
     def take(found: re.Match[str]) -> str:
@@ -348,7 +349,7 @@ def _mask(protected: re.Pattern[str], text: str) -> tuple[str, list[str]]:
 
 
 def _is_foreign(masked: str) -> bool:
-    """Whether a text is in one of the other languages whose courtesies are known."""
+    """Return whether a text is in one of the other languages with known courtesies."""
     words = [word.lower() for word in _LATIN_WORD.findall(masked)]
     return sum(word in _COURTEOUS_LANGUAGES for word in words) * 2 * _COMMON_SHARE >= len(words) > 0
 
@@ -365,7 +366,7 @@ def _is_english(masked: str, taken: list[str]) -> bool:
 
 
 def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, said: set[str], *, is_answer: bool) -> str:
-    """The sentences that say something not yet said, without their courtesies."""
+    """Drop sentences that were said before, and the courtesies of the others."""
     pieces = SENTENCE_GAP.split(masked)
     sentences, gaps = pieces[::2], [*pieces[1::2], ""]
     kept: list[str] = []

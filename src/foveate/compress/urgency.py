@@ -1,9 +1,9 @@
-"""Which parts of a clause order, forbid, deny or advise something.
+"""Detects which parts of a clause order, forbid, deny or advise something.
 
 An order is found by its form, since no list of verbs is complete: a part between commas that begins with a content word
-and an object directly behind it has no subject ("Postpone the launch"), so it is an imperative. Function words are a
-closed class, so what is none of them, no name and no adverb is taken for a verb. Words and phrases of duty and
-prohibition are listed for English and, less completely, for German, French and Spanish.
+and an object directly after it has no subject ("Postpone the launch"), so it is an imperative. Function words are a
+closed class, so a word that is neither one of them nor a name or an adverb is assumed to be a verb. Words and phrases
+of duty and prohibition are listed for English and, less completely, for German, French and Spanish.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from foveate.compress.lexicon import (
 from foveate.words import stop_words
 
 ORDERED, DENIED, ADVISED = 2.6, 1.5, 1.1
-"""How much more a part of a clause counts that orders or forbids, denies or advises."""
+"""Factors of a part of a clause that orders or forbids, denies or advises."""
 
 COMMANDS = as_words(
     """add allow answer apply ask assume avoid bake be block book bring build call cancel change check choose clear
@@ -46,7 +46,7 @@ FINITE_VERBS = as_words(
     """is are was were has had came went fell rose grew took got made gave said showed arrived failed broke began ran
     cost costs will would can could did does"""
 )
-"""After a noun these show that it is the subject of a statement."""
+"""Verbs after a noun that show that it is the subject of a statement."""
 _BEFORE_ORDERS = as_words(
     """please also and then but so or just now next first second third finally kindly always if possible bitte dann"""
 )
@@ -69,7 +69,7 @@ _PHRASE_WORDS = as_words(
     """not allowed permitted only limits nobody no nothing to sure better want need expect prefer due before most least
     latest keinen faut merci prière que"""
 )
-"""Each of the phrases has one of these."""
+"""Words of which each of the phrases has one."""
 _ADVICE = as_words(
     """needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
     wants want instead if important essential crucial"""
@@ -79,7 +79,7 @@ _OBJECTS = as_words(
     everything everyone nothing den die das dem ein eine einen keine keinen alle nur le la les un une des ce cette tous
     toutes el los las una unos todos todas"""
 )
-"""Behind the verb of an order these begin its object."""
+"""Words that begin the object after the verb of an order."""
 _NO_VERBS = (
     stop_words("search")
     | SPEECHLESS
@@ -97,16 +97,16 @@ _NO_VERBS = (
         hope guess love wish think thank thanks bet see mean suppose believe else worth given taken seen"""
     )
 )
-"""What can come before an object without being the verb of an order: function words, times, and verbs of feeling whose
-subject is often left out."""
+"""Words that can precede an object without being the verb of an order: function words, times, and verbs of feeling
+whose subject is often omitted."""
 _PARTICIPLES = ("ly", "ing", "ed")
 _WITHOUT_VERB = as_words("only no ne")
-"""They begin an order of any form: "Only small files", "No calls after nine", "Ne touchez pas"."""
+"""Words that begin an order of any form: "Only small files", "No calls after nine", "Ne touchez pas"."""
 _PLEAS = as_words("please bitte por favor kindly si s'il te vous plaît")
 
 
 def urgency(words: Sequence[str], cores: Sequence[str], *, after_plea: bool = False) -> float:
-    """How much more the words of a part of a clause count; `cores` are its words as `cues.bare` gives them."""
+    """Return the factor of a part of a clause; `cores` are its words as `cues.bare` returns them."""
     if after_plea or not _ORDERS.isdisjoint(cores) or (words[-1][-1:] != "?" and _is_imperative(words, cores)):
         return ORDERED
     if "would" in cores and any(core == "would" and verb in COMMANDS for core, verb in pairwise(cores)):
@@ -119,7 +119,7 @@ def urgency(words: Sequence[str], cores: Sequence[str], *, after_plea: bool = Fa
 
 
 def is_plea(cores: Sequence[str]) -> bool:
-    """Whether a part only asks for what the next part says: "Por favor, …"."""
+    """Return whether a part only requests what the next part says: "Por favor, …"."""
     return _PLEAS.issuperset(cores)
 
 
@@ -140,14 +140,15 @@ def _is_imperative(words: Sequence[str], cores: Sequence[str]) -> bool:
 
 
 def _is_subject(rest: Sequence[str]) -> bool:
-    """Whether a finite verb follows the noun that a part begins with: "Order 4411 arrived", "Test results are in"."""
+    """Return whether a finite verb follows the noun that a part begins with: "Order 4411 arrived", "Test results are
+    in"."""
     behind = rest[1:] if rest and (rest[0][:1].isdigit() or len(rest[0]) == 1) else rest
     return any(core in FINITE_VERBS for core in (rest[:2] if behind is rest else behind[:1]))
 
 
 @lru_cache(maxsize=50_000)
 def _may_be_verb(core: str) -> bool:
-    """Whether a word is neither a function word nor an adverb, a participle, a plural or a number."""
+    """Return whether a word is neither a function word nor an adverb, a participle, a plural or a number."""
     return (
         core.isalpha()
         and len(core) > 2  # noqa: PLR2004

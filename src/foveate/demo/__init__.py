@@ -1,7 +1,7 @@
-"""A long, realistic conversation to try Foveate on, with facts planted in it that can be asked for later.
+"""A long, realistic conversation to try Foveate with, including planted facts that can be asked for later.
 
 A developer and a coding assistant work for weeks on Quayside, a fictional service for booking berths: 300 turns, stored
-beside this file.
+next to this file.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FILE = "conversation.json.zst"
 
 @dataclass(frozen=True, slots=True)
 class PlantedFact:
-    """Something said once, in turn `turn` (from 1), to be asked for later in other words."""
+    """A fact stated once, in turn `turn` (from 1), to be asked for later in other words."""
 
     id: str
     turn: int
@@ -41,7 +41,7 @@ class DemoConversation:
 
 
 def load_conversation(turns: int = MAX_TURNS) -> DemoConversation:
-    """The first turns of the demo conversation, and the facts in them."""
+    """Load the first turns of the demo conversation, and the facts in them."""
     if not 1 <= turns <= MAX_TURNS:
         raise ValueError(f"turns is {turns}; it can be 1 to {MAX_TURNS}")
     whole = _load()
@@ -50,7 +50,7 @@ def load_conversation(turns: int = MAX_TURNS) -> DemoConversation:
 
 
 def pack(conversation: DemoConversation) -> bytes:
-    """A conversation as the file keeps it."""
+    """Pack a conversation for the file."""
     render = formats.load_messages("foveate").render
     facts: list[Json] = [
         [fact.id, fact.turn, fact.kind, fact.needle, fact.question, fact.answer] for fact in conversation.facts

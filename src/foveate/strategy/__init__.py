@@ -46,28 +46,29 @@ _OLD_NAMES = {
 
 
 class Strategy:
-    """The base of every strategy: what it may declare, and the defaults."""
+    """The base of every strategy: its declarations, with defaults."""
 
     __slots__ = ()
 
     keeps_plan: ClassVar[bool] = False
-    """Its plan is kept between contexts: blocks are repeated byte for byte and new turns are appended raw, until `plan`
+    """Keep the plan between contexts: blocks are repeated byte for byte and new turns are appended raw, until `plan`
     returns another plan. Otherwise every context is planned, from the state that the last plan returned."""
     builds: ClassVar[bool] = False
-    """A long history takes a while to work up; the gradient shows it until the artefacts are made."""
+    """Show the gradient until the artefacts of a long history are made, because that takes a while."""
     documents: ClassVar[tuple[Section, ...]] = ("goals",)
-    """The session's documents that it shows in the fixed part,"""
+    """Documents of the session that are shown in the fixed part."""
     changing_documents: ClassVar[tuple[Section, ...]] = ()
-    """and those that it shows behind the history."""
+    """Documents of the session that are shown after the history."""
     recalls: ClassVar[bool] = True
-    """Turns that the prompt brings up are shown again behind the history. Otherwise the history has their room."""
+    """Show turns that match the prompt again, after the history. Otherwise the history gets their room."""
     holds_back: ClassVar[bool] = True
-    """The board and recall have up to their shares: a history whose plan is kept gives them back at a rebuild, any
-    other leaves them free. Otherwise they have only what the history leaves."""
+    """Reserve the shares of the board and of recall: a history whose plan is kept releases them at a rebuild, any other
+    leaves them free. Otherwise they get only what the history leaves."""
     recalls_first: ClassVar[bool] = False
-    """In a preview recall has its room first, because the history fits any room. Otherwise it has what is left."""
+    """In a preview, give recall its room first, because the history fits any room. Otherwise recall gets what is
+    left."""
     artefacts: ClassVar[Mapping[str, ArtefactKind]] = {}
-    """What it requests, by kind: how that is made, and how a model may word it."""
+    """Kinds of artefacts that it requests, each with how it is made and how a model may word it."""
     agent: ClassVar[str] = ""
     """The place, `package.module:name`, of an agent that may run in the background when a plan has the note
     `agent: due`; see `foveate.session.agent`. Empty: none."""
@@ -76,12 +77,12 @@ class Strategy:
 
     @property
     def gives_back(self) -> bool:
-        """Whether the history may use what board and recall leave, and gives it back at a rebuild."""
+        """Whether the history may use what board and recall leave, and releases it at a rebuild."""
         return self.holds_back and self.keeps_plan
 
     @property
     def document_limits(self) -> Mapping[str, int]:
-        """The most tokens of each document, by name."""
+        """Maximum tokens of each document, by name."""
         return {}
 
     @property
@@ -91,11 +92,11 @@ class Strategy:
 
     @property
     def explanation(self) -> str:
-        """Explanation of tags and levels for the model; ends in a newline."""
+        """The explanation of tags and levels for the model; ends in a newline."""
         return prompt_text("explain/gradient")
 
     def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
-        """A plan that fits `ledger.room_tokens`, and the state for the next one. Pure.
+        """Return a plan that fits `ledger.room_tokens`, and the state for the next one. Pure.
 
         Blocks are oldest first; turns without a block can be retrieved by their id. If the texts turn out larger than
         planned, or artefacts were missing, it is called again with less room, or with the artefacts.
@@ -103,20 +104,21 @@ class Strategy:
         raise NotImplementedError
 
     def join(self, snapshot: Snapshot, plan: Plan, state: State, ledger: Ledger) -> tuple[Plan, State]:  # noqa: ARG002
-        """A new plan that is kept, with the blocks of the plan before it that stay (`Plan.kept_blocks`). Pure."""
+        """Return a new plan that keeps blocks of the plan before it (`Plan.kept_blocks`). Pure."""
         return plan, state
 
     def make(self, material: Material) -> Artefact:
-        """An artefact that a plan requested: local, quick and pure. By default its kind in `artefacts` says how."""
+        """Make an artefact that a plan requested; local, quick and pure. By default by the maker of its kind in
+        `artefacts`."""
         return self.artefacts[material.wanted.kind].load_maker()(material)
 
     def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability | None:  # noqa: ARG002
-        """The reliability score of a session, from its saved state; None: no score."""
+        """Return the reliability score of a session, from its saved state; None: no score."""
         return None
 
 
 def _strategy_in(module: ModuleType, name: str) -> type[Strategy]:
-    """The class that a module here is named after: `oneshot.Oneshot`."""
+    """Return the class that a module of this package is named after: `oneshot.Oneshot`."""
     found: type[Strategy] = getattr(module, name.title().replace("_", ""))
     return found
 
@@ -127,13 +129,13 @@ REGISTRY: Registry[type[Strategy]] = Registry(
 
 
 def names() -> tuple[str, ...]:
-    """All strategy names, built-in and registered."""
+    """Return all strategy names, built-in and registered."""
     return REGISTRY.names
 
 
 @cache
 def load(name: str) -> type[Strategy]:
-    """The strategy of this name, to be made with its settings: `load("gradient")(recent=0.4)`."""
+    """Return the strategy class of this name: `load("gradient")(recent=0.4)` makes one with its settings."""
     found: type[object] | None = REGISTRY.get(name)
     if found is None:
         raise UnknownStrategy(name, names())
@@ -142,7 +144,7 @@ def load(name: str) -> type[Strategy]:
 
 
 def extra_event_kinds() -> frozenset[str]:
-    """The kinds of events that registered strategies declare."""
+    """Return the kinds of events that registered strategies declare."""
     return frozenset(kind for name in REGISTRY.registered for kind in load(name).events)
 
 

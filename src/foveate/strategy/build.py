@@ -3,7 +3,7 @@
 A strategy requests an artefact (`foveate.plan.ArtefactSpec`) and declares its kind (`ArtefactKind`): a maker makes it
 at once, a pure function of its material without I/O or model, and a model may word it afterwards.
 
-The driver counts the result: it fills in `Artefact.tokens` and `Artefact.sizes`, whatever a maker says.
+The driver counts the result: it sets `Artefact.tokens` and `Artefact.sizes`, whatever the maker returned.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SHORT: Final = "short"
 
 @dataclass(frozen=True, slots=True)
 class SourceTurn:
-    """A turn that something is made of."""
+    """A turn that an artefact is made from."""
 
     number: int
     messages: tuple[Message, ...]
-    """As they came, display-only ones included, so that a message's place is its position; none of a pruned turn."""
+    """All messages, display-only ones included, so that a message's index is its position; empty for a pruned turn."""
     units: tuple[Unit, ...]
-    """What the turn says, the best first; `compress.eras` makes a summary of them."""
+    """The turn's clauses, best first; `compress.eras` summarises them."""
     tiny: str
-    """The turn in a sentence."""
+    """The tiny rendition of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,16 +45,16 @@ class Material:
     turns: Sequence[SourceTurn]
     """The turns from `wanted.first` to `wanted.last`, oldest first."""
     count: Count
-    """Counts a text as the content of an A block."""
+    """Counts the tokens of a text as the content of an A block."""
     cut: Callable[[str, int], str]
     """Cuts a text to a number of tokens, with a note if it was cut."""
     made: Mapping[str, Artefact] = field(default_factory=dict)
-    """Artefacts made before, by name."""
+    """Existing artefacts, by name."""
     goals: Sequence[Mapping[str, Json]] = ()
     """The session's goals, in order."""
     model: str | None = None
     file_summaries: Mapping[str, str] = field(default_factory=dict)
-    """Summaries that were given for files, by path."""
+    """Stored summaries of files, by path."""
 
 
 Maker = Callable[[Material], Artefact]
@@ -62,7 +62,7 @@ Maker = Callable[[Material], Artefact]
 
 @dataclass(frozen=True, slots=True)
 class ArtefactAssignment:
-    """What a model is asked to make of the turns of an artefact."""
+    """The request to a model to word an artefact."""
 
     ask: Ask
     nonce: str
@@ -70,23 +70,23 @@ class ArtefactAssignment:
 
 @dataclass(frozen=True, slots=True)
 class WordingReport:
-    """An artefact as a model has worded it; or the reason why it stays as it was."""
+    """An artefact worded by a model; or the reason why it is unchanged."""
 
     made: Artefact | None = None
     reason: str = ""
 
 
 class Wording(Protocol):
-    """How a model may word artefacts of one kind. Both methods are pure and run in the worker's process."""
+    """The wording of one kind of artefact by a model. Both methods are pure and run in the worker's process."""
 
     def request(self, material: Material, *, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
-        """The request; None if the maker's text can't be improved."""
+        """Write the request; None if the maker's text can't be improved."""
         ...
 
     def judge(
         self, assignment: ArtefactAssignment, answer: Answer, material: Material, before: Artefact
     ) -> WordingReport:
-        """The artefact with what passes of an answer."""
+        """Return the artefact with the accepted parts of an answer."""
         ...
 
 
@@ -95,22 +95,22 @@ class ArtefactKind:
     """How artefacts of one kind are made and worded."""
 
     maker: Maker | str | None = None
-    """A function of the material, or its place as `package.module:name`, which is imported when it is first needed.
-    None: the strategy's own `make` is overridden."""
+    """A function of the material, or its location as `package.module:name`, which is imported on first use. None: the
+    strategy overrides `make`."""
     reads_messages: bool = True
-    """The maker reads messages; otherwise its turns come without them."""
+    """The maker reads messages; otherwise its turns have none."""
     reads_units: bool = True
-    """The maker reads units and tinies; otherwise they need not be made first."""
+    """The maker reads units and tiny renditions; otherwise it does not wait for them."""
     wording: Wording | str | None = None
-    """How a model may word it, or the place of that; None: no model is asked."""
+    """The wording by a model, or its location; None: no model is used."""
 
     def load_maker(self) -> Maker:
-        """The maker, imported if it is given as a place."""
+        """Return the maker, imported if it is set as a location."""
         found: Maker = _loaded(self.maker)
         return found
 
     def load_wording(self) -> Wording:
-        """The wording, imported if it is given as a place."""
+        """Return the wording, imported if it is set as a location."""
         found: Wording = _loaded(self.wording)
         return found
 
@@ -123,12 +123,12 @@ def _loaded(place: Any) -> Any:
 
 
 def made_of(wanted: ArtefactSpec, text: str = "", data: Mapping[str, Json] | None = None) -> Artefact:
-    """What was made, under the name and for the turns it was wanted for."""
+    """Return an artefact with the name and the turns of its spec."""
     return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, text=text, data=data or {})
 
 
 def made_short(wanted: ArtefactSpec, texts: Mapping[int, str], data: Mapping[str, Json] | None = None) -> Artefact:
-    """Short messages of one turn, by position; each text as `short_message` writes it."""
+    """Return an artefact of one turn's short messages, by position; each text as `short_message` writes it."""
     assert wanted.first == wanted.last, "positions are of one turn"
     assert all(text.endswith("\n") or not text for text in texts.values()), "a message's text ends in a newline"
     kept: dict[str, Json] = {str(position): text for position, text in sorted(texts.items())}
@@ -136,14 +136,14 @@ def made_short(wanted: ArtefactSpec, texts: Mapping[int, str], data: Mapping[str
 
 
 def short_texts(made: Artefact) -> dict[int, str]:
-    """The short messages of something made, by position."""
+    """Return the short messages of an artefact, by position."""
     kept = made.data.get(SHORT)
     return {int(position): str(text) for position, text in kept.items()} if isinstance(kept, Mapping) else {}
 
 
 def short_message(message: Message, show: Callable[[Part], str]) -> str:
-    """A message with its parts written shorter, behind the same marks: `show` is like `foveate.text.part_text`.
+    """Write a message with shorter parts after the same marks; `show` is like `foveate.text.part_text`.
 
-    Give `part_text(part, words)` for the replacement of a part, so that no words can forge a mark.
+    Use `part_text(part, words)` to replace a part, so that no words can forge a mark.
     """
     return message_text(replace(message, original=None), show)

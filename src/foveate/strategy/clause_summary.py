@@ -1,7 +1,7 @@
-"""Summaries worded by a model as clauses of the turns: the request, and the checks that an answer has to pass.
+"""Summaries worded by a model as clauses of the turns: the request, and the checks of the answer.
 
-Each strategy derives its own wording from `ClauseWording` and puts the artefact together from what passes. Unless
-enough of an answer passes, the artefact stays as rules made it.
+Each strategy derives its own wording from `ClauseWording` and assembles the artefact from what passes. If too little of
+an answer passes, the artefact made by rules is kept.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ from foveate.strategy.checkpoint.extract import goal_lines
 from foveate.turn import Json, Message, Text
 
 MAX_NOTES = 6_000
-"""Clauses of all turns that are compared with each other; of each turn the weightiest."""
+"""Limit of the clauses of all turns that are compared with each other; those of each turn with the most weight."""
 MIN_TURN_NOTES = 8
 MAX_NOTE_CHARS = 400
 GOAL_TOKENS = 200
-"""The limit of one goal's text for a model."""
+"""Maximum tokens of one goal's text in a request."""
 MAX_GOALS = 8
-"""The limit of goals."""
+"""Maximum number of goals in a request."""
 
 
 class ClauseWording(ABC):
-    """Asks for clauses of the turns and keeps those whose facts the turns have."""
+    """Requests clauses of the turns and keeps those whose facts the turns contain."""
 
     schema: ClassVar[Mapping[str, Json]]
-    """Of the answer."""
+    """JSON schema of the answer."""
     clauses_key: ClassVar[str]
     """The key of the clauses in the answer."""
     speaker: ClassVar[str] = ""
     """The assumed speaker of a clause that names none."""
     extra_clauses: ClassVar[int] = 0
-    """Clauses that are asked for besides those of the summary."""
+    """Number of clauses requested in addition to those of the summary."""
     extra_request: ClassVar[str] = ""
-    """How the request names them."""
+    """Description of the extra clauses in the request."""
 
     @property
     @abstractmethod
@@ -67,15 +67,15 @@ class ClauseWording(ABC):
 
     @abstractmethod
     def put_together(self, judged: JudgedClauses, material: Material, before: Artefact) -> Artefact:
-        """The artefact from the clauses that passed and what rules found."""
+        """Assemble the artefact from the clauses that passed and what rules found."""
 
     def notes(self, material: Material) -> list[Unit]:
-        """What the turns say, clause by clause."""
+        """Return the clauses of the turns."""
         most = max(MIN_TURN_NOTES, MAX_NOTES // max(1, len(material.turns)))
         return [unit for turn in material.turns for unit in _notes(turn, most)]
 
     def room(self, material: Material) -> int:
-        """The tokens that the artefact has for clauses."""
+        """Return the tokens for clauses in the artefact."""
         return material.wanted.tokens
 
     def request(self, material: Material, *, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
@@ -127,7 +127,7 @@ class JudgedClauses:
     notes: Sequence[Unit]
     kept: Sequence[Unit]
     answer: Mapping[str, Any]
-    """The whole object."""
+    """The whole answer."""
     judge: ClauseJudge
     nonce: str
 
@@ -135,9 +135,9 @@ class JudgedClauses:
 def _notes(turn: SourceTurn, most: int) -> Sequence[Unit]:
     if not turn.messages:
         return turn.units[:most]
-    told = [one for one in read_turn(turn.messages).candidates if one.facts]
-    if len(told) > most:
-        told = sorted(sorted(told, key=lambda one: (-one.worth, one.place))[:most], key=lambda one: one.place)
+    found = [one for one in read_turn(turn.messages).candidates if one.facts]
+    if len(found) > most:
+        found = sorted(sorted(found, key=lambda one: (-one.worth, one.place))[:most], key=lambda one: one.place)
     return [
         Unit(
             turn.number,
@@ -145,12 +145,12 @@ def _notes(turn: SourceTurn, most: int) -> Sequence[Unit]:
             round(one.worth, 3),
             frozenset(one.facts),
         )
-        for one in told
+        for one in found
     ]
 
 
 def _lines(notes: Sequence[Unit], max_tokens: int, count: Count) -> list[str]:
-    """The notes in order; if there are too many for a request, the most informative ones."""
+    """Return the notes in order; if there are too many for a request, the most informative ones."""
     shown: list[tuple[int, str]] = []
     left = max_tokens
     for unit in roll_up(notes, max_tokens, count):

@@ -1,4 +1,4 @@
-"""The oldest turns as eras: fine ones next to the turns still shown, coarser ones the older they are."""
+"""Lays out the oldest turns as eras: fine ones next to the turns still shown, coarser ones the older they are."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import NamedTuple
 from foveate.plan import BRIEF_LINE, NO_LINE, Band, Block, Era, Overheads, ShownLevel, Sizes, TurnSizes
 
 ERA_MINIMUM_TOKENS = 24
-"""An era says nothing in less."""
+"""Minimum size of a useful era."""
 ERA_GUESS_TOKENS = 100
 """The assumed size of an era before any exists."""
 LEVEL_SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.25)
-"""Each level of eras may spend this share of what the finer ones leave: the first with which all levels fit."""
+"""Share of what the finer levels leave that each level of eras may spend: the first with which all levels fit."""
 MAX_LEVELS = 40
 MAX_JOINED_ERAS = 32
 """Limit of the eras of the finest level in one block, so that opening it is one step."""
@@ -27,21 +27,21 @@ class Cover:
     """Eras and named ranges that together cover the turns 1 to some boundary, newest first."""
 
     eras: tuple[Era | Block, ...]
-    """An era that exists, or the row of a range that is only named."""
+    """An existing era, or the row of a range that is only named."""
     overheads: Overheads
 
     @property
     def least(self) -> int:
-        """What they cost at their smallest."""
+        """Their minimum tokens."""
         return sum(self._fixed(era) + self._smallest(era) for era in self.eras)
 
     @property
     def full(self) -> int:
-        """What they cost in full."""
+        """Their tokens in full."""
         return sum(self._fixed(era) + self._largest(era) for era in self.eras)
 
     def rows(self, room_tokens: int) -> list[Block]:
-        """Oldest first, together as large as the room allows: none is cut while a larger one could be."""
+        """Return the rows, oldest first, as large as the room allows: none is cut while a larger one could be."""
         spare = room_tokens - self.least
         assert spare >= 0, "a cover is made to fit"
         sizes = [self._smallest(era) for era in self.eras]
@@ -76,7 +76,7 @@ class Cover:
 
 
 def _joined(rows: list[Block]) -> list[Block]:
-    """Neighbouring eras of the finest level in one block: what their tags would take goes to what they say."""
+    """Join neighbouring eras of the finest level in one block, to spend the tokens of their tags on their texts."""
     joined: list[Block] = []
     eras = 0
     for row in rows:
@@ -91,7 +91,7 @@ def _joined(rows: list[Block]) -> list[Block]:
 
 
 def _water_level(sizes: list[int], limits: list[int], spare: int) -> int:
-    """The largest level to which all sizes can grow, each up to its limit, within the spare tokens."""
+    """Return the largest level to which all sizes can grow, each up to its limit, within the spare tokens."""
     low, high = 0, max(limits, default=0)
     while low < high:
         level = (low + high + 1) // 2
@@ -103,21 +103,21 @@ def _water_level(sizes: list[int], limits: list[int], spare: int) -> int:
 
 
 def stub_row(first: int, last: int, overheads: Overheads) -> Block:
-    """A range that is only named, so that its turns can still be asked for."""
+    """Return a range that is only named, so that its turns can still be retrieved."""
     return Block(first, last, "E", overheads.range + overheads.cut_note, is_cut=True)
 
 
 def finest_tokens(sizes: Sizes) -> int:
-    """The size of an era of the finest level, by the newest or the oldest; 0 where none is made."""
+    """Return the size of an era of the finest level, by the newest or the oldest; 0 if none is made."""
     blocks = sizes.last_turn // sizes.fanout
     sample = (sizes.era(1, blocks - 1) or sizes.era(1, 0)) if blocks else None
     return sample.tokens if sample else 0
 
 
 def make_cover(sizes: Sizes, boundary: int, last: int, room_tokens: int, overheads: Overheads) -> Cover:
-    """Covers the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
+    """Cover the turns 1 to `last`: eras up to `boundary`, where one of the finest ends, the others only named.
 
-    Its least cost fits the room if that of one named range does.
+    Its minimum cost fits the room if that of one named range does.
     """
     assert boundary <= last, "eras replace turns that are not shown"
     reader = _Reader(sizes)
@@ -145,7 +145,7 @@ def make_cover(sizes: Sizes, boundary: int, last: int, room_tokens: int, overhea
 
 
 def _blocks(sizes: Sizes, boundary: int, room_tokens: int, overheads: Overheads) -> list[tuple[int, int]]:
-    """Which eras to show, newest first: as much of the finest levels as the room allows."""
+    """Choose the eras to show, newest first: as much of the finest levels as the room allows."""
     counts: list[int] = []
     if not boundary:
         return []
@@ -164,10 +164,10 @@ def _blocks(sizes: Sizes, boundary: int, room_tokens: int, overheads: Overheads)
 def _level_counts(
     sizes: Sizes, count: int, room_tokens: int, share: float, overheads: Overheads
 ) -> tuple[list[int], int]:
-    """How many eras of each level, finest first, and their cost in full.
+    """Return the number of eras of each level, finest first, and their cost in full.
 
-    Each level reaches back to where one of the next begins, the last to turn 1; beyond that it takes whole groups
-    while it spends no more than `share` of what the finer ones left.
+    Each level reaches back to the start of an era of the next level, the last to turn 1; beyond that it takes whole
+    groups while it spends at most `share` of what the finer ones left.
     """
     fanout, counts, spent = sizes.fanout, list[int](), 0
     for level in range(1, MAX_LEVELS):
@@ -196,7 +196,7 @@ class _Reader:
         self.misses_left = MAX_MISSING_ERAS
 
     def resolve(self, level: int, index: int) -> list[Era | tuple[int, int]]:
-        """The era, or its children, newest first; a range of turns where there is none."""
+        """Return the era, or its children, newest first; a range of turns if there is none."""
         era = self.sizes.era(level, index) if self.misses_left else None
         if era is not None:
             return [era]
@@ -214,7 +214,7 @@ class _Reader:
 LEVELS: tuple[ShownLevel, ...] = ("R", "S", "C", "T")
 RAW, SMOOTHED, COMPRESSED, TINY = range(4)
 TINY_TOKENS = 50
-"""A turn that has no Tiny yet is cut to this, its note included."""
+"""A turn without a Tiny is cut to this, its note included."""
 ALONE = -1
 """The key of a text that never shares a block."""
 STEP_KEYS = 8
@@ -224,16 +224,16 @@ class Option(NamedTuple):
     """One way to show an item."""
 
     text: int
-    """Tokens, the note of a cut included, tags not."""
+    """Tokens, including the note of a cut, without tags."""
     key: int
-    """Neighbours of one key share a block."""
+    """Neighbours with the same key share a block."""
     level: int
     is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
 class CostModel:
-    """How items are priced: what structure costs, which turns are short, and from which size on a Tiny is cut."""
+    """Prices items: the cost of structure, which turns are short, and the size above which a Tiny is cut."""
 
     overheads: Overheads
     short_tokens: int
@@ -241,16 +241,17 @@ class CostModel:
 
     @property
     def pair(self) -> int:
-        """What a second text adds to a block that held one."""
+        """Tokens that a second text adds to a block of one."""
         return self.overheads.range + 2 * self.overheads.line - self.overheads.tag
 
     @property
     def stub(self) -> int:
-        """A range that is only named."""
+        """Tokens of a range that is only named."""
         return self.overheads.range + self.overheads.cut_note
 
     def at(self, item: TurnSizes, level: int) -> Option:
-        """How the item is shown in a band: where the band's level is not made yet, at the next higher one that is."""
+        """Return how the item is shown in a band: if the band's level is not made yet, at the next higher one that
+        is."""
         if level == TINY:
             return self._tiny(item)
         if level == COMPRESSED and item.compressed is not None:
@@ -260,7 +261,7 @@ class CostModel:
         return self.option(item, RAW, item.raw)
 
     def _tiny(self, item: TurnSizes) -> Option:
-        """Its Tiny, a higher level that is as small, or a cut."""
+        """Return the item's Tiny, a higher level that is as small, or a cut."""
         if item.tiny is not None and item.tiny <= self.tiny_limit:
             return self.option(item, TINY, item.tiny)
         higher = self.at(item, COMPRESSED)
@@ -275,8 +276,8 @@ class CostModel:
         return Option(text, level if is_shared else ALONE, level, False)
 
     def block(self, texts: int) -> int:
-        """The structure of a block with this number of texts."""
-        if texts < 2:  # noqa: PLR2004 - one text has a tag of its own
+        """Return the structure tokens of a block with this number of texts."""
+        if texts < 2:  # noqa: PLR2004 - one text has its own tag
             return self.overheads.tag if texts else 0
         return self.overheads.range + texts * self.overheads.line
 
@@ -292,16 +293,16 @@ class LevelChoices:
         self.kept: dict[int, Option] = {}
 
     def at(self, index: int, level: int) -> Option:
-        """How an item is shown in a band."""
+        """Return how an item is shown in a band."""
         return self.costing.at(self.items[index], level)
 
     def keep(self, index: int, option: Option) -> None:
-        """Shows an item like this whatever its band; it is paid for at once."""
+        """Fix how an item is shown, whatever its band; its cost is added at once."""
         self.kept[index] = option._replace(key=ALONE)
         self.cost += option.text + self.costing.overheads.tag
 
     def appended(self, option: Option) -> int:
-        """What the next item costs shown like this."""
+        """Return the cost of the next item if it is shown like this."""
         key, chosen = option.key, self.chosen
         if key == ALONE or not chosen or chosen[-1].key != key:
             return option.text + self.costing.overheads.tag
@@ -314,7 +315,7 @@ class LevelChoices:
         self.chosen.append(option)
 
     def append_kept(self) -> bool:
-        """Takes the next item if it is a kept one."""
+        """Append the next item if it is a kept one."""
         option = self.kept.get(len(self.chosen))
         if option is None:
             return False
@@ -322,12 +323,12 @@ class LevelChoices:
         return True
 
     def cut_back(self, length: int, cost: int) -> None:
-        """Returns to an earlier state."""
+        """Return to an earlier state."""
         del self.chosen[length:]
         self.cost = cost
 
     def change(self, index: int, option: Option) -> int:
-        """What showing an item differently would add to the cost."""
+        """Return the change of the cost if an item is shown like this."""
         old = self.chosen[index]
         added = option.text - old.text
         if option.key != old.key:
@@ -339,7 +340,8 @@ class LevelChoices:
         self.cost += added
 
     def tiny_costs(self, indexes: Iterable[int], limit_tokens: int) -> list[int]:
-        """The running cost of these items as Tiny, in the order given, up to a limit; kept ones are paid for."""
+        """Return the running cost of these items as Tiny, in this order, up to a limit; kept ones are already
+        counted."""
         line, tag, pair = self.costing.overheads.line, self.costing.overheads.tag, self.costing.pair
         tiny_limit, items, kept = self.costing.tiny_limit, self.items, self.kept
         total, last_key, is_pair = 0, ALONE, False
@@ -364,7 +366,7 @@ class LevelChoices:
         return costs
 
     def _joined(self, index: int, key: int) -> int:
-        """The structure that an item of this key brings between its neighbours."""
+        """Return the structure tokens that an item of this key adds between its neighbours."""
         if key == ALONE:
             return self.costing.overheads.tag
         newer, older, chosen = 0, 0, self.chosen
@@ -377,7 +379,7 @@ class LevelChoices:
 
 
 def chosen_rows(choices: LevelChoices) -> list[Block]:
-    """A row for each block of items that are shown, oldest first."""
+    """Return a row for each block of shown items, oldest first."""
     items, chosen = choices.items, choices.chosen
     rows: list[Block] = []
     end = len(chosen)
@@ -392,7 +394,7 @@ def chosen_rows(choices: LevelChoices) -> list[Block]:
 
 
 def _row(items: Sequence[TurnSizes], options: Sequence[Option], structure_tokens: int) -> Block:
-    """One block; its items come newest first."""
+    """Return one block; its items are passed newest first."""
     return Block(
         items[-1].turn,
         items[0].turn,
@@ -406,7 +408,8 @@ def _row(items: Sequence[TurnSizes], options: Sequence[Option], structure_tokens
 
 
 def hidden_step_rows(choices: LevelChoices, overheads: Overheads) -> list[Block]:
-    """Oldest first, the steps older than those chosen: ranges that are only named, and the kept ones."""
+    """Return rows for the steps older than the chosen ones, oldest first: ranges that are only named, and the kept
+    ones."""
     rows: list[Block] = []
     items = choices.items
     for index in range(len(choices.chosen), len(items)):
@@ -424,13 +427,13 @@ def hidden_step_rows(choices: LevelChoices, overheads: Overheads) -> list[Block]
 
 
 def step_stub(turn: int, first_step: int, last_step: int, overheads: Overheads) -> Block:
-    """Steps of a running turn that are only named."""
+    """Return a row that only names steps of a running turn."""
     tokens = stub_row(turn, turn, overheads).tokens
     return Block(turn, turn, "E", tokens, first_step=first_step, last_step=last_step, is_cut=True)
 
 
 def bands_of(rows: Sequence[Block], target_shares: Mapping[ShownLevel, float]) -> tuple[Band, ...]:
-    """What the rows spend on each level, the most detailed first."""
+    """Return the tokens that the rows spend on each level, the most detailed first."""
     spent: dict[str, list[_Spent]] = {}
     for row in rows:
         if not row.levels:
@@ -459,10 +462,10 @@ class _Spent(NamedTuple):
 
 
 def _spent_in_lines(rows: Sequence[Block]) -> Iterator[tuple[str, _Spent]]:
-    """By level, of blocks with several levels; the first line of each has the tags."""
+    """Yield the spending by level of blocks with several levels; the first line of each includes the tags."""
     if not rows:
         return
-    import numpy as np  # noqa: PLC0415 - such blocks are made with it
+    import numpy as np  # noqa: PLC0415 - such blocks are made with numpy
 
     letters = np.frombuffer("".join(row.levels for row in rows).replace(BRIEF_LINE, "C").encode(), dtype=np.uint8)
     tokens = np.fromiter(chain.from_iterable(row.sizes for row in rows), dtype=np.int64, count=len(letters))
@@ -481,7 +484,7 @@ CUT_MINIMUM_TOKENS = 8
 
 
 def compact_rows(sizes: Sizes, budget_tokens: int, overheads: Overheads) -> list[Block]:
-    """Rows for a budget too small for bands; none if it can't name the range."""
+    """Return rows for a budget too small for bands; empty if the range can't be named."""
     newest = next(iter(sizes.newest()), None)
     if newest is None:
         return []
@@ -498,7 +501,7 @@ def compact_rows(sizes: Sizes, budget_tokens: int, overheads: Overheads) -> list
 
 
 def _shown(item: TurnSizes, room_tokens: int, overheads: Overheads) -> Block | None:
-    """The item at its highest level that fits, else cut."""
+    """Return the item at its highest level that fits, else cut."""
     sizes: tuple[tuple[ShownLevel, int | None], ...] = (
         ("R", item.raw),
         ("S", item.smoothed),
@@ -515,16 +518,16 @@ def _shown(item: TurnSizes, room_tokens: int, overheads: Overheads) -> Block | N
 
 
 TINY_SHARES = (0.75, 0.5, 0.25, 0.0)
-"""Of the room for rolled-over turns, what single Tinies take where eras cover the oldest: the first that fits."""
+"""Shares of the room for rolled-over turns that single Tinies take if eras cover the oldest: the first that fits."""
 
 
 def rolled_rows(
     sizes: Sizes, items: Sequence[TurnSizes], last: int, room_tokens: int, overheads: Overheads
 ) -> list[Block]:
-    """Turns 1 to `last` as Tiny, eras for the oldest where that is too much; only named where nothing else fits, and
-    nothing where not even that does.
+    """Show turns 1 to `last` as Tiny, with eras for the oldest if that is too much; only named if nothing else fits,
+    and not at all if even that does not.
 
-    `items` are the turns from `last` on backwards, as many as are known.
+    `items` are the turns from `last` backwards, as many as are known.
     """
     if not last:
         return []

@@ -1,4 +1,4 @@
-"""Oneshot: every call sees the epic, the tasks and the log, and nothing else; the log is a gradient within its share.
+"""Oneshot: every call sees only the epic, the tasks and the log; the log is a gradient within its share.
 
 The epic comes before the log, where it stays cached; the tasks change, and come after it.
 """
@@ -16,8 +16,8 @@ from foveate.strategy.gradient import Gradient
 
 
 class Oneshot(Gradient, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Epic, log and tasks. The newest entries of the log are raw, older ones ever shorter, by the settings of
-    `gradient`."""
+    """Epic, log and tasks. The newest entries of the log are raw, older ones increasingly compressed, by the settings
+    of `gradient`."""
 
     documents: ClassVar[tuple[Section, ...]] = ("epic",)
     changing_documents: ClassVar[tuple[Section, ...]] = ("tasks",)

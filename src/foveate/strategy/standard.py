@@ -13,7 +13,7 @@ from foveate.strategy import Strategy
 from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
 CUT_MINIMUM_TOKENS = 8
-"""A cut text is not shorter than this, its note not counted."""
+"""Minimum tokens of a cut text, without its note."""
 
 
 class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -43,13 +43,13 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         return Plan(tuple(rows), bands, tokens, budget_tokens, notes=notes), state
 
     def _rows(self, snapshot: Snapshot, budget_tokens: int, overheads: Overheads) -> list[Block]:
-        """Oldest first."""
+        """Return the rows, oldest first."""
         newest: list[Block] = []
         left = budget_tokens
         stub = stub_row(1, 1, overheads).tokens
         running: list[TurnSizes] = []
         for item in snapshot.newest():
-            # Before the oldest turn there is nothing to name.
+            # There is nothing to name before the oldest turn.
             room = left - (stub if item.turn > 1 else 0)
             if item.step:
                 running.append(item)
@@ -71,7 +71,8 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         return newest[::-1]
 
     def _running(self, items: list[TurnSizes], room_tokens: int, overheads: Overheads) -> list[Block]:
-        """A turn in progress, newest step first: the newest steps that fit behind its prompt, the rest only named."""
+        """Lay out a turn in progress, passed newest step first: the newest steps that fit after its prompt, the rest
+        only named."""
         prompt = items[-1]
         most = int(room_tokens * self.prompt_share) if len(items) > 1 else room_tokens
         kept = min(prompt.raw + overheads.tag, most)
@@ -95,5 +96,5 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
 
 
 def _needed_tokens(snapshot: Snapshot, overheads: Overheads) -> int:
-    """What the whole history takes, raw, each turn in its tag."""
+    """Return the raw tokens of the whole history, each turn with its tag."""
     return sum(info.tokens + overheads.tag for info in snapshot.infos(1, snapshot.last_turn))

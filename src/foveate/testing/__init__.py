@@ -1,1 +1,1 @@
-"""For authors of plug-ins: conformance suites of strategies and adapters, made-up histories, and a scripted model."""
+"""For authors of plug-ins: conformance suites of strategies and adapters, generated histories, and a scripted model."""

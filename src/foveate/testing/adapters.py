@@ -1,4 +1,4 @@
-"""The conformance suite of adapters: every adapter passes these, ours and yours.
+"""The conformance suite of adapters, for built-in and third-party ones.
 
 A `Door` is a small program in the framework, with the framework's own test model and one tool, `weather(city)`:
 
@@ -25,7 +25,7 @@ from foveate.turn import Attachment, Message, Reasoning, ToolResult
 BUDGET_TOKENS = 8_000
 TURNS = 50
 SYSTEM = "You are a weather service. " + "Be brief, be exact, and name the city in every sentence. " * 12
-"""Long enough that a budget which does not count it is exceeded."""
+"""The system prompt, long enough that a budget which does not count it is exceeded."""
 TOOL = {
     "name": "weather",
     "description": "The weather of a city.",
@@ -49,9 +49,9 @@ class Reply:
 
     text: str = ""
     cities: tuple[str, ...] = ()
-    """A call of `weather` for each, in parallel."""
+    """Cities of parallel calls of `weather`."""
     thinking: str = ""
-    """Comes with the signature `signed:` and the text itself."""
+    """Reasoning, whose signature is `signed:` and the text itself."""
     fails: bool = False
     """The model can't be reached."""
 
@@ -64,17 +64,18 @@ class Door(Protocol):
     """A program in the framework, with `SYSTEM` as its prompt. Its own copy of the conversation is empty at first."""
 
     requests: list[str]
-    """All text of each request that the model got: system prompt, tools as JSON, messages, the data of images."""
+    """All text of each request to the model: system prompt, tools as JSON, messages, the data of images."""
 
     async def ask(self, prompt: str, replies: Sequence[Reply], *, image: str = "", is_stream: bool = False) -> str:
-        """Run the program with a prompt: the model gives these replies, and its calls are executed. The last text.
+        """Run the program with a prompt and return the last text: the model gives these replies, and its calls are
+        executed.
 
-        A reply that fails raises `ModelDown`, or what the framework makes of it.
+        A reply that fails raises `ModelDown`, or the framework's error for it.
         """
         ...
 
     async def undo(self) -> None:
-        """Take the newest turn off the program's copy, as a user does to ask in another way."""
+        """Remove the newest turn from the program's copy, like a user who asks in another way."""
         ...
 
 
@@ -107,18 +108,18 @@ class World:
         return self.make(self.session, self.weather)
 
     async def reopen(self) -> None:
-        """Go on as another process would."""
+        """Close the store and open it again, like another process."""
         await self.stack.aclose()
         self.fov = await self.stack.enter_async_context(api.open(self.path, settings=self.settings))
         self.session = await self.fov.open_session("chat")
 
     async def log(self, session_id: str = "chat") -> list[list[Message]]:
-        """The messages of each turn."""
+        """Return the messages of each turn."""
         turns = await (await self.fov.open_session(session_id)).load_turns()
         return [[message for message in turn.messages if message.kind == "message"] for turn in turns]
 
     async def texts(self, session_id: str = "chat") -> list[list[str]]:
-        """What user and model said in each turn."""
+        """Return the texts of user and model in each turn."""
         return [[message.text for message in turn if message.text] for turn in await self.log(session_id)]
 
 
@@ -239,8 +240,8 @@ async def fifty_turns_fit_the_budget(world: World) -> None:
     door = world.door()
     counter = exact_counter("o200k_base")
     for number in range(TURNS):
-        story = f"Station {number} measured {number * 37} millimetres of rain. " * 12
-        await door.ask(f"Report {number}?", [Reply(cities=(f"City{number}",)), Reply(story)])
+        report = f"Station {number} measured {number * 37} millimetres of rain. " * 12
+        await door.ask(f"Report {number}?", [Reply(cities=(f"City{number}",)), Reply(report)])
     assert max(counter.count(request) for request in door.requests) <= BUDGET_TOKENS
     turns = await world.log()
     assert [turn[0].text for turn in turns] == [f"Report {number}?" for number in range(TURNS)]
@@ -264,7 +265,7 @@ CASES: tuple[Case, ...] = (
 
 
 def _pairs(turn: Sequence[Message]) -> dict[str, str]:
-    """The result of each call by its city; every call has exactly one."""
+    """Return the result of each call by its city; every call has exactly one."""
     calls = [call for message in turn for call in message.tool_calls]
     results = [result for message in turn for result in message.tool_results]
     assert sorted(str(result.call_id) for result in results) == sorted(str(call.id) for call in calls)

@@ -1,4 +1,4 @@
-"""What a scripted model can be told to do; see `foveate.testing.scripted`."""
+"""Behaviours of a scripted model; see `foveate.testing.scripted`."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from foveate.turn import Json, Usage
 
 @dataclass(frozen=True, slots=True)
 class Says:
-    """Answers in words; never in more than the request's output limit allows, where the answer then ends."""
+    """Answers with text, cut at the request's output limit."""
 
     text: str
     pieces: tuple[str, ...] = ()
-    """How a stream gives it out; word by word if nothing is said."""
+    """The pieces of a stream; by default word by word."""
     usage: Usage | None = None
-    """What it claims to have used; the true counts if None."""
+    """The reported usage; None: the true counts."""
     finish: Finish = "stop"
 
 
@@ -31,11 +31,11 @@ class SaysJson:
 
 @dataclass(frozen=True, slots=True)
 class CallsTool:
-    """Calls a tool, after some words if there are any; `more` are called along with it."""
+    """Calls a tool, after some text if there is any; the tools in `more` are called along with it."""
 
     name: str
     arguments: Json = None
-    """None: no arguments ({})."""
+    """The arguments; None: {}."""
     id: str | None = None
     text: str = ""
     more: tuple[CallsTool, ...] = ()
@@ -53,7 +53,7 @@ class Fails:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Waits, then does the next thing."""
+    """Waits, then continues with the next behaviour."""
 
     seconds: float
     then: Behaviour
@@ -61,7 +61,8 @@ class Delays:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """Streams this many pieces, and then nothing until it is cancelled. Asked for a whole answer, it never answers."""
+    """Streams this many pieces, and then nothing until it is cancelled. A request without streaming is never
+    answered."""
 
     after_pieces: int = 0
     text: str = "This was going to be an answer."
@@ -77,21 +78,21 @@ class BreaksOff:
 
 @dataclass(frozen=True, slots=True)
 class Truncates:
-    """Stops in the middle, at its output limit as it says."""
+    """Stops in the middle, reporting its output limit."""
 
     text: str = '{"answer": "This was going to be'
 
 
 @dataclass(frozen=True, slots=True)
 class Refuses:
-    """The provider's filter stops it."""
+    """Is stopped by the provider's filter."""
 
     text: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Empty:
-    """Answers with nothing at all."""
+    """Returns an empty answer."""
 
 
 Behaviour: TypeAlias = Says | SaysJson | CallsTool | Fails | Delays | Stalls | BreaksOff | Truncates | Refuses | Empty

@@ -1,4 +1,4 @@
-"""Made-up snapshots, so that a strategy can be tested and measured without a store."""
+"""Generated snapshots, so that a strategy can be tested and measured without a store."""
 
 from __future__ import annotations
 
@@ -31,28 +31,29 @@ USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)
 
 
 def table_of(newest: Iterator[TurnSizes], limit: int, answer_weight: float) -> SizeTable:
-    """The whole turns among the items, newest first."""
+    """Return the size table of the whole turns among the items, newest first."""
     whole = islice((item for item in newest if not item.step), limit)
     return weigh([WordTable.of(list(whole))], limit, answer_weight)
 
 
 MAX_ROUNDS = 8
 SHORT_TOKENS = 12
-"""What a short message takes, at most, in a made-up artefact."""
+"""Maximum tokens of a short message in a generated artefact."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedSnapshot:
-    """A snapshot of the turns given, oldest first. Items are made from their sizes unless steps or others are given."""
+    """A snapshot of a list of turns, oldest first. Items are derived from their sizes unless steps or other items are
+    set."""
 
     turns: Sequence[TurnInfo]
     ledger: Ledger = field(default_factory=lambda: Ledger(budget_tokens=16_000))
-    """What `drive` plans with, except for the room of the history,"""
+    """The ledger that `drive` plans with, except for the room of the history."""
     state: State = field(default_factory=dict)
-    """and the state that it passes on."""
+    """The state that `drive` passes on."""
     made: Mapping[str, Artefact] = field(default_factory=dict)
     items: Sequence[TurnSizes] = ()
-    """Oldest first."""
+    """Items, oldest first."""
     fanout: int = 32
     era_tokens: int | None = 120
     """Of each era; None: no era is made yet."""
@@ -62,7 +63,7 @@ class ListedSnapshot:
     model: str | None = None
     kept: KeptPlan | None = None
     first_read: int = 1
-    """The oldest turn that is read; `drive` lowers it when a plan asks for older ones."""
+    """The oldest turn that is read; `drive` lowers it when a plan requests older ones."""
 
     @property
     def last_turn(self) -> int:
@@ -123,13 +124,13 @@ def _until_step(info: TurnInfo, step: int) -> TurnInfo:
 
 
 def item_of(info: TurnInfo) -> TurnSizes:
-    """A turn as a history has it, with levels of the usual sizes."""
+    """Return a turn's item, with levels of typical sizes."""
     raw = info.tokens
     return TurnSizes(info.turn, 0, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40))
 
 
 def step_items(info: TurnInfo) -> list[TurnSizes]:
-    """A turn in progress as a history has it, oldest step first."""
+    """Return the items of a turn in progress, oldest step first."""
     sizes = [sum(message.tokens for message in step) for step in info.steps]
     return [
         TurnSizes(info.turn, number, raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), is_kept=number == 1)
@@ -138,7 +139,7 @@ def step_items(info: TurnInfo) -> list[TurnSizes]:
 
 
 def exchange(turn: int, *tokens: int, started_us: int | None = None, is_open: bool = False) -> TurnInfo:
-    """A prompt, then answers and tool results in alternation, each of the given tokens."""
+    """Return a turn with a prompt, then answers and tool results in alternation, each of these tokens."""
     messages = [MessageSize(0, "user", "message", tokens[0])]
     for place, size in enumerate(tokens[1:], 1):
         messages.append(
@@ -151,7 +152,7 @@ def exchange(turn: int, *tokens: int, started_us: int | None = None, is_open: bo
 
 
 def pretend(wanted: ArtefactSpec, snapshot: ListedSnapshot) -> Artefact:
-    """Something made, of the size that was wanted, without content."""
+    """Return an artefact of the requested size, without content."""
     sizes: dict[int, int] = {}
     if wanted.first == wanted.last:
         (info,) = [info for info in snapshot.turns if info.turn == wanted.first]
@@ -168,7 +169,7 @@ Maker = Callable[[ArtefactSpec, ListedSnapshot], Artefact]
 def drive(
     strategy: Strategy, snapshot: ListedSnapshot, room_tokens: int, make: Maker = pretend
 ) -> tuple[Plan, ListedSnapshot]:
-    """The plan that is shown in the end, as the driver would come to it, and the snapshot with its state."""
+    """Plan until all artefacts exist, like the driver; return the final plan, and the snapshot with its state."""
     plan, state, snapshot = _read_and_plan(strategy, snapshot, room_tokens)
     for _ in range(MAX_ROUNDS):
         lacking = [wanted for wanted in plan.wants if wanted.name not in snapshot.made]
@@ -183,7 +184,7 @@ def drive(
 def _read_and_plan(
     strategy: Strategy, snapshot: ListedSnapshot, room_tokens: int
 ) -> tuple[Plan, State, ListedSnapshot]:
-    """A plan that has all the turns it needs, its state, and the snapshot with these turns."""
+    """Plan with all the turns it requests; return the plan, its state, and the snapshot with these turns."""
     ledger = replace(snapshot.ledger, history_tokens=room_tokens)
     while True:
         try:

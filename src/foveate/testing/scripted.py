@@ -1,9 +1,9 @@
-"""A model that does what a script says: answers, errors, delays, stalls, half a stream, an essay; no network.
+"""A model that follows a script: answers, errors, delays, stalls, half a stream, an essay; no network.
 
     model = Scripted([Fails("busy", retry_after_seconds=2), Says("Hello.")])
 
-A script is one behaviour, a sequence of them (one for each call; the last is repeated forever), or a function of
-the request. `scripted:FILE` names one in settings, so that other processes and demos can use it: see `load`.
+A script is one behaviour, a sequence of them (one for each call; the last is repeated), or a function of the request.
+`scripted:FILE` names one in settings, so that other processes and demos can use it: see `load`.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 ]
 
 REMEMBERED_PROMPTS = 16
-"""Prompts that are remembered: one that begins like any of them has that part cached, as with a provider."""
+"""Number of prompts whose prefixes count as cached, like in a provider's cache."""
 ESSAY_SENTENCES = 400
 FREE = Price(input=0, output=0)
 
@@ -69,7 +69,7 @@ Script: TypeAlias = Behaviour | Sequence[Behaviour] | Callable[[Ask], Behaviour]
 
 
 class ScriptedModel:
-    """See `foveate.models.Model`. `asks` has every request it was given, the refused ones included."""
+    """See `foveate.models.Model`. `asks` has every request it received, including rejected ones."""
 
     def __init__(
         self,
@@ -88,13 +88,13 @@ class ScriptedModel:
         self.price = price
         self.asks: list[Ask] = []
         self.running = 0
-        """Calls that are under way."""
+        """Number of calls in progress."""
         self.most_running = 0
         self.is_closed = False
         self.batch_polls = batch_polls
-        """How often a batch is still in progress; None: there is no batch endpoint."""
+        """Number of polls until a batch is done; None: there is no batch endpoint."""
         self.batches: list[str] = []
-        """The handles of the batches that were submitted."""
+        """The handles of the submitted batches."""
         self._sleep = sleep
         self._next = script if callable(script) else _in_turn(script)
         self._prompts: deque[list[str]] = deque(maxlen=REMEMBERED_PROMPTS)
@@ -128,7 +128,7 @@ class ScriptedModel:
         return self.batches[-1]
 
     async def collect(self, handle: str, asks: Mapping[str, Ask]) -> dict[str, Answer | ModelError] | None:
-        """The script's answers to the requests of a batch, which may be one of another process."""
+        """Return the script's answers to the requests of a batch, which another process may have submitted."""
         if self.batch_polls:
             self.batch_polls -= 1
             return None
@@ -153,7 +153,7 @@ class ScriptedModel:
             raise ModelUnavailable(self.name, problem, reason="too-long")
         sent = Usage(input_tokens=sent_tokens, cache_read_tokens=self._cached_tokens(prompt))
         self._prompts.append(prompt)
-        await asyncio.sleep(0)  # as a network would, lets others run
+        await asyncio.sleep(0)  # lets other tasks run, like a network call
         if isinstance(behaviour, Stalls | BreaksOff):
             for piece in _words(behaviour.text)[: behaviour.after_pieces]:
                 yield piece
@@ -199,8 +199,9 @@ def storm(
     stalls: float = 0.1,
     garbage: float = 0.1,
 ) -> Callable[[Ask], Behaviour]:
-    """A script in which these shares of the calls go wrong, each in a way chosen at random; the same for one seed."""
-    chance = random.Random(seed)  # noqa: S311 - faults to order, no secrets
+    """Return a script in which these shares of the calls fail, each in a random way; the same seed gives the same
+    script."""
+    chance = random.Random(seed)  # noqa: S311 - reproducible faults, no secrets
 
     def choose(ask: Ask) -> Behaviour:
         drawn = chance.random()
@@ -235,7 +236,8 @@ STORM_GARBAGE: tuple[Behaviour, ...] = (
 
 
 def load(name: str, settings: ModelsSettings) -> ScriptedModel:
-    """The model that `scripted:FILE` names; the file is TOML (or JSON of the same shape). Its calls are counted here.
+    """Load the model that `scripted:FILE` names; the file is TOML (or JSON of the same shape). Its calls are counted
+    here.
 
     window_tokens = 2048                       # these three may be left out
     provider = "scripted"
@@ -272,7 +274,7 @@ def _in_turn(script: Behaviour | Sequence[Behaviour]) -> Callable[[Ask], Behavio
 
 
 def _said(behaviour: Behaviour) -> Says:
-    """Any answer as the words it is made of."""
+    """Return the text of an answer of any kind."""
     match behaviour:
         case Says():
             return behaviour
@@ -287,7 +289,7 @@ def _said(behaviour: Behaviour) -> Says:
         case Empty():
             return Says("")
         case _:
-            raise TypeError(f"{behaviour!r} is no answer; a script has behaviours of foveate.testing.scripted")
+            raise TypeError(f"{behaviour!r} is no answer; a script consists of behaviours of foveate.testing.scripted")
 
 
 def _tool_calls(first: CallsTool, call: int) -> tuple[ToolCall, ...]:
@@ -298,7 +300,7 @@ def _tool_calls(first: CallsTool, call: int) -> tuple[ToolCall, ...]:
 
 
 def _prompt(ask: Ask) -> list[str]:
-    """What a provider would read, in segments; two requests share a cache as far as these agree."""
+    """Return what a provider would read, in segments; two requests share a cache up to the first difference."""
     around = [_dump(part) for part in (list(ask.tools), ask.schema) if part]
     return around + [f"{message.role}: {_written(message)}\n" for message in ask.messages]
 
@@ -319,7 +321,7 @@ def _shared_tokens(prompt: Sequence[str], earlier: Sequence[str]) -> int:
 
 
 def _cut(text: str, limit_tokens: int) -> str:
-    """As much of the text as the limit allows."""
+    """Return as much of the text as the limit allows."""
     if len(text) <= limit_tokens or O200K.base(text) <= limit_tokens:
         return text
     fits, exceeds = 0, len(text)

@@ -1,4 +1,4 @@
-"""Scripts of the scripted model in files: see `foveate.testing.scripted.load`."""
+"""Scripts of the scripted model in files; see `foveate.testing.scripted.load`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Count = Annotated[int, Meta(ge=1)]
 
 
 class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One behaviour as a file has it, and when it is to be: at its turn, or whenever all its conditions hold."""
+    """One behaviour in a file, and when it is used: in order, or whenever all its conditions hold."""
 
     says: str | None = None
     says_json: dict[str, Any] | list[Any] | None = None
@@ -48,16 +48,16 @@ class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     empty: bool = False
     delay_seconds: float = 0.0
     call: Count | None = None
-    """On this call, counted from 1."""
+    """Used on this call, counted from 1."""
     every: Count | None = None
-    """On each so-manieth call."""
+    """Used on every n-th call."""
     contains: str | None = None
-    """When the prompt has these words, in capitals or not."""
+    """Used if the prompt contains this text; case is ignored."""
     purpose: str | None = None
     results: Annotated[int, Meta(ge=0)] | None = None
-    """When the request has this many tool results."""
+    """Used if the request has this many tool results."""
     result_contains: str | None = None
-    """When the last tool result has these words, in capitals or not."""
+    """Used if the last tool result contains this text; case is ignored."""
 
     @property
     def is_conditional(self) -> bool:
@@ -110,7 +110,7 @@ class ScriptedReply(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ScriptFile(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A whole file."""
+    """A whole script file."""
 
     reply: Annotated[list[ScriptedReply], Meta(min_length=1)]
     provider: str = "scripted"
@@ -142,19 +142,19 @@ class FileScript:
 
 
 def read_script(name: str, path: Path) -> ScriptFile:
-    """The script in a file; `ModelUnavailable` says what is wrong with it."""
+    """Read the script in a file; `ModelUnavailable` names the problem."""
     try:
         data = path.read_bytes()
         loaded = msgspec.json.decode(data) if path.suffix == ".json" else tomllib.loads(data.decode("utf-8"))
         return msgspec.convert(loaded, ScriptFile)
     except OSError as error:
         raise ModelUnavailable(name, f"the script can't be read: {error.strerror}", reason="name") from error
-    except ValueError as error:  # of either format, of its letters, or of its shape
-        raise ModelUnavailable(name, f"the script {path.name} can't be followed: {error}", reason="name") from error
+    except ValueError as error:  # an error of the format, the encoding or the shape
+        raise ModelUnavailable(name, f"the script {path.name} is invalid: {error}", reason="name") from error
 
 
 def _filled(value: Any, values: dict[str, str]) -> Any:
-    """The value with its placeholders replaced, in all texts."""
+    """Replace the placeholders in all texts of a value."""
     if isinstance(value, str):
         for placeholder, text in values.items():
             value = value.replace(placeholder, text)

@@ -1,4 +1,4 @@
-"""The conformance suite of strategies: every strategy passes these, ours and yours, by its name alone.
+"""The conformance suite of strategies, built-in and third-party, each by its name alone.
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 def test_my_strategy_conforms(case, tmp_path):
@@ -53,8 +53,8 @@ async def run_case(case: Case, strategy: str, path: str | Path) -> None:
         await case(fov, strategy)
 
 
-async def looked_at(session: Session, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
-    """A context, recounted and looked through. Its invariants are checked where it is made."""
+async def checked_context(session: Session, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
+    """Make a context, and recount and check it. Its invariants are checked where it is made."""
     context = await session.context(PROMPT, budget_tokens=budget_tokens, strategy=strategy)
     info = await session.refresh()
     budget = info.budget_tokens if budget_tokens is None else budget_tokens
@@ -62,7 +62,7 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
     count = exact_counter(session.counter.encoding).base
     behind = sum(segment.tokens for segment in context.segments if segment.name in ("tools", "framing", "attachments"))
     counted = session.counter.scale(count(context.text) + count(PROMPT), info.calibration) + behind
-    # Of an estimate only the sum is rounded, so the part after the prompt is known to a token or two.
+    # Only the sum of an estimate is rounded, so the part after the prompt is known to a token or two.
     is_exact = session.counter.factor == info.calibration == 1
     assert abs(counted - context.tokens) <= (0 if is_exact else ROUNDING_TOKENS), f"{counted}, not {context.tokens}"
     shown = parse_blocks(context.history)
@@ -76,28 +76,28 @@ async def looked_at(session: Session, budget_tokens: int | None = None, strategy
 
 async def every_context_fits_its_budget(fov: api.Foveate, strategy: str) -> None:
     for settled in (False, True):
-        session = await _told(fov, f"s-{settled}", strategy, _turns(50 if settled else 24), settled=settled)
+        session = await _recorded(fov, f"s-{settled}", strategy, _turns(50 if settled else 24), settled=settled)
         for budget in BUDGETS_TOKENS:
-            await looked_at(session, budget_tokens=budget)
-        await looked_at(session)
+            await checked_context(session, budget_tokens=budget)
+        await checked_context(session)
 
 
 async def a_growing_conversation_fits_at_every_turn(fov: api.Foveate, strategy: str) -> None:
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
     for turn in _turns(18):
         await session.record(turn)
-        context = await looked_at(session)
+        context = await checked_context(session)
         assert _words(turn)[:40] in context.text, "the newest prompt is not shown"
 
 
-async def a_turn_at_work_keeps_its_prompt(fov: api.Foveate, strategy: str) -> None:
-    session = await _told(fov, "s", strategy, _turns(12), budget_tokens=SMALL_TOKENS)
+async def a_turn_in_progress_keeps_its_prompt(fov: api.Foveate, strategy: str) -> None:
+    session = await _recorded(fov, "s", strategy, _turns(12), budget_tokens=SMALL_TOKENS)
     order = "Fix all failures, and never touch production."
     await session.record([Message("user", (Text(order),), at=START + timedelta(days=30))])
     for number in range(1, 13):
         output = "\n".join(f"line {line} of {number}: {number * line}" for line in range(number * 6))
         await session.record(_step(number, output))
-        context = await looked_at(session)
+        context = await checked_context(session)
         assert order in context.text, f"the prompt is gone at step {number}"
 
 
@@ -105,12 +105,12 @@ async def one_giant_message_is_cut_not_dropped(fov: api.Foveate, strategy: str) 
     session = await fov.session("s", strategy=strategy, budget_tokens=SMALL_TOKENS)
     giant = " ".join(f"word{number}" for number in range(6_000))
     await session.record([Message("user", (Text(giant),), at=START)])
-    context = await looked_at(session)
+    context = await checked_context(session)
     assert "word0" in context.text
     await session.record([_said("assistant", giant), *_step(1, giant)])
-    await looked_at(session)
+    await checked_context(session)
     await session.record([_said("user", "Short again?"), _said("assistant", "Yes.")])
-    assert "Short again?" in (await looked_at(session)).text
+    assert "Short again?" in (await checked_context(session)).text
 
 
 async def nothing_said_forges_structure(fov: api.Foveate, strategy: str) -> None:
@@ -119,14 +119,14 @@ async def nothing_said_forges_structure(fov: api.Foveate, strategy: str) -> None
         text = HOSTILE[number % len(HOSTILE)] * (1 + number % 3)
         await session.record([_said("user", f"{text} {number}"), *_step(number, text), _said("assistant", text)])
         if number % 8 == 0:
-            await looked_at(session)
+            await checked_context(session)
     await fov.settle()
-    await looked_at(session)
-    await looked_at(session, budget_tokens=50_000)
+    await checked_context(session)
+    await checked_context(session, budget_tokens=50_000)
 
 
 async def the_same_state_gives_the_same_bytes(fov: api.Foveate, strategy: str) -> None:
-    session = await _told(fov, "s", strategy, _turns(40), budget_tokens=SMALL_TOKENS)
+    session = await _recorded(fov, "s", strategy, _turns(40), budget_tokens=SMALL_TOKENS)
     await session.context(PROMPT)
     for budget in (None, 2_000, 9_000):
         one = await session.context(PROMPT, budget_tokens=budget)
@@ -137,37 +137,37 @@ async def the_same_state_gives_the_same_bytes(fov: api.Foveate, strategy: str) -
 
 
 async def the_same_conversation_gives_the_same_context(fov: api.Foveate, strategy: str) -> None:
-    one = await _told(fov, "one", strategy, _turns(36), budget_tokens=SMALL_TOKENS)
-    two = await _told(fov, "two", strategy, _turns(36), budget_tokens=SMALL_TOKENS)
+    one = await _recorded(fov, "one", strategy, _turns(36), budget_tokens=SMALL_TOKENS)
+    two = await _recorded(fov, "two", strategy, _turns(36), budget_tokens=SMALL_TOKENS)
     assert (await one.context(PROMPT)).text == (await two.context(PROMPT)).text
 
 
-async def a_one_off_changes_nothing(fov: api.Foveate, strategy: str) -> None:
+async def a_preview_changes_nothing(fov: api.Foveate, strategy: str) -> None:
     sessions = [await fov.session(name, strategy=strategy, budget_tokens=SMALL_TOKENS) for name in ("one", "two")]
-    told: list[Event] = []
+    events: list[Event] = []
     turns = _turns(30)
     for start in range(0, 30, 6):
         for session in sessions:
             for turn in turns[start : start + 6]:
                 await session.record(turn)
         await fov.settle()
-        with fov.subscribe(told.append):
+        with fov.subscribe(events.append):
             await sessions[0].context(PROMPT, budget_tokens=SMALL_TOKENS // 2)
             await sessions[0].context(PROMPT, budget_tokens=SMALL_TOKENS * 3)
         one, two = [await session.context(PROMPT) for session in sessions]
         assert one.text == two.text, f"after {start + 6} turns"
-    assert told == [], told
+    assert events == [], events
 
 
 async def another_strategy_can_take_over_and_give_back(fov: api.Foveate, strategy: str) -> None:
-    session = await _told(fov, "s", strategy, _turns(30), budget_tokens=SMALL_TOKENS)
+    session = await _recorded(fov, "s", strategy, _turns(30), budget_tokens=SMALL_TOKENS)
     before = await session.context(PROMPT)
     other = "standard" if strategy != "standard" else "gradient"
-    looked = await looked_at(session, strategy=other)
+    looked = await checked_context(session, strategy=other)
     assert looked.planned.strategy == other
     assert (await session.context(PROMPT)).text == before.text
     await session.use(other)
-    await looked_at(session)
+    await checked_context(session)
     await session.use(strategy)
     assert (await session.context(PROMPT)).text == before.text
     await session.use(other)
@@ -175,12 +175,12 @@ async def another_strategy_can_take_over_and_give_back(fov: api.Foveate, strateg
         await session.record(turn)
         await session.context(PROMPT)
     await session.use(strategy)
-    await looked_at(session)
+    await checked_context(session)
 
 
 async def every_turn_can_be_read_back(fov: api.Foveate, strategy: str) -> None:
     turns = _turns(40)
-    session = await _told(fov, "s", strategy, turns, budget_tokens=SMALL_TOKENS)
+    session = await _recorded(fov, "s", strategy, turns, budget_tokens=SMALL_TOKENS)
     await session.context(PROMPT)
     for number, turn in enumerate(turns, 1):
         found = await session.get_turn(number, "R", format="plain")
@@ -189,9 +189,9 @@ async def every_turn_can_be_read_back(fov: api.Foveate, strategy: str) -> None:
         assert f"<T-{number}-R>" in answer
 
 
-async def what_is_shown_as_said_is_word_for_word(fov: api.Foveate, strategy: str) -> None:
+async def raw_turns_are_shown_verbatim(fov: api.Foveate, strategy: str) -> None:
     turns = _turns(40)
-    session = await _told(fov, "s", strategy, turns, budget_tokens=12_000)
+    session = await _recorded(fov, "s", strategy, turns, budget_tokens=12_000)
     context = await session.context(PROMPT)
     for block in parse_blocks(context.history):
         if block.level not in ("R", "U") or block.first_step:
@@ -203,17 +203,17 @@ async def what_is_shown_as_said_is_word_for_word(fov: api.Foveate, strategy: str
 
 
 async def a_fork_shows_nothing_that_came_later(fov: api.Foveate, strategy: str) -> None:
-    session = await _told(fov, "s", strategy, _turns(30), budget_tokens=SMALL_TOKENS)
+    session = await _recorded(fov, "s", strategy, _turns(30), budget_tokens=SMALL_TOKENS)
     await session.context(PROMPT)
     fork = await session.fork("f", 20)
     await session.record([_said("user", "A SECRET that came later."), _said("assistant", "Kept.")])
     await fov.settle()
     for budget in (None, 50_000):
-        context = await looked_at(fork, budget_tokens=budget)
+        context = await checked_context(fork, budget_tokens=budget)
         assert "SECRET" not in context.text
         assert max((block.last for block in parse_blocks(context.history)), default=0) == 20
     await fork.record(_turns(21)[20])
-    await looked_at(fork)
+    await checked_context(fork)
 
 
 async def pruned_words_are_gone_at_once(fov: api.Foveate, strategy: str) -> None:
@@ -228,12 +228,12 @@ async def pruned_words_are_gone_at_once(fov: api.Foveate, strategy: str) -> None
     await session.context(PROMPT)
     await fov.prune("s", before="2021-01-01", dry_run=False)
     for budget in (None, 50_000):
-        assert "Zebra" not in (await looked_at(session, budget_tokens=budget)).text
+        assert "Zebra" not in (await checked_context(session, budget_tokens=budget)).text
 
 
 async def an_empty_session_has_a_context(fov: api.Foveate, strategy: str) -> None:
     session = await fov.session("s", strategy=strategy)
-    assert (await looked_at(session)).history == ""
+    assert (await checked_context(session)).history == ""
 
 
 async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
@@ -242,11 +242,11 @@ async def clocks_may_run_backwards(fov: api.Foveate, strategy: str) -> None:
         at = START + timedelta(hours=(number * 7) % 5, minutes=-number)
         said = Message("user", (Text(f"Question {number} " + "and more " * 40),), at=at)
         await session.record([said, Message("assistant", (Text("An answer. " * 30),), at=at)])
-        await looked_at(session)
+        await checked_context(session)
 
 
 async def older_turns_are_requested(_fov: api.Foveate, strategy: str) -> None:
-    """A plan from few turns in memory requests the others, and becomes the plan from all of them."""
+    """Plan with few turns in memory: the plan requests the others and becomes the same as with all of them."""
     settings = strategies.load(strategy)()
     if settings.keeps_plan:
         return
@@ -267,7 +267,7 @@ def _is_ordered(blocks: Sequence[TagBlock]) -> bool:
     return places == sorted(places)
 
 
-async def _told(
+async def _recorded(
     fov: api.Foveate,
     name: str,
     strategy: str,
@@ -285,13 +285,13 @@ async def _told(
 
 
 def _turns(count: int) -> tuple[Turn, ...]:
-    """The first turns of one conversation, whatever their count."""
+    """Return the first turns of one conversation, whatever their count."""
     return _conversation()[:count]
 
 
 @cache
 def _conversation() -> tuple[Turn, ...]:
-    """Of turns of all kinds, few of them large, so that a suite is quick."""
+    """Return turns of all kinds, few of them large, so that a suite is quick."""
     turns = load_conversation(90).turns
     is_large = [len(turn_text(turn.messages)) > LARGE_CHARS for turn in turns]
     return tuple(turn for number, turn in enumerate(turns) if not is_large[number] or number % 5 == 0)
@@ -306,7 +306,7 @@ def _said(role: str, text: str) -> Message:
 
 
 def _step(number: int, output: str) -> list[Message]:
-    """A call and its result."""
+    """Return a call and its result."""
     call = ToolCall("exec", {"cmd": f"make step-{number}"}, id=f"c{number}")
     return [Message("assistant", (call,)), Message("tool", (ToolResult(f"c{number}", (Text(output),), name="exec"),))]
 
@@ -314,15 +314,15 @@ def _step(number: int, output: str) -> list[Message]:
 CASES: tuple[Case, ...] = (
     every_context_fits_its_budget,
     a_growing_conversation_fits_at_every_turn,
-    a_turn_at_work_keeps_its_prompt,
+    a_turn_in_progress_keeps_its_prompt,
     one_giant_message_is_cut_not_dropped,
     nothing_said_forges_structure,
     the_same_state_gives_the_same_bytes,
     the_same_conversation_gives_the_same_context,
-    a_one_off_changes_nothing,
+    a_preview_changes_nothing,
     another_strategy_can_take_over_and_give_back,
     every_turn_can_be_read_back,
-    what_is_shown_as_said_is_word_for_word,
+    raw_turns_are_shown_verbatim,
     a_fork_shows_nothing_that_came_later,
     pruned_words_are_gone_at_once,
     an_empty_session_has_a_context,

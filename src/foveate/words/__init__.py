@@ -22,7 +22,7 @@ LANGUAGES = ("de", "en", "es", "fr", "id", "it", "ja", "nl", "pl", "pt", "ru", "
 
 
 def stop_words(use: Use, *languages: str) -> frozenset[str]:
-    """The words that have a use in these languages; without languages, in all of them."""
+    """Return the words with a use in these languages; without languages, in all of them."""
     return frozenset().union(*(_read(language)[use] for language in languages or LANGUAGES))
 
 

@@ -1,4 +1,4 @@
-"""A model's era stands if each clause is its turn's, and if it tells as much as the one that rules make."""
+"""A model's era is accepted if its turns support each clause and it covers as many facts as the rules' era."""
 
 from __future__ import annotations
 

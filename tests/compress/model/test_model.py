@@ -1,4 +1,4 @@
-"""What a model is asked for a turn, and what may stand of its answer."""
+"""The request to a model for a turn, and which parts of its answer are accepted."""
 
 from __future__ import annotations
 

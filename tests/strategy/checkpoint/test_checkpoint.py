@@ -299,9 +299,9 @@ def test_nothing_changes_between_compressions_but_what_is_appended() -> None:
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [
-        ({"tier_tokens": (8_000, 8_000, 32_000, 64_000)}, "four growing sizes"),
+        ({"tier_tokens": (8_000, 8_000, 32_000, 64_000)}, "four increasing sizes"),
         ({"tier_checkpoints": (0, 1, -3, 10, 15)}, "five counts"),
-        ({"compact_tokens": 700}, "don't shrink"),
+        ({"compact_tokens": 700}, "must grow in this order"),
     ],
 )
 def test_settings_that_contradict_each_other_are_refused(wrong: dict[str, Any], says: str) -> None:

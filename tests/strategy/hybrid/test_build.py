@@ -1,4 +1,4 @@
-"""Short messages: what each kind keeps, within its tokens, and that nothing in one can pass for another."""
+"""Short messages: what each kind keeps within its tokens; nothing in one can be mistaken for another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hybrid strategy: which messages become short, when, and what happens where that is not enough."""
+"""The hybrid strategy: which messages become short, when, and what happens if that is not enough."""
 
 from __future__ import annotations
 

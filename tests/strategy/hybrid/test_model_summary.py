@@ -1,4 +1,4 @@
-"""Short messages worded by a model: what it is asked for, and which of its words are taken."""
+"""Short messages worded by a model: the request, and which of its words are used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds for every plan of the hybrid strategy, whatever the conversation."""
+"""The guarantees of every plan of the hybrid strategy, for any conversation."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from foveate.compress.local import LocalCompressor
 from foveate.plan import ArtefactSpec
 from foveate.strategy.build import Material, SourceTurn, short_texts
 from foveate.strategy.topics.build import TRUNCATED, make_boundary, make_bulk, make_topic, make_truncated, truncate
-from foveate.strategy.topics.subjects import Gist, farness
+from foveate.strategy.topics.subjects import Gist, subject_distance
 from foveate.text import message_text
 from foveate.tokens import count_tokens
 from foveate.turn import Json, Message, Reasoning, Text, ToolCall, ToolResult
@@ -98,7 +98,7 @@ def test_a_boundary_tells_of_a_phrase_and_of_the_languages_it_may_be_in() -> Non
 def test_another_subject_is_farther_than_the_same_one() -> None:
     def far(asked: str) -> float:
         found = boundary(TALK[0], asked)
-        return farness(Gist.from_json(found["asked"]), [Gist.from_json(found["before"])])
+        return subject_distance(Gist.from_json(found["asked"]), [Gist.from_json(found["before"])])
 
     near = far("Should the potatoes for the salad be peeled before boiling?")
     assert near < far("The docker build of the payment service fails with a TLS certificate error")

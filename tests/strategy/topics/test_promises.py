@@ -1,4 +1,4 @@
-"""What the topics strategy promises of any conversation, lived through turn by turn."""
+"""The guarantees of the topics strategy for any conversation, replayed turn by turn."""
 
 from __future__ import annotations
 

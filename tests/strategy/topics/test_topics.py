@@ -37,7 +37,7 @@ def test_the_tiers_take_50_30_and_20_percent_of_the_room() -> None:
 
 @pytest.mark.parametrize("shares", [{"current": 0.6}, {"past": 0.31}, {"current": 0.5, "past": 0.5, "bulk": 0.5}])
 def test_allocations_of_more_than_everything_are_refused_and_named(shares: dict[str, float]) -> None:
-    with pytest.raises(SettingsError, match="current, past and bulk add up to 1 at most; these to") as caught:
+    with pytest.raises(SettingsError, match="current, past and bulk must add up to at most 1; got") as caught:
         load_settings(environment={}, overrides={"topics": shares})
     assert caught.value.key == "topics"
 
@@ -120,8 +120,8 @@ def test_a_seal_by_hand_ends_the_topic_at_once() -> None:
     plan, after = settled(TOPICS, snapshot, ROOM)
     assert [(event.data["why"], event.turn) for event in plan.events] == [("manual", 4)]
     assert rows_of(plan) == [(1, 4, "A")]
-    book = TopicsState.from_json(after.state)
-    assert (book.start, book.seals, book.topics[0].sealed_us) == (5, (), 7)
+    state = TopicsState.from_json(after.state)
+    assert (state.start, state.seals, state.topics[0].sealed_us) == (5, (), 7)
 
 
 def test_a_turn_without_an_answer_is_not_sealed_by_hand() -> None:
@@ -284,18 +284,18 @@ def test_a_room_too_small_for_topics_still_shows_the_newest_turn(room: int) -> N
 
 def test_what_is_kept_comes_back_as_it_was() -> None:
     topic = TopicState(4, 10, 12, 99, "silence", 300)
-    book = TopicsState(13, 10, 15, (topic,), (BulkState(1, 98, (topic, topic)),), 4, 1, (Seal(15, 5, waits=True),), 3)
-    assert TopicsState.from_json(book.as_json()) == book
+    state = TopicsState(13, 10, 15, (topic,), (BulkState(1, 98, (topic, topic)),), 4, 1, (Seal(15, 5, waits=True),), 3)
+    assert TopicsState.from_json(state.as_json()) == state
     assert TopicsState.from_json({}) == TopicsState()
 
 
 def test_the_kept_bulks_have_a_limit() -> None:
-    book = TopicsState()
+    state = TopicsState()
     for number in range(1, MAX_BULKS + 5):
-        book = book.with_bulk(BulkState(number, 0, (TopicState(number, number, number, 0, "size", 10),)))
-    assert len(book.bulks) == MAX_BULKS
-    assert (book.bulks[0].first, book.bulks[0].last, book.bulks[1].first) == (1, 5, 6)
-    assert sum(topic.tokens for topic in book.bulks[0].topics) == 50
+        state = state.with_bulk(BulkState(number, 0, (TopicState(number, number, number, 0, "size", 10),)))
+    assert len(state.bulks) == MAX_BULKS
+    assert (state.bulks[0].first, state.bulks[0].last, state.bulks[1].first) == (1, 5, 6)
+    assert sum(topic.tokens for topic in state.bulks[0].topics) == 50
 
 
 def test_a_sealed_turn_that_is_not_in_memory_is_requested() -> None:

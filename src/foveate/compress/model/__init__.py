@@ -1,4 +1,4 @@
-"""Renditions written by a model: the request for one turn, and whether the answer is accepted.
+"""Renditions written by a model: the request for one turn, and the check of the answer.
 
 Pure, like every compressor: no call is made here. `assign` writes the request, `judge` reads the answer; the caller
 calls the model in between, at most twice for an assignment: the second time with the missing facts.
@@ -37,14 +37,14 @@ from foveate.text import turn_text
 from foveate.turn import Message, Text
 
 PROMPT_VERSION = 1
-"""Kept with every rendition; changes with any word of the prompts."""
+"""Stored with every rendition; changes with any word of the prompts."""
 WORTH_TOKENS = 64
 """A turn of fewer tokens is not worth a call: the local renditions have nearly all of its words."""
 MAX_OF_SOURCE = 0.5
-"""C is at most this share of what the model was shown, where a turn was shortened."""
+"""Maximum share of C in what the model was shown, if a turn was shortened."""
 AGAIN_SOURCE_TOKENS = 2_000
-"""A follow-up brings a source up to this size along, which a provider's cache then has; of a larger one only the
-lines with what was missing."""
+"""Maximum tokens of a source that a follow-up repeats, so that a provider's cache matches; a larger one is reduced to
+the lines with what was missing."""
 
 __all__ = ["PROMPT_VERSION", "Assignment", "Group", "Judged", "assign", "groups", "is_worth_asking", "judge"]
 
@@ -59,33 +59,33 @@ class Group:
     levels: tuple[Level, ...]
     purpose: Purpose
     models: tuple[str, ...]
-    """The one to ask, then its fallbacks."""
+    """The model to call, then its fallbacks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """What a model is asked to make of one turn; can be pickled."""
+    """The request to a model for one turn; can be pickled."""
 
     levels: tuple[Level, ...]
     ask: Ask
     nonce: str
     is_second: bool = False
     rooms: Mapping[Level, int] = field(default_factory=dict)
-    """The most tokens that each level may take; a longer answer is refused."""
+    """Maximum tokens of each level; a longer answer is rejected."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerReport:
-    """What the guard lets pass of an answer."""
+    """The parts of an answer that the guard accepts."""
 
     texts: Mapping[Level, str]
     refusals: tuple[Refusal, ...] = ()
     again: Assignment | None = None
-    """The request to make once more, for the levels that did not pass, with what was missing named."""
+    """The follow-up request for the rejected levels, which names what was missing."""
 
 
 def groups(settings: ModelsSettings) -> tuple[Group, ...]:
-    """The calls that make a turn's renditions, in the order they depend on each other; none if no model is named."""
+    """Return the calls that make a turn's renditions, in order of dependency; empty if no model is configured."""
     found = [
         Group((level,), purpose, models)
         for level, purpose in _PURPOSES.items()
@@ -100,7 +100,7 @@ def groups(settings: ModelsSettings) -> tuple[Group, ...]:
 
 
 def is_worth_asking(messages: Sequence[Message], count: Count, levels: Sequence[Level] = ("C", "T")) -> bool:
-    """Whether a model could do better than rules: not with a few words, nor for S without any long passage."""
+    """Return whether a model could do better than rules: not with a few words, nor for S without any long passage."""
     if set(levels) == {"S"}:
         return bool(find_passages(messages, count))
     return count(turn_text(tuple(messages))) >= WORTH_TOKENS
@@ -116,7 +116,8 @@ def assign(
     settings: ModelsSettings,
     source: str | None = None,
 ) -> Assignment:
-    """The request for one turn. `source` is the level above where levels are chained; else the original is."""
+    """Write the request for one turn. `source` is the level above if levels are chained; otherwise the original is
+    used."""
     raw_tokens = count(turn_text(tuple(messages)))
     fits = raw_tokens <= settings.max_source_tokens
     passages = find_passages(messages, count) if "S" in group.levels and fits else ()
@@ -148,7 +149,8 @@ def judge(
     above: Mapping[Level, int],
     shares: Shares | None = None,
 ) -> AnswerReport:
-    """The accepted parts of the answer. `above` has, for each level, the tokens of the next higher level in use."""
+    """Return the accepted parts of the answer. `above` has, for each level, the tokens of the next higher level in
+    use."""
     fields = read_answer(answer, assignment.levels)
     texts: dict[Level, str] = {}
     rulings: dict[Level, Ruling] = {level: Ruling(reason=reason) for level, reason in fields.problems.items()}
@@ -195,7 +197,7 @@ def _again(
     messages: Sequence[Message],
     count: Count,
 ) -> Assignment | None:
-    """The same conversation with the answer and what is wrong with it; an unreadable answer is not sent back."""
+    """Continue the conversation with the answer and its problems; an unreadable answer is not sent back."""
     if assignment.is_second or not rulings or answer.finish == "refused":
         return None
     levels = tuple(level for level in assignment.levels if level in rulings)

@@ -1,4 +1,4 @@
-"""A model's answer read: one JSON object of the schema, or the reason why it is none."""
+"""Reads a model's answer: one JSON object of the schema, or the reason why it is rejected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from foveate.turn import Message
 from foveate.words.grammar import unfence_json
 
 MAX_ANSWER_CHARS = 400_000
-"""No more of an answer is read."""
+"""Limit of the characters of an answer that are read."""
 TRUNCATED = "the answer was cut off at its output limit; say less"
 FILTERED = "the provider's filter stopped the answer"
 
@@ -41,7 +41,7 @@ class LevelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """An answer by levels; `problems` says what is wrong with those that are not there."""
+    """An answer by levels; `problems` has the problem of each missing one."""
 
     said: Mapping[Level, LevelAnswer]
     smoothed: Mapping[int, str] | None
@@ -50,7 +50,7 @@ class Fields:
 
 
 def read_answer(answer: Answer, levels: Sequence[Level]) -> Fields:
-    """What an answer has for each level. Keys that were not requested are ignored."""
+    """Read the parts of an answer for each level. Keys that were not requested are ignored."""
     loaded, problem = load_object(answer)
     if loaded is None:
         return Fields({}, None, dict.fromkeys(levels, problem))
@@ -70,7 +70,7 @@ def read_answer(answer: Answer, levels: Sequence[Level]) -> Fields:
 
 
 def load_object(answer: Answer) -> tuple[dict[str, object] | None, str]:
-    """The object that an answer is, in a code fence or not; or what is wrong with it."""
+    """Read an answer's JSON object, in a code fence or not; or return the problem."""
     text = answer.text
     problem = ""
     if answer.finish == "refused":
@@ -112,7 +112,7 @@ def _read_passages(value: object) -> dict[int, str] | None:
 
 
 def _tidy(text: str) -> str:
-    """Lines without blank ones between them, and without a count of tools: that is ours to give."""
+    """Remove blank lines, and a count of tools, which Foveate adds itself."""
     lines = (" ".join(line.split()) for line in _TOOLS_NOTE.sub("", visible(text)).split("\n"))
     return "\n".join(line for line in lines if line)
 
@@ -120,7 +120,7 @@ def _tidy(text: str) -> str:
 MAX_NAMED = 12
 """Limit of the missing facts that are named to a model."""
 PASSING_SHARE = 0.5
-"""Share of a turn's passages that must pass; otherwise S stays as rules made it."""
+"""Minimum share of a turn's passages that must pass; otherwise the S made by rules is kept."""
 
 _EXACT = "i#@/unqe"
 """Kinds of facts that are named first, since they can be copied."""
@@ -128,7 +128,7 @@ _EXACT = "i#@/unqe"
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """A level's text if it passes; else the reason why not."""
+    """A level's text if it passes; else the reason for the rejection."""
 
     text: str = ""
     reason: str = ""
@@ -139,7 +139,7 @@ class Ruling:
 
     @property
     def complaint(self) -> str:
-        """For the model."""
+        """The reason and the missing facts, for the model."""
         return f"{self.reason}. Missing: {' | '.join(self.missing)}" if self.missing else self.reason
 
 
@@ -153,7 +153,7 @@ def rule_on(
     nonce: str,
     shares: Shares | None,
 ) -> Ruling:
-    """C or T: put together if both its parts say what they may, in their room."""
+    """Check C or T: its parts are joined if both pass and fit their room."""
     text = _together(level, said, original.tool_calls)
     if level == "T" and count(text) > room:
         text = _together(level, said, 0)
@@ -177,7 +177,7 @@ def rule_on(
 
 
 def _together(level: Level, said: LevelAnswer, tool_calls: int) -> str:
-    """The parts behind our marks; whatever looks like one inside them is escaped."""
+    """Join the parts after Foveate's marks; anything that looks like a mark inside them is escaped."""
     user, assistant = (escape_inline(part) for part in (said.user, said.assistant))
     parts = [part for part in (user, marked("assistant", assistant) if assistant else "") if part]
     if level != "T":
@@ -205,7 +205,8 @@ def rule_on_passages(
     room: int,
     nonce: str,
 ) -> Ruling:
-    """S: each passage compared with its own words; one that fails stays as rules smooth it, and so do all others."""
+    """Check S: each passage is compared with its own words; one that fails keeps the rules' text, and so do all
+    others."""
     passages = find_passages(messages, count)
     kept: list[str | None] = []
     worst = Ruling()
@@ -229,11 +230,11 @@ def rule_on_passages(
 
 
 def spelled(lost: Sequence[str], text: str) -> tuple[str, ...]:
-    """Lost facts as the text has them, those that can be copied first."""
+    """Return lost facts as the text spells them, those that can be copied first."""
     ranked = sorted(lost, key=lambda key: key[0] not in _EXACT)
     found: list[str] = []
     for key in ranked:
-        if key[0] in "-?":  # what bears on a word is named with the word, where that is lost
+        if key[0] in "-?":  # a negation or condition is named with its word, if that is lost
             continue
         number = re.match(r"[-+~$€£]?\d[\d.,]*", key[2:]) if key[0] == "#" else None
         unit = r"(?:\s?\w+)?" if number and number.end() < len(key) - 2 else ""

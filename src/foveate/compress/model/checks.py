@@ -1,6 +1,6 @@
-"""What the guard does not look for since rules never do it: a model that loops, writes structure, or mixes up speakers.
+"""Checks for faults that only models make: loops, structure, mixed-up speakers, another language.
 
-Each check gives a reason to refuse, or nothing.
+Each check returns a reason to reject, or an empty text.
 """
 
 # ruff: noqa: RUF001 (letters that look like others, and letters of many languages)
@@ -23,13 +23,13 @@ from foveate.turn import Attachment, Message, Text
 from foveate.words import stop_words
 
 FAINT = 1e-6
-"""The weight of facts that only the full text has: an answer may name them, and need not."""
+"""The weight of facts that only the full text has: an answer may name them, but need not."""
 GROUNDED_SHARE = 0.5
-"""A clause whose facts are to a smaller share in what it reports is made up, or somebody else's."""
+"""Minimum share of a clause's facts in its source; below it, the clause is invented, or somebody else's."""
 MIN_CLAUSE_WEIGHT = 3.0
 """A clause whose facts weigh less is too short to be judged."""
 ROOT_CHARS = 5
-"""Words that begin alike so far are forms of one word."""
+"""Words with this many first letters in common are forms of one word."""
 LOOP_TIMES = 4
 """Repetitions of a few words in a row that are a loop, unless the source has it."""
 MAX_LOOP_WORDS = 16
@@ -39,7 +39,7 @@ MAX_CLAUSES = 500
 
 _INVISIBLE = re.compile("[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\U000e0000-\U000e007f]")
 _LOOKALIKES = str.maketrans("ТΤꓔтаеорсѕ‹〈《«", "TTTtaeopcs<<<<")
-"""Cyrillic, Greek and Lisu letters, and other pointed brackets."""
+"""Cyrillic, Greek and Lisu letters, and other angle brackets."""
 _STRUCTURE = (
     (re.compile(r"<[\s\\]*/?[\s\\]*(?:T-\s*\d|P-\s*\d|board\b|memory\b)", re.IGNORECASE), "a tag"),
     (re.compile(r"<[\s\\]*/?[\s\\]*(?:source|known|refused)-", re.IGNORECASE), "an envelope"),
@@ -55,7 +55,7 @@ _STRUCTURE = (
 
 @dataclass(frozen=True, slots=True)
 class SourceWords:
-    """A turn, ready to compare what a model says of it."""
+    """A turn, prepared for comparison with a model's text."""
 
     text: str
     source: GuardSource
@@ -68,7 +68,7 @@ class SourceWords:
 
 
 def read_original(messages: Sequence[Message]) -> SourceWords:
-    """What was said, by whom. Facts of the full text count as known, though only a reading's have weight."""
+    """Read what was said, by whom. Facts of the full text count as known, though only a reading's have weight."""
     shown = tuple(message for message in messages if message.kind != "display")
     text = turn_text(shown)
     reading = read_turn(shown)
@@ -79,19 +79,19 @@ def read_original(messages: Sequence[Message]) -> SourceWords:
 
 
 def _own_words(message: Message) -> Iterator[str]:
-    """What the user said and brought along; not what a program put in, nor what a tool answered in the user's name."""
+    """Yield the user's words and attachments, without a program's additions and tool results in the user's name."""
     if message.role != "user" or message.kind != "message":
         return
     yield from (part_text(part) for part in message.parts if isinstance(part, Text | Attachment))
 
 
 def visible(text: str) -> str:
-    """The text without invisible characters, which could hide or reorder others; one kind of line end."""
+    """Remove invisible characters, which could hide or reorder others, and normalise line ends."""
     return "\n".join(_INVISIBLE.sub("", text).splitlines())
 
 
 def wrong_in(text: str, original: SourceWords, nonce: str) -> str:
-    """What no answer may have, for any speaker."""
+    """Return the first fault that no answer may have, for any speaker."""
     return (
         structure_in(text, nonce)
         or _controls(text)
@@ -101,7 +101,7 @@ def wrong_in(text: str, original: SourceWords, nonce: str) -> str:
 
 
 def structure_in(text: str, nonce: str) -> str:
-    """Anything that could be taken for the frame around texts, also in letters that only look like it."""
+    """Return a fault if a text has anything like the frame around texts, also in lookalike letters."""
     if nonce and nonce.casefold() in text.casefold():
         return "it has the envelope's random word"
     forms = {text, unicodedata.normalize("NFKC", text), unicodedata.normalize("NFKC", text).translate(_LOOKALIKES)}
@@ -121,7 +121,7 @@ def _foreign(language: str) -> str:
 
 
 def loop_in(text: str, source: str) -> str:
-    """The words that a text repeats as a stuck model does."""
+    """Return a fault with the words that a text repeats like a stuck model."""
     words = text.split()
     for size in range(1, MAX_LOOP_WORDS + 1):
         run = 0
@@ -143,7 +143,7 @@ def loop_in(text: str, source: str) -> str:
 
 
 def made_up(text: str, known: Facts) -> str:
-    """The first clause of a text with mostly unknown facts; "" if there is none."""
+    """Return the first clause of a text with mostly unknown facts; empty if there is none."""
     forms = _forms(known)
     roots = {form[:ROOT_CHARS] for form in forms if len(form) >= ROOT_CHARS}
     for clause in _clauses(text):
@@ -158,7 +158,8 @@ def made_up(text: str, known: Facts) -> str:
 
 
 def said_by_another(text: str, user: Facts) -> str:
-    """A number, identifier or clause in the user's part that the user's own words have not, or nothing."""
+    """Return a number, identifier or clause in the user's part that the user's own words do not have; empty if there is
+    none."""
     forms = _forms(user)
     claim = next((key[2:] for key in find_facts(text) if key[0] in CLAIMS and key[2:] not in forms), "")
     return claim or made_up(text, user)
@@ -174,13 +175,13 @@ def _clauses(text: str) -> list[str]:
 
 
 MIN_LETTERS = 20
-"""With fewer letters the script is not decided."""
+"""With fewer letters the script is not determined."""
 CLEAR_SHARE = 0.6
-"""Share of the letters that must be in a script for a text to be in it,"""
+"""Minimum share of the letters in one script that determines a text's script."""
 PRESENT_SHARE = 0.03
-"""and a source has a script, or a language, if it makes up at least this share of it."""
+"""Minimum share of a script, or a language, in a source that contains it."""
 MIN_COMMON_WORDS = 4
-"""With fewer everyday words the language is not decided."""
+"""With fewer everyday words the language is not determined."""
 MAX_CHARS = 50_000
 
 _TECHNICAL = re.compile(
@@ -201,7 +202,7 @@ _COMMON = {name: stop_words("language", code) for name, code in _LANGUAGES.items
 
 
 def foreign_language(text: str, source: str) -> str:
-    """The language or script that a text is clearly in and its source clearly is not; else nothing."""
+    """Return the language or script that a text clearly has and its source clearly does not; else an empty text."""
     return _foreign_script(text, source[:MAX_CHARS]) or _foreign_words(text, source[:MAX_CHARS])
 
 
@@ -234,6 +235,6 @@ def _scripts(text: str) -> Counter[str]:
 
 @lru_cache(maxsize=10_000)
 def _script(letter: str) -> str:
-    """The first word of a letter's name: LATIN, CYRILLIC, CJK; Japanese and Chinese share one."""
+    """Return the first word of a letter's name: LATIN, CYRILLIC, CJK; Japanese and Chinese share one."""
     name = unicodedata.name(letter, "OTHER").split()[0].removesuffix("-")
     return "CJK" if name in ("HIRAGANA", "KATAKANA", "CJK", "IDEOGRAPHIC", "FULLWIDTH", "HALFWIDTH") else name

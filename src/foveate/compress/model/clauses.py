@@ -1,4 +1,4 @@
-"""Clauses that a model words: what it is shown, what it may answer, and each checked against the turn it is from."""
+"""Clauses worded by a model: the request, the schema, and the check of each against its turn."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from foveate.renditions import Count, Unit
 from foveate.turn import Json
 
 CLAUSE_TOKENS = 48
-"""No clause is longer."""
+"""Maximum tokens of a clause."""
 TYPICAL_TOKENS = 20
 MAX_CLAUSES = 64
 CLAUSE_SHAPE_TOKENS = 24
-"""Keys and braces around a clause."""
+"""Tokens of the keys and braces around a clause."""
 PASSING_SHARE = 0.6
-"""If fewer of the clauses pass, the rules' result is kept."""
+"""Minimum share of the clauses that must pass; otherwise the rules' result is kept."""
 COVERED_SHARE = 0.6
-"""So does it if the clauses have less of the weighted facts, compared with what rules choose."""
+"""Minimum share of the weighted facts, relative to the rules' choice; otherwise the rules' result is kept."""
 
 
 def clauses_schema(speakers: Sequence[str] = ()) -> Json:
-    """A list of clauses; who speaks is asked for where it can be one or the other."""
+    """Return the schema of a list of clauses; the speaker is requested if there are several."""
     properties: dict[str, Json] = {"turn": {"type": "integer"}, "text": {"type": "string"}}
     if speakers:
         who: Json = {"type": "string", "enum": list(speakers)}
@@ -35,7 +35,7 @@ def clauses_schema(speakers: Sequence[str] = ()) -> Json:
 
 
 def asked_clauses(max_tokens: int) -> int:
-    """The approximate number of clauses for a number of tokens."""
+    """Return the approximate number of clauses for a number of tokens."""
     return min(MAX_CLAUSES, max(1, max_tokens // TYPICAL_TOKENS))
 
 
@@ -44,19 +44,19 @@ def speaker_of(unit: Unit) -> str:
 
 
 def words_of(unit: Unit) -> str:
-    """A unit without its mark, as it was said."""
+    """Return a unit's words without its mark, unescaped."""
     said = unit.text.partition("] ")[2] if unit.text.startswith("[") else unit.text
     return unescape_inline(said)
 
 
 def note_line(unit: Unit) -> str:
-    """What a model is shown of a unit: `12 assistant: moved the backup to 04:10`."""
+    """Write the line that shows a unit to a model: `12 assistant: moved the backup to 04:10`."""
     return f"{unit.turn} {speaker_of(unit)}: {words_of(unit)}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """What one speaker said in one turn, ready for comparing."""
+    """The words of one speaker in one turn, prepared for comparison."""
 
     known: Facts
     forms: frozenset[str]
@@ -87,14 +87,14 @@ class ClauseJudge:
         self._said: dict[tuple[int, str], _Said | None] = {}
 
     def passed(self, clauses: object, speaker: str = "") -> ClauseVerdict:
-        """Those of a list of clauses that their turn says; `speaker` where they need not name one."""
+        """Return the clauses that their turns support; `speaker` is used for clauses that name none."""
         listed = clauses if isinstance(clauses, list) else []
         judged = [self._clause(clause, speaker) for clause in listed[: 2 * MAX_CLAUSES]]
         units = tuple({unit.text: unit for unit in judged if unit}.values())
         return ClauseVerdict(units, len(judged) - len(units))
 
     def _clause(self, clause: object, speaker: str) -> Unit | None:
-        """A clause as a unit, if its turn and its speaker say so."""
+        """Return a clause as a unit, if its turn and its speaker support it."""
         found: Mapping[str, object] = clause if isinstance(clause, dict) else {}
         turn, who, text = found.get("turn"), speaker or found.get("speaker"), found.get("text")
         if type(turn) is not int or who not in ("user", "assistant") or not isinstance(text, str):
@@ -130,7 +130,7 @@ def _read(units: Sequence[Unit]) -> _Said:
 
 
 def fitting(units: Iterable[Unit], max_tokens: int, count: Count) -> list[Unit]:
-    """The first of the units that fit the tokens."""
+    """Return the first of the units that fit the tokens."""
     kept: list[Unit] = []
     left = max_tokens
     for unit in units:
@@ -142,5 +142,5 @@ def fitting(units: Iterable[Unit], max_tokens: int, count: Count) -> list[Unit]:
 
 
 def weight(units: Iterable[Unit]) -> float:
-    """What the facts of some units count, each once."""
+    """Return the total weight of the facts of some units, each counted once."""
     return sum(base_weight(key) for key in sorted({key for unit in units for key in unit.facts}))

@@ -1,4 +1,4 @@
-"""Roll-ups by a model: it chooses and words the clauses of an era, and each is checked against the turn it is from."""
+"""Eras by a model: it chooses and words the clauses of an era, and each is checked against its turn."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCHEMA: Mapping[str, Json] = closed_object({"clauses": clauses_schema(SPEAKERS)}
 
 @dataclass(frozen=True, slots=True)
 class EraAssignment:
-    """What a model is asked to make of a range of turns; can be pickled."""
+    """The request to a model for a range of turns; can be pickled."""
 
     ask: Ask
     nonce: str
@@ -38,7 +38,7 @@ class EraAssignment:
 
 @dataclass(frozen=True, slots=True)
 class EraReport:
-    """The units of an era, best first; none, and the reason, if the rules' result is kept."""
+    """The units of an era, best first; empty, with the reason, if the rules' result is kept."""
 
     units: tuple[Unit, ...] = ()
     reason: str = ""
@@ -48,7 +48,7 @@ class EraReport:
 def assign_era(
     units: Sequence[Unit], max_tokens: int, count: Count, *, nonce: str, settings: ModelsSettings
 ) -> EraAssignment | None:
-    """The request for a range of turns; None if all of its units fit anyway."""
+    """Write the request for a range of turns; None if all of its units fit anyway."""
     lines: list[str] = []
     left = settings.max_source_tokens
     for unit in units:
@@ -74,7 +74,7 @@ def _turn(line: str) -> int:
 
 
 def judge_era(assignment: EraAssignment, answer: Answer, units: Sequence[Unit], count: Count) -> EraReport:
-    """The accepted clauses, if they cover the range as well as the rules' result."""
+    """Return the accepted clauses, if they cover the range as well as the rules' result."""
     loaded, problem = load_object(answer)
     clauses = loaded.get("clauses") if loaded is not None else None
     if problem or not isinstance(clauses, list):

@@ -1,4 +1,4 @@
-"""The turn as a model gets to read it: the original if it fits, else shortened by rules, at last cut.
+"""The turn in a request to a model: the original if it fits, else shortened by rules, and finally cut.
 
 raw ──► S by rules, tool compressors included ──► each call and its result as one note ──► head and tail
 """
@@ -19,11 +19,11 @@ from foveate.text import MARK_WORDS, message_text, part_text, turn_text
 from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 PASSAGE_TOKENS = 40
-"""A shorter passage is not worth a model's smoothing."""
+"""A shorter passage is not worth smoothing by a model."""
 MAX_PASSAGES = 40
-"""The number of passages of a turn that a model smooths, from the first; rules do the rest."""
+"""Maximum number of passages of a turn that a model smooths, from the first; rules smooth the rest."""
 HEAD_SHARE = 0.6
-"""The share of the beginning in a turn that must be cut; the rest is its end."""
+"""Share of the beginning in a turn that must be cut; the rest is its end."""
 CUT_NOTE = "\n(… {tokens} tokens left out here …)"
 CUT_NOTE_TOKENS = 24
 EXCERPT_NOTE = "(Only the passages with what was missing; the rest of the source is as before.)"
@@ -36,7 +36,7 @@ _LINE_MARK = re.compile(rf"\[(?:{MARK_WORDS})\b[^\]\n]*\]")
 
 @dataclass(frozen=True, slots=True)
 class ProsePassage:
-    """Words of a turn that a model may smooth: where they are, and what they say."""
+    """Words of a turn that a model may smooth: their position and text."""
 
     message: int
     part: int
@@ -44,7 +44,7 @@ class ProsePassage:
 
 
 def find_passages(messages: Sequence[Message], count: Count) -> tuple[ProsePassage, ...]:
-    """What the user and the assistant say or think at some length, in order."""
+    """Find the longer passages of the user's and the assistant's words and reasoning, in order."""
     found = [
         ProsePassage(place, index, part.text)
         for place, message in enumerate(messages)
@@ -58,7 +58,7 @@ def find_passages(messages: Sequence[Message], count: Count) -> tuple[ProsePassa
 def source_text(
     messages: Sequence[Message], max_tokens: int, count: Count, *, passages: Sequence[ProsePassage] = ()
 ) -> str:
-    """The content of the envelope, in at most `max_tokens`; passages have numbers if nothing is cut."""
+    """Write the content of the envelope, in at most `max_tokens`; passages have numbers if nothing is cut."""
     raw = _numbered(messages, passages) if passages else turn_text(tuple(messages))
     if count(raw) <= max_tokens:
         return raw
@@ -85,7 +85,7 @@ def _numbered(messages: Sequence[Message], passages: Sequence[ProsePassage]) -> 
 def with_passages(
     messages: Sequence[Message], passages: Sequence[ProsePassage], texts: Sequence[str | None]
 ) -> list[Message]:
-    """The messages with new words for these passages, where there are some."""
+    """Replace the words of these passages, where there are new ones."""
     new = {(passage.message, passage.part): text for passage, text in zip(passages, texts, strict=True) if text}
 
     def changed(place: int, index: int, part: Part) -> Part:
@@ -99,7 +99,7 @@ def with_passages(
 
 
 def _with_notes(messages: Sequence[Message]) -> list[Message]:
-    """Each call with its result as one note in braces, as in C."""
+    """Replace each call and its result by one note in braces, as in C."""
     results = {result.call_id: result for message in messages for result in message.tool_results if result.call_id}
     called = {call.id for message in messages for call in message.tool_calls if call.id}
 
@@ -115,7 +115,7 @@ def _with_notes(messages: Sequence[Message]) -> list[Message]:
 
 
 def excerpt(source: str, words: Sequence[str], max_tokens: int, count: Count) -> str:
-    """The lines of a source that have one of these words, each behind the mark of who says it."""
+    """Return the lines of a source that have one of these words, each after its speaker's mark."""
     lines, mark = [EXCERPT_NOTE], ""
     wanted = [word.casefold() for word in words]
     left = max_tokens - count(EXCERPT_NOTE)
@@ -137,7 +137,7 @@ def excerpt(source: str, words: Sequence[str], max_tokens: int, count: Count) ->
 
 
 def _cut(text: str, max_tokens: int, count: Count) -> str:
-    """The head and the tail of a text that fit, with a note between; each try aims at what the last one missed."""
+    """Cut a text to its head and tail, with a note between; each attempt corrects the size of the last."""
     tokens = count(text)
     room = max_tokens - CUT_NOTE_TOKENS
     chars = int(len(text) * room / max(1, tokens))
@@ -145,7 +145,7 @@ def _cut(text: str, max_tokens: int, count: Count) -> str:
         if tokens <= max_tokens:
             break
         head, tail = int(chars * HEAD_SHARE), chars - int(chars * HEAD_SHARE)
-        # The middle of a line stays the middle, so that no mark in it gets to a line's start.
+        # The middle of a line stays the middle, so that no mark in it moves to the start of a line.
         behind = "\n" if text[len(text) - tail - 1] == "\n" else " "
         cut = f"{text[:head]}{CUT_NOTE.format(tokens=tokens - room)}{behind}{text[len(text) - tail :]}"
         size = count(cut)
@@ -156,21 +156,21 @@ def _cut(text: str, max_tokens: int, count: Count) -> str:
 
 
 NAMES: Mapping[Level, str] = {"S": "smoothed", "C": "compressed", "T": "tiny"}
-"""What each level is called in an answer."""
+"""The key of each level in an answer."""
 SPEAKERS = ("user", "assistant")
-"""The parts of a C or T; we put them together, so an answer needs no marks and can't forge one."""
+"""The parts of a C or T; Foveate joins them, so an answer needs no marks and can't forge one."""
 
 _TASKS: Mapping[Level, str] = {"S": "smooth", "C": "compress", "T": "tiny"}
 _NONCE = re.compile(r"[A-Za-z0-9]{8,64}")
 
 
 def prompt_file(name: str) -> str:
-    """A prompt of this package, or the text that overrides it."""
+    """Return a prompt of this package, or the text that overrides it."""
     return prompt_text(f"compress/{name}").strip()
 
 
 def system_prompt(levels: tuple[Level, ...]) -> str:
-    """The rules, and what to make of a turn for each of these levels."""
+    """Return the rules, and the instructions for each of these levels."""
     parts = [prompt_file("rules"), *(prompt_file(_TASKS[level]) for level in levels)]
     if set(levels) & {"C", "T"}:
         parts.append(prompt_file("said"))
@@ -178,20 +178,20 @@ def system_prompt(levels: tuple[Level, ...]) -> str:
 
 
 def request(source: str, limits: str, *, nonce: str) -> str:
-    """The turn in its envelope. The nonce does not occur inside it, so nothing there can end it."""
+    """Write the turn in its envelope. The nonce does not occur inside it, so nothing there can end it."""
     assert _NONCE.fullmatch(nonce), "a nonce is a random word of 8 to 64 letters and digits"
     shown = without_nonce(source, nonce).rstrip("\n")
     return prompt_file("request").replace("{nonce}", nonce).replace("{limits}", limits).replace("{source}", shown, 1)
 
 
 def source_of(request: str, nonce: str) -> str:
-    """The content of a request's envelope."""
+    """Return the content of a request's envelope."""
     _, _, behind = request.partition(f"<source-{nonce}>\n")
     return behind.partition(f"\n</source-{nonce}>")[0]
 
 
 def follow_up(refused: Sequence[str], levels: Sequence[Level], *, nonce: str) -> str:
-    """What was wrong with an answer. The facts named in it are the turn's, so they are in an envelope too."""
+    """Write the problems of an answer. The facts named in it are the turn's, so they are in an envelope too."""
     names = " and ".join(f'"{NAMES[level]}"' for level in levels)
     shown = without_nonce("\n".join(refused), nonce)
     return prompt_file("again").replace("{nonce}", nonce).replace("{names}", names).replace("{refused}", shown, 1)
@@ -203,7 +203,7 @@ def without_nonce(text: str, nonce: str) -> str:
 
 @cache
 def schema(levels: tuple[Level, ...]) -> Mapping[str, Json]:
-    """The answer's shape; every object is closed and every key required, as strict providers want it."""
+    """Return the schema of the answer; every object is closed and every key required, as strict providers demand."""
     return closed_object({NAMES[level]: _passages() if level == "S" else _said() for level in levels})
 
 
@@ -216,7 +216,7 @@ def _passages() -> Json:
 
 
 def closed_object(properties: Mapping[str, Json]) -> Mapping[str, Json]:
-    """The schema of an object that has these keys and no others."""
+    """Return the schema of an object with exactly these keys."""
     return {
         "type": "object",
         "properties": properties,
@@ -228,14 +228,14 @@ def closed_object(properties: Mapping[str, Json]) -> Mapping[str, Json]:
 OTHER_TOKENIZERS = 1.6
 """Factor for models that need more tokens for a text than counted here, JSON's escapes included."""
 SHAPE_TOKENS = 40
-"""Keys, quotes and braces around a level."""
+"""Tokens of the keys, quotes and braces around a level."""
 LEAST_WORDS = 8
 FEWEST_WORDS_PER_TOKEN, MOST_WORDS_PER_TOKEN = 0.35, 0.75
-"""Where words are rarer the language has no spaces between them, and characters are counted."""
+"""Range of words per token; with fewer words the language has no spaces between them, and characters are counted."""
 
 
 def asked_limits(levels: Sequence[Level], rooms: Mapping[Level, int], source: str, source_tokens: int) -> str:
-    """The limits in words, which models can follow better than tokens: `150 words for "compressed"`."""
+    """Write the limits in words, which models follow better than tokens: `150 words for "compressed"`."""
     per_token = len(source.split()) / max(1, source_tokens)
     unit = "words"
     if per_token < FEWEST_WORDS_PER_TOKEN and not source.isascii():
@@ -252,6 +252,6 @@ def asked_limits(levels: Sequence[Level], rooms: Mapping[Level, int], source: st
 
 
 def answer_tokens(rooms: Mapping[Level, int], passages_tokens: int = 0) -> int:
-    """The provider's output limit: enough for every answer that could be let through, and for no essay."""
+    """Return the provider's output limit: enough for any acceptable answer, and for no essay."""
     needed = sum(passages_tokens if level == "S" else tokens for level, tokens in rooms.items())
     return math.ceil(needed * OTHER_TOKENIZERS) + SHAPE_TOKENS * max(1, len(rooms))

@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 _BY_SHAPE = ("tests", "diffs", "json_data", "search")
-"""Asked in this order what an output is, where no compressor serves the tool's name."""
+"""Compressors that are tried in this order if none serves the tool's name."""
 _LAST = "generic"
 
 
@@ -47,23 +47,23 @@ class ToolCompressor(Protocol):
 
     @property
     def tools(self) -> Sequence[str]:
-        """The tools it supports: names in lower case without `_` and `-`; `*` matches anything."""
+        """Tools that it supports: names in lower case without `_` and `-`; `*` matches anything."""
         ...
 
     def recognises(self, exchange: ToolExchange) -> bool:
-        """Whether the output can only be of this kind, whatever the tool's name."""
+        """Return whether the output can only be of this kind, whatever the tool's name."""
         ...
 
     def summarise(self, exchange: ToolExchange) -> str:
-        """The call and its outcome, e.g. `src/jwt.py: 212 lines`; at most 40 tokens."""
+        """Summarise the call and its outcome, e.g. `src/jwt.py: 212 lines`; at most 40 tokens."""
         ...
 
     def key_lines(self, exchange: ToolExchange) -> list[str]:
-        """The lines worth choosing from: errors, failures, counts, headings, matches, changes."""
+        """Return the lines worth choosing from: errors, failures, counts, headings, matches, changes."""
         ...
 
     def smooth(self, exchange: ToolExchange) -> list[str]:
-        """The output's lines at level S."""
+        """Return the output's lines at level S."""
         ...
 
 
@@ -97,7 +97,7 @@ def assign(tool: str, compressor: str) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """The compressors found by entry point, then the built-in ones."""
+    """Return the names of compressors: those of entry points, then the built-in ones."""
     return (*REGISTRY.registered, *REGISTRY.built_in)
 
 
@@ -113,7 +113,7 @@ def _tool_points() -> dict[str, EntryPoint]:
 
 
 def _declared(tool: str) -> str:
-    """The compressor that a third party's tool names; empty if there is none."""
+    """Return the compressor that a third party's tool declares; empty if there is none."""
     point = _tool_points().get(tool)
     found: str | None = None
     if point is not None:
@@ -124,7 +124,7 @@ def _declared(tool: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _serving(tool: str) -> ToolCompressor | None:
-    """The compressor that serves a tool of this name: the one it declares, then a plain name, then a pattern."""
+    """Return the compressor for a tool name: the one that the tool declares, then a plain name, then a pattern."""
     declared = _assigned.get(tool) or _declared(tool)
     if declared in _registered:
         return _registered[declared]
@@ -149,7 +149,7 @@ def _compressor(exchange: ToolExchange) -> ToolCompressor:
 
 
 def summarise_call(call: ToolCall, result: ToolResult | None) -> str:
-    """The exchange at level C: `{exec pytest -q: exit 1, 3 failed, 41 passed: test_login, test_refresh}`."""
+    """Write the exchange at level C: `{exec pytest -q: exit 1, 3 failed, 41 passed: test_login, test_refresh}`."""
     exchange = read_exchange(call, result)
     said = _compressor(exchange).summarise(exchange)
     if exchange.is_binary:
@@ -160,7 +160,7 @@ def summarise_call(call: ToolCall, result: ToolResult | None) -> str:
 
 
 def key_lines(call: ToolCall, result: ToolResult | None) -> list[str]:
-    """The lines of an output that a compressed rendition chooses from, at most KEY_LINES."""
+    """Return the lines of an output that a compressed rendition chooses from, at most KEY_LINES."""
     exchange = read_exchange(call, result)
     if exchange.is_binary:
         return []
@@ -168,12 +168,12 @@ def key_lines(call: ToolCall, result: ToolResult | None) -> list[str]:
 
 
 def smooth_call(call: ToolCall) -> str:
-    """The arguments at level S: short ones as they are, long ones described."""
+    """Write the arguments at level S: short ones in full, long ones described."""
     return smooth_arguments(call)
 
 
 def smooth_result(call: ToolCall | None, result: ToolResult) -> str:
-    """The output at level S, without its mark; the result's own name is used if its call is not known."""
+    """Write the output at level S, without its mark; the result's own name is used if its call is not known."""
     exchange = read_exchange(call or ToolCall(result.name or "tool", {}), result)
     if exchange.is_binary:
         return f"(binary output, {several(exchange.total_chars, 'character')})"
@@ -181,7 +181,7 @@ def smooth_result(call: ToolCall | None, result: ToolResult) -> str:
 
 
 def serves(tool: str) -> bool:
-    """Whether a compressor knows a tool of this name."""
+    """Return whether a compressor supports a tool of this name."""
     return _serving(bare_name(tool)) is not None
 
 

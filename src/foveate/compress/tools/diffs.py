@@ -1,4 +1,4 @@
-"""Unified diffs and patches: which files, how many lines out and in, and the changed lines themselves."""
+"""Unified diffs and patches: files, numbers of removed and added lines, and the changed lines."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def summarise(exchange: ToolExchange) -> str:
 
 
 def outcome(exchange: ToolExchange) -> str:
-    """`2 files, -3 +10 lines: src/a.py, src/b.py`."""
+    """Summarise a diff: `2 files, -3 +10 lines: src/a.py, src/b.py`."""
     paths = paths_of(exchange.output)
     shown = ", ".join(brief_path(path, 40) for path in paths[:3])
     return f"{several(len(paths), 'file')}, {size_of(exchange.output)}: {shown}{', …' if len(paths) > 3 else ''}"  # noqa: PLR2004
@@ -52,7 +52,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def narrowed(lines: list[str]) -> list[str]:
-    """The diff with less unchanged text around the changes, and without the lines only git needs."""
+    """Remove most unchanged text around the changes, and the lines that only git needs."""
     keep = [False] * len(lines)
     in_hunk = False
     for index, line in enumerate(lines):
@@ -70,7 +70,7 @@ def narrowed(lines: list[str]) -> list[str]:
 
 
 def changed_lines(text: str) -> list[str]:
-    """File names, and every line added or removed, as a diff has them."""
+    """Return file names, and every line added or removed, in the notation of a diff."""
     lines: list[str] = []
     for line in text[: 2 * END_CHARS].split("\n"):
         if line[:1] in ("+", "-") and not line.startswith(("+++", "---")) and line[1:].strip():
@@ -86,7 +86,7 @@ def paths_of(text: str) -> list[str]:
 
 
 def size_of(text: str) -> str:
-    """`-3 +10 lines`, with the names that the added lines define."""
+    """Return `-3 +10 lines`, with the names that the added lines define."""
     lines = text[: 2 * END_CHARS].split("\n")
     added = [line[1:] for line in lines if line.startswith("+") and not line.startswith("+++")]
     removed = sum(line.startswith("-") and not line.startswith("---") for line in lines)

@@ -1,4 +1,4 @@
-"""Files read, written and edited: the path, how many lines, and the names that a change defines."""
+"""Files read, written and edited: the path, the number of lines, and the names that a change defines."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ Action = Literal["read", "write", "edit", "delete"]
 
 
 def action(exchange: ToolExchange) -> Action | None:
-    """What a tool of this name does to a file; None if it is not about files."""
+    """Return what a tool of this name does to a file; None if it is not about files."""
     if is_read(exchange):
         return "read"
     tool = _key(exchange)
@@ -70,7 +70,7 @@ def summarise(exchange: ToolExchange) -> str:
 
 
 def read_summary(exchange: ToolExchange, shown: str) -> str:
-    """`src/jwt.py: 212 lines`, with the range where only a part was read."""
+    """Summarise a read: `src/jwt.py: 212 lines`, with the start if only a part was read."""
     if exchange.failed or not exchange.has_result or not exchange.lines:
         return f"{shown}: {generic.outcome(exchange)}"
     numbers = [int(found[1]) for line in (exchange.lines[0], exchange.lines[-1]) if (found := _NUMBERED.match(line))]
@@ -102,7 +102,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def outline(lines: Sequence[str]) -> list[str]:
-    """Headings and definitions; the first lines where there are none."""
+    """Return headings and definitions; the first lines if there are none."""
     bare = [found[2] if (found := _NUMBERED.match(line)) else line for line in lines]
     found_lines = [line for line in bare if _HEADING.match(line) or definitions([line])]
     return found_lines or [line for line in bare if line.strip()][:20]
@@ -115,7 +115,7 @@ def _between(lines: Sequence[str]) -> str:
 
 
 def is_read(exchange: ToolExchange) -> bool:
-    """Whether it only looked at a file."""
+    """Return whether the exchange only read a file."""
     tool = _key(exchange)
     if "command" in exchange.arguments and tool not in _READS:
         return exchange.arguments["command"] in _READ_COMMANDS
@@ -127,7 +127,7 @@ def _key(exchange: ToolExchange) -> str:
 
 
 def changed_paths(exchange: ToolExchange) -> list[str]:
-    """The files that a change is about, by its path or its patch."""
+    """Return the files of a change, by its path or its patch."""
     if path := exchange.path:
         return [path]
     patch = _text(exchange.arguments, _PATCH) or ""
@@ -135,7 +135,7 @@ def changed_paths(exchange: ToolExchange) -> list[str]:
 
 
 def change_size(exchange: ToolExchange) -> str:
-    """`40 lines`, `-3 +5 lines`, with the names that are defined."""
+    """Return `40 lines` or `-3 +5 lines`, with the defined names."""
     arguments = exchange.arguments
     edits = _edits(arguments)
     if edits:
@@ -157,7 +157,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _edits(arguments: Mapping[str, Json]) -> list[tuple[str, str]]:
-    """The old and new texts of one edit or a list of them."""
+    """Return the old and new texts of one edit or a list of them."""
     several = arguments.get("edits")
     found = several if isinstance(several, list) else [arguments]
     pairs = [(_text(edit, _OLD), _text(edit, _NEW)) for edit in found if isinstance(edit, Mapping)]

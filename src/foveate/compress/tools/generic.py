@@ -8,11 +8,11 @@ from foveate.text import several
 
 tools: tuple[str, ...] = ()
 SHORT_CHARS = 90
-"""An answer no longer than this is its own summary."""
+"""Maximum length of an answer that is its own summary."""
 SUBJECT_CHARS = 60
 MAX_SUBJECTS = 3
 KEPT_WHOLE = 24
-"""An output of no more lines is worth choosing from as a whole."""
+"""An output of at most this many lines is kept whole as key lines."""
 _MAIN = ("query", "q", "name", "title", "id", "prompt", "description", "input", "text", "message", "expression")
 
 
@@ -34,7 +34,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def subject(exchange: ToolExchange) -> str:
-    """What the tool was asked about: a path, a query, else its first arguments."""
+    """Return what the tool was asked about: a path, a query, else its first arguments."""
     if path := exchange.path:
         return brief_path(path)
     if main := exchange.argument(*_MAIN):
@@ -44,7 +44,7 @@ def subject(exchange: ToolExchange) -> str:
 
 
 def outcome(exchange: ToolExchange) -> str:
-    """Whether it worked, and the answer itself or its size."""
+    """Return the error if it failed, and the answer or its size."""
     if not exchange.has_result:
         return "no result"
     said = [f"exit {exchange.exit_code}"] if exchange.exit_code else ["error"] if exchange.is_error else []

@@ -1,4 +1,4 @@
-"""JSON that a tool returned: lists of records as tables at S; counts, keys and telling values at C."""
+"""JSON that a tool returned: lists of records as tables at S; counts, keys and informative values at C."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from foveate.turn import Json
 
 tools = ("*json*",)
 MAX_ROWS = 60
-"""A table shows as many rows; the rest is counted."""
+"""Maximum rows of a table; the rest is counted."""
 MAX_DEPTH = 12
 TELLING = re.compile(r"(?i)(?:^|_)(?:id|status|state|name|title|error|message|total|count|code|number|result|type)$")
 _MAX_VALUES = 5
@@ -27,7 +27,7 @@ def recognises(exchange: ToolExchange) -> bool:
 
 
 def data_of(exchange: ToolExchange) -> Mapping[str, Json] | Sequence[Json] | None:
-    """The object or list that the whole output is."""
+    """Return the object or list that the whole output is; None if it is neither."""
     text = exchange.output
     if text.lstrip()[:1] not in ("{", "[") or text.rstrip()[-1:] not in ("}", "]") or len(text) > 2 * END_CHARS:
         return None
@@ -76,13 +76,14 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def _telling(data: Mapping[str, Json]) -> list[tuple[str, Json]]:
-    """Scalar members whose names promise something, then the other scalars."""
+    """Return scalar members with informative names, then the other scalars."""
     scalars = [(key, value) for key, value in data.items() if isinstance(value, str | int | float)]
     return sorted(scalars, key=lambda pair: not TELLING.search(pair[0]))
 
 
 def lines_of(data: Json, depth: int = 0) -> Iterator[str]:
-    """The data with all its values up to a size: short members share a line, records of one shape make a table."""
+    """Yield the data with all its values up to a size: short members share a line, records of one shape make a
+    table."""
     if isinstance(data, Mapping) and depth < MAX_DEPTH:
         yield from _members(data, depth)
     elif isinstance(data, list) and data and depth < MAX_DEPTH:
@@ -126,7 +127,7 @@ def _items(data: Sequence[Json], depth: int) -> Iterator[str]:
 
 
 def _table(records: Sequence[Mapping[str, Json]], depth: int) -> Iterator[str]:
-    """Keys once, then a row a record; what every record shares is said once."""
+    """Yield the keys once, then one row per record; values that all records share are written once."""
     pad = " " * depth
     if len(records) == 1:
         yield pad + ", ".join(f"{key}: {_bare(value)}" for key, value in records[0].items())
@@ -152,7 +153,7 @@ def _cell(value: Json, keys: Sequence[str] | None) -> str:
 
 
 def _same_keys(values: Sequence[Json]) -> list[str] | None:
-    """The keys of objects in one column, if they are the same and every value is a number."""
+    """Return the keys of objects in one column, if they are the same and every value is a number."""
     first = values[0]
     if not isinstance(first, Mapping) or not first:
         return None
@@ -166,7 +167,7 @@ def _same_keys(values: Sequence[Json]) -> list[str] | None:
 
 
 def _records(items: Sequence[Json]) -> list[Mapping[str, Json]] | None:
-    """The items, if they are flat records with the same keys."""
+    """Return the items, if they are flat records with the same keys."""
     records = [item for item in items if isinstance(item, Mapping)]
     if len(records) < max(len(items), 1) or not records[0]:
         return None
@@ -176,7 +177,7 @@ def _records(items: Sequence[Json]) -> list[Mapping[str, Json]] | None:
 
 
 def _bare(value: Json) -> str:
-    """A member's value; an object's members in round brackets."""
+    """Write a member's value; an object's members in round brackets."""
     if isinstance(value, Mapping) and value:
         return clip(", ".join(f"{key} {plain(child)}" for key, child in value.items()).join("()"), _VALUE_CHARS)
     if isinstance(value, list) and value:
@@ -185,7 +186,7 @@ def _bare(value: Json) -> str:
 
 
 def _filed(value: Json) -> Json:
-    """An object of records without the ids that they are filed under."""
+    """Remove from each record of an object the id that it is filed under."""
     if not isinstance(value, Mapping):
         return value
     return {
@@ -195,7 +196,7 @@ def _filed(value: Json) -> Json:
 
 
 def _needs_lines(value: Json) -> bool:
-    """Whether a value is too deep or too long to share a line."""
+    """Return whether a value is too deep or too long to share a line."""
     if value is None or isinstance(value, str | int | float):
         return False
     children = value.values() if isinstance(value, dict | Mapping) else value

@@ -1,4 +1,4 @@
-"""Directory listings: where, how many entries, and the first names; at S without modes, owners and dates."""
+"""Directory listings: the folder, the number of entries, and the first names; at S without modes, owners and dates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def _short(lines: Sequence[str]) -> list[str]:
-    """`ls -l` lines as name and size; others as they are."""
+    """Reduce `ls -l` lines to name and size; others are unchanged."""
     kept: list[str] = []
     for line in lines:
         found = _LONG.match(line)

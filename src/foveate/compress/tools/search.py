@@ -16,7 +16,7 @@ tools: tuple[str, ...] = (
 )  # fmt: skip
 
 _HIT = re.compile(
-    # A line of a log that begins with its time is no hit: `20:31:07 started`, `2026-11-15T20:31:07 started`.
+    # A log line that begins with its time is no hit: `20:31:07 started`, `2026-11-15T20:31:07 started`.
     r"^(?!\[?(?:\d{4}-\d\d-\d\d[T_])?\d{1,2}:\d\d:\d\d(?:\D|$))(?P<path>(?:[A-Za-z]:)?[^\s:]{1,200}):(?P<line>\d+):(?:\d+:)?(?P<text>.*)$"
 )
 _NOTHING = re.compile(r"(?i)^(?:no (?:matches|files|results)|0 (?:matches|results))|^$")
@@ -41,7 +41,7 @@ def summarise(exchange: ToolExchange) -> str:
 
 
 def outcome(exchange: ToolExchange) -> str:
-    """`7 hits in 3 files`, or the files themselves where they are few."""
+    """Return `7 hits in 3 files`, or the files themselves if they are few."""
     if not exchange.has_result or (exchange.failed and exchange.exit_code != 1):
         return generic.outcome(exchange)
     hits = _hits(exchange.lines)
@@ -67,7 +67,7 @@ def key_lines(exchange: ToolExchange) -> list[str]:
 
 
 def smooth(exchange: ToolExchange) -> list[str]:
-    """Hits under their file, the path once."""
+    """Group the hits under their files, with each path once."""
     lines = exchange.lines
     hits = _hits(lines)
     if len(hits) < len(lines) * _SHARE or not hits:

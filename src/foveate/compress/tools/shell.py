@@ -40,7 +40,7 @@ def recognises(exchange: ToolExchange) -> bool:  # noqa: ARG001
 
 
 def summarise(exchange: ToolExchange) -> str:
-    first, _, more = _told(exchange).partition("\n")
+    first, _, more = _main_command(exchange).partition("\n")
     return f"{brief(first, COMMAND_CHARS)}{' …' if more.strip() else ''}: {_outcome(exchange)}"
 
 
@@ -57,7 +57,7 @@ def _outcome(exchange: ToolExchange) -> str:
 
 
 def _printed(exchange: ToolExchange) -> str:
-    """What it printed, if that is short; else how much, and its last line, where programs say how it went."""
+    """Return the printed text if it is short; else its size and its last line, which usually has the outcome."""
     lines = [line for line in exchange.lines if line.strip()]
     if not exchange.has_result:
         return "no result"
@@ -94,8 +94,8 @@ def smooth(exchange: ToolExchange) -> list[str]:
     return both_ends(without_blanks(fold(lines)), exchange.total_lines) + note
 
 
-def _told(exchange: ToolExchange) -> str:
-    """The command without the steps that only prepare it."""
+def _main_command(exchange: ToolExchange) -> str:
+    """Return the command without the steps that only prepare it."""
     command = exchange.command.strip()
     for _ in range(4):
         shorter = _PREAMBLE.sub("", command)
@@ -106,12 +106,12 @@ def _told(exchange: ToolExchange) -> str:
 
 
 def _specialist(exchange: ToolExchange) -> ModuleType | None:
-    """Who knows this output: by its shape, else by the program where its output was not piped on."""
+    """Return the compressor for this output: by its shape, else by the program if its output was not piped on."""
     if not exchange.lines:
         return None
     by_shape = next((kind for kind in _SHAPES if kind.recognises(exchange)), None)
     if by_shape:
         return by_shape
-    found = _PROGRAM.match(_told(exchange))
+    found = _PROGRAM.match(_main_command(exchange))
     program = f"git {found[2]}" if found and found[1] == "git" else found[1] if found else ""
     return next((kind for kind, programs in _PROGRAMS if program in programs), None)

@@ -1,4 +1,4 @@
-"""Test runs of pytest, unittest, jest, vitest, mocha, go and cargo: counts, what failed, and why."""
+"""Test runs of pytest, unittest, jest, vitest, mocha, go and cargo: counts, failures, and their reasons."""
 
 # ruff: noqa: RUF001 (the signs that test runners print)
 
@@ -52,7 +52,7 @@ def summarise(exchange: ToolExchange) -> str:
 
 
 def outcome(exchange: ToolExchange) -> str:
-    """`exit 1, 3 failed, 41 passed: test_login, test_refresh, …`."""
+    """Summarise a run: `exit 1, 3 failed, 41 passed: test_login, test_refresh, …`."""
     said = [f"exit {exchange.exit_code}"] if exchange.exit_code is not None else []
     said += [f"{number} {what}" for what, number in counts(exchange.output).items()]
     names = failures(exchange.output)
@@ -65,7 +65,7 @@ def outcome(exchange: ToolExchange) -> str:
 
 
 def counts(output: str) -> dict[str, int]:
-    """How many failed, passed and so on; what failed first."""
+    """Return the counts of failed, passed and other tests; failures first."""
     found: dict[str, int] = {}
     for line in _SUMMARY.findall(output):
         # Jest counts suites too; those are not the tests.
@@ -99,7 +99,7 @@ def smooth(exchange: ToolExchange) -> list[str]:
 
 
 def _without_passes(lines: list[str]) -> Iterator[str]:
-    """Everything but the tests that passed, which are counted."""
+    """Yield all lines except those of passed tests, which are counted."""
     passed = 0
     for line in lines:
         if _PASSED.match(line):

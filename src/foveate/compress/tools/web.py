@@ -55,7 +55,7 @@ def _title(output: str) -> str | None:
 
 
 def _text_lines(exchange: ToolExchange) -> list[str]:
-    """The page's lines; of HTML the words alone."""
+    """Return the page's lines; of HTML, only the words."""
     if not recognises(exchange):
         return exchange.lines
     return [words for line in _TAG.sub(" ", exchange.output).split("\n") if (words := " ".join(line.split()))]

@@ -1,6 +1,6 @@
 """Checkpoints: the user's words verbatim, and the assistant's work as summaries that shrink as they age.
 
-    [checkpoints, oldest first] [the user's words of their turns] [recent turns as they were]
+    [checkpoints, oldest first] [the user's words of their turns] [recent turns in full]
 
 The context size decides the tier, and the tier how many checkpoints there are. When the messages fill their share of
 what is available, all but the newest become a checkpoint; the ones before it age, and past the tier's count the two
@@ -43,7 +43,7 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
     enabled: bool = True
     """false: no checkpoints; what does not fit rolls over to a snapshot."""
     tier_tokens: tuple[int, int, int, int] = (8_000, 16_000, 32_000, 64_000)
-    """Budgets at which tiers 2 to 5 begin; a budget between two gets the lower tier."""
+    """Budgets at which tiers 2 to 5 begin; a budget between two of them gets the lower tier."""
     tier_checkpoints: tuple[int, int, int, int, int] = (0, 1, 3, 10, 15)
     """Number of checkpoints of each tier; with 0 the session rolls over to a snapshot instead."""
     usable: Annotated[float, Meta(gt=0, le=1)] = 0.85
@@ -74,30 +74,30 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
 
     def __post_init__(self) -> None:
         if list(self.tier_tokens) != sorted(set(self.tier_tokens)) or self.tier_tokens[0] < 1:
-            raise ValueError(f"tier_tokens takes four growing sizes; got {list(self.tier_tokens)}")
+            raise ValueError(f"tier_tokens takes four increasing sizes; got {list(self.tier_tokens)}")
         if min(self.tier_checkpoints) < 0:
             raise ValueError(f"tier_checkpoints takes five counts; got {list(self.tier_checkpoints)}")
         if not self.compact_tokens <= self.moderate_tokens <= self.detailed_tokens:
-            raise ValueError("compact_tokens, moderate_tokens and detailed_tokens don't shrink in this order")
+            raise ValueError("compact_tokens, moderate_tokens and detailed_tokens must grow in this order")
 
     @property
     def explanation(self) -> str:
         return prompt_text("explain/checkpoint")
 
     def tier(self, nominal_tokens: int) -> int:
-        """1 to 5, by the context size."""
+        """Return the tier of a context size, 1 to 5."""
         return 1 + sum(nominal_tokens >= least for least in self.tier_tokens)
 
     def checkpoint_limit(self, tier: int) -> int:
-        """How many checkpoints there may be."""
+        """Return the maximum number of checkpoints."""
         return self.tier_checkpoints[tier - 1] if self.enabled else 0
 
     def level_tokens(self, level: int) -> int:
-        """What a checkpoint of a level takes at most, tags included."""
+        """Return the maximum tokens of a checkpoint at a level, tags included."""
         return (self.compact_tokens, self.moderate_tokens, self.detailed_tokens)[level - 1]
 
     def reliability(self, model: str | None, state: Mapping[str, Json]) -> Reliability:
-        """How reliable the shown conversation is, by the share of facts kept."""
+        """Return the reliability of the shown conversation, by the share of facts kept."""
         compressions = CheckpointState.from_json(state).compressions if state else 0
         return reliability(
             model,

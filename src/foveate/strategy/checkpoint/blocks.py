@@ -12,14 +12,15 @@ from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TO
 from foveate.strategy.gradient.steps import plan_steps
 
 PROMPT_SHARE = 0.6
-"""The prompt of a running turn is cut only if it leaves its steps less than MIN_HISTORY_TOKENS, and then to this."""
+"""Share of its room that the prompt of a turn in progress is cut to, if it leaves its steps less than
+MIN_HISTORY_TOKENS."""
 HEAD_SHARE = 0.6
-"""A cut keeps at least this share of its room for the beginning of a text."""
+"""Minimum share of a cut text for its beginning."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointLayout:
-    """Rows in their order, and whether the newest turn had to be shown as less than it is."""
+    """Rows in order, and whether the newest turn is shown only in part."""
 
     rows: tuple[Block, ...]
     is_lowered: bool = False
@@ -29,16 +30,16 @@ class CheckpointLayout:
         return sum(row.tokens for row in self.rows)
 
 
-def checkpoint_rows(book: CheckpointState, names: Mapping[str, str]) -> list[Block]:
-    """One for each checkpoint, oldest first; `names` has each one's artefact by its id."""
+def checkpoint_rows(state: CheckpointState, names: Mapping[str, str]) -> list[Block]:
+    """Return one row per checkpoint, oldest first; `names` has the artefact of each, by its id."""
     return [
         Block(checkpoint.first, checkpoint.last, "A", checkpoint.tokens, artefact=names[checkpoint.id])
-        for checkpoint in book.checkpoints
+        for checkpoint in state.checkpoints
     ]
 
 
 def user_rows(users: Sequence[SizedTurn], overheads: Overheads) -> list[Block]:
-    """The user's words of consecutive turns, in one block each."""
+    """Return a row with the user's words for each run of consecutive turns."""
     rows: list[Block] = []
     start = 0
     for end in range(1, len(users) + 1):
@@ -55,10 +56,10 @@ def user_rows(users: Sequence[SizedTurn], overheads: Overheads) -> list[Block]:
 def newest_rows(
     newest: Sequence[TurnSizes], turn: SizedTurn, room_tokens: int, overheads: Overheads
 ) -> CheckpointLayout:
-    """The newest turn, or its steps if it is in progress, in the room that is left for it.
+    """Lay out the newest turn, or its steps if it is in progress, in the remaining room.
 
-    Where it is too large its beginning, which has the user's words, and its end are shown; where the words alone are,
-    these; and cut, where not even they fit.
+    A turn that is too large is shown by its beginning, which has the user's words, and its end; if even that does not
+    fit, by the user's words alone, cut if necessary.
     """
     if newest[0].step:
         return _step_rows(newest, room_tokens, overheads)
@@ -74,7 +75,7 @@ def newest_rows(
 
 
 def _step_rows(newest: Sequence[TurnSizes], room_tokens: int, overheads: Overheads) -> CheckpointLayout:
-    """The prompt as it is; its steps as the gradient shows them, the newest raw."""
+    """Lay out the prompt raw, and the steps as the gradient shows them, the newest raw."""
     *steps, first = newest
     turn, tag = first.turn, overheads.tag
     if not first.is_kept:

@@ -1,7 +1,7 @@
-"""Turns to a checkpoint: the assistant's work as a summary, decisions, files changed and next steps.
+"""Makes checkpoints of turns: the assistant's work as a summary, decisions, files changed and next steps.
 
-The user's words are not part of it; they are shown beside it verbatim. A checkpoint of any level is made from the
-original turns. Its key decisions are chosen without regard to the level, so they survive ageing; its architecture
+The user's words are not part of a checkpoint; they are shown next to it verbatim. A checkpoint of any level is made
+from the original turns. Its key decisions are chosen regardless of the level, so they survive ageing; its architecture
 decisions have room of their own, verbatim.
 """
 
@@ -41,24 +41,24 @@ from foveate.turn import Json, turn_id
 
 LEVEL_NAMES = {1: "Compact", 2: "Moderate", 3: "Detailed"}
 DECISION_SHARE = 0.40
-"""Of a compact checkpoint, for key decisions: so they fit at every level,"""
+"""Share of a compact checkpoint for key decisions, so that they fit at every level."""
 MAX_DECISION_SHARE = 0.55
-"""unless the turns of a checkpoint are smaller than that; then up to this share of them."""
+"""Maximum share of key decisions in a checkpoint whose turns are smaller than a compact checkpoint."""
 FILES_SHARE, STEPS_SHARE = 0.12, 0.15
-"""Of a checkpoint of any level, for files changed and for next steps; a compact one has no next steps."""
+"""Shares of a checkpoint of any level for files changed and for next steps; a compact one has no next steps."""
 MAX_DECISION_TOKENS = 60
 MAX_STEP_TOKENS = 40
 MAX_CLAUSE_TOKENS = 48
 SHORT_TOKENS = 24
-"""An architecture decision that has no room left is cut to this."""
+"""Size that an architecture decision is cut to if there is no room for all of it."""
 FADING, AGAIN = 0.93, 0.3
 """Factors for each further clause of a turn, and for a fact that is already covered."""
 REGIONS = 12
 MAX_CANDIDATES = 12_000
-"""Clauses of all turns that are compared with each other; of each turn the weightiest."""
+"""Limit of the clauses of all turns that are compared with each other; those of each turn with the most weight."""
 MIN_TURN_CANDIDATES = 8
 MAX_LISTED = 8
-"""Decisions, and next steps, that a model is asked for."""
+"""Limit of the decisions, and of the next steps, that a model is asked for."""
 _ENDINGS = ".;, "
 
 Summarise = Callable[[int], "Summary"]
@@ -74,11 +74,11 @@ class Summary:
 
 @dataclass(frozen=True, slots=True)
 class _Rooms:
-    """What the parts of a checkpoint may take, in tokens."""
+    """Maximum tokens of the parts of a checkpoint."""
 
     level: int
     body: int
-    """All but the architecture decisions."""
+    """Everything except the architecture decisions."""
     summary: int
     decisions: int
     architecture: int
@@ -86,7 +86,7 @@ class _Rooms:
 
 @dataclass(frozen=True, slots=True)
 class _Said:
-    """A clause that a summary may take."""
+    """A clause that a summary may include."""
 
     turn: int
     candidate: Candidate
@@ -95,7 +95,7 @@ class _Said:
 
 @dataclass(frozen=True, slots=True)
 class _Listed:
-    """Lines of a checkpoint's list, and how many there was no whole room for."""
+    """Lines of a checkpoint's list, and the number of those without enough room."""
 
     lines: tuple[str, ...]
     kept: tuple[str, ...] = ()
@@ -103,11 +103,11 @@ class _Listed:
 
 
 def make_checkpoint(material: Material) -> Artefact:
-    """A checkpoint from the messages of its turns."""
+    """Make a checkpoint from the messages of its turns."""
     goals = read_goals(material.goals)
     said, facts = _read(material.turns, goals)
     finds = find_all(material.turns)
-    # What a model once named a decision survives ageing too.
+    # Decisions that a model once named survive ageing too.
     finds.added = found_before(material.made.values(), material.wanted.first, material.wanted.last).added
 
     def summarise(tokens: int) -> Summary:
@@ -117,9 +117,9 @@ def make_checkpoint(material: Material) -> Artefact:
 
 
 def make_architecture(material: Material) -> Artefact:
-    """The architecture decisions of all compressed turns, verbatim, where there are no checkpoints to hold them.
+    """Make the artefact of all architecture decisions of compressed turns, verbatim, for a session without checkpoints.
 
-    Finds of earlier turns come from the artefact before this one. Without any there is no text.
+    Decisions of earlier turns are taken from the artefact before this one. The text is empty if there are none.
     """
     wanted = material.wanted
     finds = find_all(material.turns)
@@ -136,7 +136,7 @@ def make_architecture(material: Material) -> Artefact:
 
 
 def make_merged(material: Material) -> Artefact:
-    """A checkpoint of very many turns: from the best clauses of each, and the finds of earlier artefacts."""
+    """Make a checkpoint of very many turns: from the best clauses of each, and the finds of earlier artefacts."""
     goals = read_goals(material.goals)
     units = [_weighed(unit, goals) for turn in material.turns for unit in turn.units if unit.text.startswith("[")]
 
@@ -225,7 +225,8 @@ def _span(material: Material) -> str:
 def _body(
     heading: str, lists: Sequence[str], summarise: Summarise, rooms: _Rooms, material: Material
 ) -> tuple[str, Summary]:
-    """Heading, summary and lists within their room; the lists' last lines go first if there is too little."""
+    """Write heading, summary and lists within their room; if there is too little, the last lines of the lists are
+    dropped."""
     count, shown = material.count, list(lists)
     while True:
         room = min(rooms.summary, rooms.body - count("\n".join([heading, "", *shown])) - 1)
@@ -248,7 +249,8 @@ def _line(find: Find, text: str) -> str:
 
 
 def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _Listed:
-    """The most informative ones, in order, the same at every level; those that a model added if there is room left."""
+    """Choose the most informative decisions, in order, the same at every level; then those of a model if there is
+    room."""
     found = [*finds.decisions, *finds.added]
     choices = []
     for find in finds.decisions:
@@ -269,7 +271,7 @@ def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _List
 
 
 def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
-    """All of them verbatim, if they fit; else the newest, the others shortened, and a note that says so."""
+    """Return all of them verbatim if they fit; else the newest, the others shortened, with a note."""
     lines = [_line(find, find.text) for find in finds]
     heading = count("Architecture decisions (kept word for word):") + 1
     sizes = [count(line) + 1 for line in lines]
@@ -297,7 +299,7 @@ def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
 
 
 def _files(paths: Sequence[str], room: int, count: Count) -> str:
-    """The last changed first, as many as fit."""
+    """List the files, the last changed first, as many as fit."""
     shown: list[str] = []
     for path in reversed(paths):
         more = len(paths) - len(shown) - 1
@@ -324,7 +326,7 @@ def _steps(finds: Sequence[Find], room: int, count: Count) -> _Listed:
 
 
 def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], Facts]:
-    """The clauses of all turns but the user's, and the weight of each fact where it counts most."""
+    """Read the clauses of all turns except the user's, and the largest weight of each fact."""
     most = max(MIN_TURN_CANDIDATES, MAX_CANDIDATES // max(1, len(turns)))
     said: list[_Said] = []
     facts: Facts = {}
@@ -341,7 +343,7 @@ def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], F
 
 
 def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
-    """The most informative clauses, in order; a clause keeps its negation and condition, or all its words."""
+    """Choose the most informative clauses, in order; a clause keeps its negation and condition, or all its words."""
     sample = "; ".join(one.candidate.text for one in said[:: max(1, len(said) // 40)])
     scale = max(0.5, count(sample) / max(1, estimate_tokens(sample)))
     first = said[0].turn if said else 0
@@ -377,7 +379,7 @@ def _short(candidate: Candidate, scale: float) -> str:
 
 
 def _lines(said: Sequence[tuple[_Said, str]]) -> str:
-    """`T-12 [assistant] …; … [tool] …`: a line for each turn, with each speaker named once."""
+    """Write a line for each turn, with each speaker named once: `T-12 [assistant] …; … [tool] …`."""
     lines: list[str] = []
     turn, who = 0, ""
     for one, text in said:
@@ -409,16 +411,16 @@ class CheckpointWording(ClauseWording):
         return prompt_text("summary/checkpoint").strip()
 
     def notes(self, material: Material) -> list[Unit]:
-        """A checkpoint has none of the user's words."""
+        """Return the notes without the user's words, which a checkpoint does not contain."""
         return [unit for unit in super().notes(material) if unit.text.startswith("[")]
 
     def room(self, material: Material) -> int:
-        """The room reserved for architecture decisions holds no clauses."""
+        """Return the room without the part reserved for architecture decisions, which has no clauses."""
         return _rooms(material).body
 
     def put_together(self, judged: JudgedClauses, material: Material, before: Artefact) -> Artefact:
-        """Its summary and next steps replace those of rules, and its decisions are added. What rules found in the turns
-        stays."""
+        """Replace the summary and next steps of rules by the model's, and add its decisions. What rules found in the
+        turns is kept."""
         decisions, next_steps = (self._finds(judged, name) for name in ("decisions", "next_steps"))
         finds = found_before([before], material.wanted.first, material.wanted.last)
         known = {find.text for find in (*finds.decisions, *finds.architecture, *finds.added)}

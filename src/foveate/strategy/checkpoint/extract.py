@@ -1,7 +1,8 @@
-"""What a checkpoint lists besides its summary: decisions, architecture decisions, files changed, next steps.
+"""Finds what a checkpoint lists in addition to its summary: decisions, architecture decisions, files changed, next
+steps.
 
-All of it is found in what the assistant wrote and called, verbatim; nothing here depends on how much of it a
-checkpoint can show, so a checkpoint that ages or merges finds the same again.
+All of it is found verbatim in the assistant's words and calls. Nothing here depends on how much of it a checkpoint can
+show, so a checkpoint that ages or merges finds the same again.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from foveate.strategy.build import SourceTurn
 from foveate.turn import Json, Message, ToolCall
 
 MAX_FOUND = 200
-"""Of each sort; the newest are kept."""
+"""Limit of each kind; the newest are kept."""
 MAX_FILES = 200
 MAX_CLAUSE_CHARS = 400
-"""A longer clause is not taken as a decision."""
+"""A longer clause is not considered a decision."""
 MIN_CLAUSE_WORDS = 3
 LAST_TURNS = 3
 """Turns at the end of a checkpoint that are searched for next steps."""
@@ -88,7 +89,7 @@ _APPLIED = re.compile(r"^(?:> )?Applied edit to (\S+)", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Find:
-    """A clause worth keeping as it is, and the turn it is from."""
+    """A clause to be kept verbatim, and its turn."""
 
     turn: int
     text: str
@@ -96,19 +97,19 @@ class Find:
 
 @dataclass(slots=True)
 class Finds:
-    """What a range of turns decided, changed and left to do."""
+    """Decisions, changed files and next steps of a range of turns."""
 
     decisions: list[Find] = field(default_factory=list)
     architecture: list[Find] = field(default_factory=list)
     files: list[str] = field(default_factory=list)
-    """The last changed last."""
+    """Changed files, the last changed last."""
     next_steps: list[Find] = field(default_factory=list)
     added: list[Find] = field(default_factory=list)
-    """Decisions that only a model has named; they follow the others."""
+    """Decisions that only a model named; they are listed after the others."""
 
 
 def find_all(turns: Sequence[SourceTurn]) -> Finds:
-    """What the assistant decided, changed and left to do in these turns, in order."""
+    """Find the assistant's decisions, changed files and next steps in these turns, in order."""
     finds = Finds()
     changed: dict[str, None] = {}
     for turn in turns:
@@ -125,16 +126,16 @@ def find_all(turns: Sequence[SourceTurn]) -> Finds:
 
 
 def _move_to_end(paths: dict[str, None], changed: Iterable[str]) -> None:
-    """Paths in the order they were changed last."""
+    """Move changed paths to the end."""
     for path in changed:
         paths.pop(path, None)
         paths[path] = None
 
 
 def is_architecture(text: str) -> bool:
-    """A pattern, a part of the stack, an API contract or a schema that a clause settles.
+    """Return whether a clause settles a pattern, a part of the stack, an API contract or a schema.
 
-    One of their words is enough where it says that something was decided; two where it only says how things are.
+    One word of these kinds is enough in a decision; two are needed in a description.
     """
     if _CONTRACT_LINE.search(text):
         return True
@@ -186,7 +187,7 @@ def _last_words(turn: SourceTurn) -> str:
 
 
 def _next_steps(turn: SourceTurn) -> Iterator[Find]:
-    """What the turn's last words leave to do: open boxes, a list under such a heading, clauses that say so."""
+    """Yield what the turn's last words leave to do: open boxes, a list under such a heading, clauses of that kind."""
     is_listed = False
     for clause in cut_text(_last_words(turn)):
         text = clause.text
@@ -202,14 +203,14 @@ def _next_steps(turn: SourceTurn) -> Iterator[Find]:
 
 
 def _distinct(finds: Sequence[Find]) -> list[Find]:
-    """The last of those that say the same."""
+    """Drop finds with the same text, keeping the last."""
     last = {" ".join(find.text.casefold().split()): find for find in finds}
     kept = set(map(id, last.values()))
     return [find for find in finds if id(find) in kept]
 
 
 def pack_finds(finds: Finds) -> Json:
-    """The finds, packed to be stored with a checkpoint; `found_before` reads them."""
+    """Pack the finds for storage with a checkpoint; `found_before` reads them."""
     return {
         "decisions": [[find.turn, find.text] for find in finds.decisions],
         "architecture": [[find.turn, find.text] for find in finds.architecture],
@@ -220,7 +221,7 @@ def pack_finds(finds: Finds) -> Json:
 
 
 def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
-    """What earlier checkpoints of these turns found, in order; the next steps are those of the newest."""
+    """Return what earlier checkpoints of these turns found, in order; the next steps are those of the newest."""
     finds = Finds()
     changed: dict[str, None] = {}
     for one in sorted(made, key=lambda one: (one.first, one.last, one.name)):
@@ -241,7 +242,7 @@ def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
 
 
 def _unpacked(listed: Json) -> list[Find]:
-    """The packed finds; invalid entries are left out."""
+    """Unpack stored finds; invalid entries are skipped."""
     found: list[Find] = []
     for one in listed if isinstance(listed, Sequence) and not isinstance(listed, str) else ():
         match one:
@@ -251,7 +252,7 @@ def _unpacked(listed: Json) -> list[Find]:
 
 
 GOAL_BOOST, OFF_TOPIC = 1.8, 0.5
-"""What serves a goal counts more, and the rest less, where there are goals."""
+"""Factors for clauses that serve an active goal, and for all others if there are goals."""
 STRONG = "i/nuq"
 """Kinds of facts of which one in common is enough: identifiers, paths, names, addresses, quotes."""
 WORDS_IN_COMMON = 2
@@ -260,13 +261,13 @@ FINISHED = frozenset({"done", "dropped"})
 
 @dataclass(slots=True)
 class GoalWords:
-    """The facts that active goals consist of."""
+    """The facts of active goals."""
 
     strong: set[str] = field(default_factory=set)
     words: set[str] = field(default_factory=set)
 
     def weigh(self, facts: Collection[str]) -> float:
-        """How much more something with these facts counts; 1 where there are no goals."""
+        """Return the factor for something with these facts; 1 if there are no goals."""
         if not self.strong and not self.words:
             return 1.0
         forms = {key[2:] for key in facts}
@@ -275,7 +276,7 @@ class GoalWords:
 
 
 def read_goals(goals: Sequence[Mapping[str, Json]]) -> GoalWords:
-    """What the goals that are not done yet say."""
+    """Read the facts of the goals that are not done yet."""
     words = GoalWords()
     for goal in goals:
         if goal.get("status") in FINISHED:
@@ -297,12 +298,12 @@ def _texts(goal: Mapping[str, Json]) -> Iterator[str]:
 
 
 def _named(one: Json) -> str:
-    """A step by its title, an artifact by its path, a decision as it is."""
+    """Return the title of a step, the path of an artifact, the text of a decision."""
     return str(one.get("title") or one.get("path") or "") if isinstance(one, Mapping) else str(one)
 
 
 def goal_lines(goals: Sequence[Mapping[str, Json]]) -> list[str]:
-    """What a summariser is shown of the goals that are not done yet, a line each."""
+    """Return the lines that show a summariser the goals that are not done yet."""
     lines: list[str] = []
     for goal in goals:
         if goal.get("status") not in FINISHED:

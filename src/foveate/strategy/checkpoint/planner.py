@@ -1,4 +1,4 @@
-"""One plan of the checkpoint strategy: the turns since the last plan, and the resulting rows."""
+"""Makes one plan of the checkpoint strategy: from the turns since the last plan, the resulting rows."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from foveate.strategy.checkpoint import Checkpoint as Settings
 
 MAX_TRIES = 4
-"""Plans with ever less room until the artefacts fit; at last the smallest possible plan."""
+"""Limit of the plans, each with less room, until the artefacts fit; then the smallest possible plan is used."""
 MAX_CATCH_UP_TURNS = 20_000
-"""Of a longer history that was never planned, the turns before this many are one checkpoint at once."""
+"""In a longer history that was never planned, all but this many newest turns become one checkpoint at once."""
 _LEVELS: tuple[ShownLevel, ...] = ("A", "U", "R", "S", "C", "T", "E")
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """A flow with what shows it."""
+    """A flow with its layout."""
 
     flow: CheckpointFlow
     layout: CheckpointLayout
@@ -45,7 +45,7 @@ class _Tried:
 
 
 class CheckpointPlanner:
-    """One plan in the making."""
+    """Makes one plan."""
 
     def __init__(self, settings: Settings, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
@@ -54,20 +54,20 @@ class CheckpointPlanner:
         self.ledger = ledger
         self.budget = ledger.room_tokens
         self.overheads = snapshot.overheads
-        # The prompt and what Foveate adds itself take of the rest; `budget_tokens` is what they leave.
+        # The prompt and Foveate's own additions are taken from the rest; `budget_tokens` is what they leave.
         usable = int(ledger.budget_tokens * settings.usable) - ledger.given_tokens
         self.room = min(self.budget, max(usable, MIN_HISTORY_TOKENS))
-        """What the history may take."""
+        """Maximum tokens of the history."""
         self.items = self._read()
 
     def plan(self) -> tuple[Plan, State]:
-        book = self._opened()
+        state = self._opened()
         last = self.snapshot.last_turn
         if not last or self.room < MIN_HISTORY_TOKENS:
             return self._smallest()
         room = self.room
         for _ in range(MAX_TRIES):
-            tried = self._try(book, room)
+            tried = self._try(state, room)
             over = tried.layout.tokens - self.room
             if over <= 0 and any(row.last == last and row.level != "A" for row in tried.layout.rows[-1:]):
                 return self._planned(tried)
@@ -77,7 +77,7 @@ class CheckpointPlanner:
         return self._smallest()
 
     def _read(self) -> list[TurnSizes]:
-        """The items, newest first, as far back as the room could show them."""
+        """Read the items, newest first, as far back as the room could show them."""
         items: list[TurnSizes] = []
         least = 0
         for item in self.snapshot.newest():
@@ -89,68 +89,68 @@ class CheckpointPlanner:
         return items
 
     def _opened(self) -> CheckpointState:
-        """The stored state; a preview keeps the session's tier."""
-        ledger, state = self.ledger, self.state
+        """Return the stored state; a preview keeps the session's tier."""
+        ledger, stored = self.ledger, self.state
         nominal = ledger.asked_tokens or ledger.budget_tokens
-        if not state:
+        if not stored:
             return CheckpointState(nominal, self.settings.tier(nominal))
-        book = CheckpointState.from_json(state)
-        if book.nominal_tokens == nominal or ledger.is_preview:
-            return book
-        return replace(book, nominal_tokens=nominal, tier=self.settings.tier(nominal))
+        state = CheckpointState.from_json(stored)
+        if state.nominal_tokens == nominal or ledger.is_preview:
+            return state
+        return replace(state, nominal_tokens=nominal, tier=self.settings.tier(nominal))
 
-    def _try(self, book: CheckpointState, room: int) -> _Tried:
-        flow = CheckpointFlow(self.settings, book, room, self.overheads)
+    def _try(self, state: CheckpointState, room: int) -> _Tried:
+        flow = CheckpointFlow(self.settings, state, room, self.overheads)
         last = self.snapshot.last_turn
-        if skipped := self._skipped_through(book):
-            flow.book = self._skipped(book, skipped, room)
+        if skipped := self._skipped_through(state):
+            flow.state = self._skipped(state, skipped, room)
         tinies = {item.turn: item.tiny for item in self.items if not item.step}
-        infos = self.snapshot.infos(flow.book.tiny_through + 1, last)
+        infos = self.snapshot.infos(flow.state.tiny_through + 1, last)
         turns = [sized(info, min(TINY_TOKENS, tinies.get(info.turn) or TINY_TOKENS)) for info in infos]
-        flow.begin([turn for turn in turns if turn.turn <= flow.book.through])
+        flow.begin([turn for turn in turns if turn.turn <= flow.state.through])
         for turn in turns:
-            if turn.turn > flow.book.through:
+            if turn.turn > flow.state.through:
                 flow.add(turn)
         if turns:
-            flow.book = replace(flow.book, seen_turn=last, seen_tokens=turns[-1].raw)
-        wants = {checkpoint.id: self._wanted(checkpoint) for checkpoint in flow.book.checkpoints}
-        flow.book = self._with_sizes(flow.book, wants)
-        architecture = flow.book.architecture_wanted
+            flow.state = replace(flow.state, seen_turn=last, seen_tokens=turns[-1].raw)
+        wants = {checkpoint.id: self._wanted(checkpoint) for checkpoint in flow.state.checkpoints}
+        flow.state = self._with_sizes(flow.state, wants)
+        architecture = flow.state.architecture_wanted
         needed = (*wants.values(), *([architecture] if architecture else ()))
         return _Tried(flow, self._lay_out(flow, wants), needed)
 
-    def _skipped_through(self, book: CheckpointState) -> int:
-        """The last of the turns that are too many to go through one by one; 0 if there are none."""
+    def _skipped_through(self, state: CheckpointState) -> int:
+        """Return the last of the turns that are too many to process one by one; 0 if there are none."""
         last = self.snapshot.last_turn
-        return last - MAX_CATCH_UP_TURNS if last - book.through > MAX_CATCH_UP_TURNS else 0
+        return last - MAX_CATCH_UP_TURNS if last - state.through > MAX_CATCH_UP_TURNS else 0
 
-    def _skipped(self, book: CheckpointState, through: int, room: int) -> CheckpointState:
-        """A book whose turns up to here are rolled over at once: too many to go through one by one."""
-        limit = self.settings.checkpoint_limit(book.tier)
-        kept = book.checkpoints if len(book.checkpoints) < limit else ()
-        oldest = next(iter(book.checkpoints[len(kept) :]), None)
+    def _skipped(self, state: CheckpointState, through: int, room: int) -> CheckpointState:
+        """Roll over the turns up to this one at once: they are too many to process one by one."""
+        limit = self.settings.checkpoint_limit(state.tier)
+        kept = state.checkpoints if len(state.checkpoints) < limit else ()
+        oldest = next(iter(state.checkpoints[len(kept) :]), None)
         text = max(MIN_CHECKPOINT_TOKENS, min(self.settings.compact_tokens, room // 8) - self.overheads.range)
         new = CheckpointEntry(
-            id=f"cp-{book.created + 1}",
+            id=f"cp-{state.created + 1}",
             level=DETAILED,
-            first=oldest.first if oldest else book.through + 1,
+            first=oldest.first if oldest else state.through + 1,
             last=through,
-            first_message=oldest.first_message if oldest else book.messages + 1,
-            last_message=book.messages + through - book.through,
+            first_message=oldest.first_message if oldest else state.messages + 1,
+            last_message=state.messages + through - state.through,
             original_tokens=self.settings.detailed_tokens * 2,
             text_tokens=text,
             tokens=text + self.overheads.range,
         )
         return replace(
-            book,
+            state,
             checkpoints=(*kept, new) if limit else (),
             through=through,
             tiny_through=through,
             tiny_tokens=int(room * TINY_SHARE),
             messages=new.last_message,
-            compressions=book.compressions + 1,
-            rollovers=book.rollovers + 1,
-            created=book.created + 1,
+            compressions=state.compressions + 1,
+            rollovers=state.rollovers + 1,
+            created=state.created + 1,
         )
 
     def _wanted(self, checkpoint: CheckpointEntry) -> ArtefactSpec:
@@ -161,31 +161,31 @@ class CheckpointPlanner:
             architecture_tokens=settings.architecture_tokens,
         )
 
-    def _with_sizes(self, book: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
-        """The real size of an existing artefact, or the limit of one that does not exist yet."""
+    def _with_sizes(self, state: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
+        """Set the real size of existing artefacts, and the limit of those that do not exist yet."""
         tag = self.overheads.range
         made: Mapping[str, Artefact] = self.snapshot.made
         kept = [
             replace(checkpoint, tokens=found.tokens + tag)
             if (found := made.get(wants[checkpoint.id].name))
             else checkpoint
-            for checkpoint in book.checkpoints
+            for checkpoint in state.checkpoints
         ]
-        listed = book.architecture_wanted
+        listed = state.architecture_wanted
         own = made.get(listed.name) if listed else None
         tokens = own.tokens + tag if own and own.text else 0
-        return replace(book, checkpoints=tuple(kept), architecture_tokens=tokens)
+        return replace(state, checkpoints=tuple(kept), architecture_tokens=tokens)
 
     def _lay_out(self, flow: CheckpointFlow, wants: Mapping[str, ArtefactSpec]) -> CheckpointLayout:
-        book, overheads = flow.book, self.overheads
-        rolled = [item for item in self.items if item.turn <= book.tiny_through]
-        rows = checkpoint_rows(book, {name: wanted.name for name, wanted in wants.items()})
-        listed = book.architecture_wanted
-        if listed and book.architecture_tokens:
+        state, overheads = flow.state, self.overheads
+        rolled = [item for item in self.items if item.turn <= state.tiny_through]
+        rows = checkpoint_rows(state, {name: wanted.name for name, wanted in wants.items()})
+        listed = state.architecture_wanted
+        if listed and state.architecture_tokens:
             first = int(str(listed.data["first"]))
-            rows.append(Block(first, book.through, "A", book.architecture_tokens, artefact=listed.name))
-        room = max(book.tiny_tokens, stub_row(1, 1, overheads).tokens)
-        rows += rolled_rows(self.snapshot, rolled, book.tiny_through, room, overheads)
+            rows.append(Block(first, state.through, "A", state.architecture_tokens, artefact=listed.name))
+        room = max(state.tiny_tokens, stub_row(1, 1, overheads).tokens)
+        rows += rolled_rows(self.snapshot, rolled, state.tiny_through, room, overheads)
         rows += user_rows(flow.users, overheads)
         sizes = {item.turn: item.raw for item in self.items if not item.step}
         for turn in flow.fresh[:-1]:
@@ -199,7 +199,7 @@ class CheckpointPlanner:
 
     def _planned(self, tried: _Tried) -> tuple[Plan, State]:
         flow, rows = tried.flow, tried.layout.rows
-        teller = Teller(flow, self.settings, self.snapshot.model, self.ledger)
+        reporter = PlanReporter(flow, self.settings, self.snapshot.model, self.ledger)
         missing = any(wanted.name not in self.snapshot.made for wanted in tried.wants)
         plan = Plan(
             rows,
@@ -207,30 +207,29 @@ class CheckpointPlanner:
             tried.layout.tokens,
             self.budget,
             wants=tried.wants,
-            events=() if missing else teller.events(),
-            notes=teller.notes(tried.layout),
+            events=() if missing else reporter.events(),
+            notes=reporter.notes(tried.layout),
         )
-        return plan, flow.book.as_json()
+        return plan, flow.state.as_json()
 
     def _smallest(self) -> tuple[Plan, State]:
-        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows: Sequence[Block] = compact_rows(self.snapshot, self.room, self.overheads)
-        told: tuple[PlanEvent, ...] = ()
-        notes = {"message": f"{self.room} tokens are too few for checkpoints: the newest turn as far as it fits"}
+        message = f"{self.room} tokens are too few for checkpoints; the newest turn is shown as far as it fits"
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys(_LEVELS, 0.0))
-        return Plan(tuple(rows), bands, tokens, self.budget, events=told, notes=notes if rows else {}), self.state
+        return Plan(tuple(rows), bands, tokens, self.budget, notes={"message": message} if rows else {}), self.state
 
 
-MAX_TOLD = 64
+MAX_REPORTED = 64
 """Limit of the compressions of one plan that are reported; an imported history has more."""
 TIER_NAMES = ("minimal", "basic", "standard", "structured", "rich")
 _CAUSES = {"compressed": "threshold", "squeezed": "room", "reduced": "rollover", "rolled over": "rollover"}
 
 
 @dataclass(frozen=True, slots=True)
-class Teller:
-    """Says what a plan came to; all tokens are the model's own."""
+class PlanReporter:
+    """Reports the result of a plan; all tokens are the model's own."""
 
     flow: CheckpointFlow
     settings: Settings
@@ -238,67 +237,68 @@ class Teller:
     ledger: Ledger
 
     def events(self) -> tuple[PlanEvent, ...]:
-        """The events of the newest compressions."""
-        return tuple(told for happened in self.flow.happened[-MAX_TOLD:] for told in self._events(happened))
+        """Return the events of the newest compressions."""
+        return tuple(event for compression in self.flow.done[-MAX_REPORTED:] for event in self._events(compression))
 
     def notes(self, layout: CheckpointLayout) -> dict[str, Json]:
-        book = self.flow.book
-        trust = self.settings.reliability(self.model, book.as_json())
+        state = self.flow.state
+        trust = self.settings.reliability(self.model, state.as_json())
         notes: dict[str, Json] = {
-            "tier": book.tier,
-            "tier_name": TIER_NAMES[book.tier - 1],
-            "compressions": book.compressions,
+            "tier": state.tier,
+            "tier_name": TIER_NAMES[state.tier - 1],
+            "compressions": state.compressions,
             "reliability": round(trust.score, 4),
             "reliability_level": trust.level,
             "model_factor": trust.factor.value,
             "model_factor_assumed": trust.factor.is_assumed,
             "used_tokens": self._scaled(self.flow.used),
-            **self._budget(book),
-            "checkpoints": [self._described(checkpoint) for checkpoint in book.checkpoints],
+            **self._budget(state),
+            "checkpoints": [self._described(checkpoint) for checkpoint in state.checkpoints],
         }
-        if book.rollovers:
-            notes |= {"rollovers": book.rollovers, "tiny_through": turn_id(book.tiny_through)}
-        if book.rollovers or book.architecture_from:
-            notes["message"] = rolled_over(book)
+        if state.rollovers:
+            notes |= {"rollovers": state.rollovers, "tiny_through": turn_id(state.tiny_through)}
+        if state.rollovers or state.architecture_from:
+            notes["message"] = rolled_over(state)
         eras = [row.last for row in layout.rows if row.level == "E" and not row.first_step]
         if eras:
             notes["eras_through"] = turn_id(eras[-1])
         if layout.is_lowered:
-            notes["newest"] = "the newest turn is larger than the room that is left, so it is shown in part"
+            notes["newest"] = "the newest turn exceeds the remaining room and is shown in part"
         return notes
 
-    def _events(self, happened: Compression) -> Iterator[PlanEvent]:
-        turn = happened.turn
-        # The last one left the checkpoints that are there now, whose real sizes are known.
-        book = self.flow.book if happened is self.flow.happened[-1] else happened.book
+    def _events(self, compression: Compression) -> Iterator[PlanEvent]:
+        turn = compression.turn
+        # The last compression left the current checkpoints, whose real sizes are known.
+        state = self.flow.state if compression is self.flow.done[-1] else compression.state
         reached: dict[str, Json] = {
-            "used_tokens": self._scaled(happened.used_tokens),
-            "trigger_tokens": self._scaled(happened.trigger_tokens),
-            "available_tokens": self._scaled(happened.available_tokens),
+            "used_tokens": self._scaled(compression.used_tokens),
+            "trigger_tokens": self._scaled(compression.trigger_tokens),
+            "available_tokens": self._scaled(compression.available_tokens),
         }
-        cause = _CAUSES[happened.kind]
+        cause = _CAUSES[compression.kind]
         yield PlanEvent("context-threshold-reached", reached, turn)
         yield PlanEvent("compression-triggered", {"cause": cause}, turn)
-        if happened.new:
-            new = next((one for one in book.checkpoints if one.id == happened.new.id), happened.new)
+        if compression.new:
+            new = next((one for one in state.checkpoints if one.id == compression.new.id), compression.new)
             yield PlanEvent("checkpoint-created", self._described(new), turn)
-        if happened.aged or happened.merged:
-            yield PlanEvent("checkpoints-aged", {"aged": list(happened.aged), "merged": list(happened.merged)}, turn)
-        yield PlanEvent("budget-recalculated", self._budget(book), turn)
-        done: dict[str, Json] = {"cause": cause, "compressions": book.compressions}
-        if happened.kind in ("rolled over", "reduced"):
-            done |= {"rolled_over": True, "message": rolled_over(book)}
-            done |= {"tiny_through": turn_id(book.tiny_through)} if book.tiny_through else {}
+        if compression.aged or compression.merged:
+            aged: dict[str, Json] = {"aged": list(compression.aged), "merged": list(compression.merged)}
+            yield PlanEvent("checkpoints-aged", aged, turn)
+        yield PlanEvent("budget-recalculated", self._budget(state), turn)
+        done: dict[str, Json] = {"cause": cause, "compressions": state.compressions}
+        if compression.kind in ("rolled over", "reduced"):
+            done |= {"rolled_over": True, "message": rolled_over(state)}
+            done |= {"tiny_through": turn_id(state.tiny_through)} if state.tiny_through else {}
         yield PlanEvent("compressed", done, turn)
 
-    def _budget(self, book: CheckpointState) -> dict[str, Json]:
-        """What is available now, and when the next compression comes."""
-        available = max(0, self.flow.room - book.reserved_tokens(self.flow.overheads.range))
+    def _budget(self, state: CheckpointState) -> dict[str, Json]:
+        """Return what is available now, and when the next compression is due."""
+        available = max(0, self.flow.room - state.reserved_tokens(self.flow.overheads.range))
         trigger = int(available * (self.settings.trigger if self.settings.enabled else 1.0))
         return {
             "available_tokens": self._scaled(available),
             "trigger_tokens": self._scaled(trigger),
-            "checkpoint_tokens": self._scaled(book.checkpoint_tokens),
+            "checkpoint_tokens": self._scaled(state.checkpoint_tokens),
         }
 
     def _described(self, checkpoint: CheckpointEntry) -> dict[str, Json]:
@@ -313,7 +313,7 @@ class Teller:
         }
 
     def _scaled(self, tokens: int) -> int:
-        """Plans count in tokens of the session's encoding; a model's own may be larger or smaller."""
+        """Convert from tokens of the session's encoding, which plans count in, to the model's own."""
         asked, nominal = self.ledger.asked_tokens, self.ledger.budget_tokens
         return round(tokens * asked / nominal) if asked and nominal else tokens
 
@@ -322,15 +322,15 @@ def _range(checkpoint: CheckpointEntry) -> dict[str, Json]:
     return {"first": turn_id(checkpoint.first), "last": turn_id(checkpoint.last)}
 
 
-def rolled_over(book: CheckpointState) -> str:
-    """The message of a rollover."""
-    if not book.tiny_through:
+def rolled_over(state: CheckpointState) -> str:
+    """Return the message of a rollover."""
+    if not state.tiny_through:
         return (
-            "this size has no checkpoints, so the session rolled over to a snapshot: up to "
-            f"{turn_id(book.through)} only the user's words are shown; get_turn gives the rest back"
+            "there are no checkpoints at this context size, so the session rolled over to a snapshot: up to "
+            f"{turn_id(state.through)} only the user's words are shown; get_turn returns the rest"
         )
-    last = turn_id(book.tiny_through)
+    last = turn_id(state.tiny_through)
     return (
-        "what may not be compressed no longer fitted, so the session rolled over to a snapshot: "
-        f"up to {last} each turn is one line, or part of an era; get_turn gives every word back"
+        "the uncompressed parts no longer fit, so the session rolled over to a snapshot: "
+        f"up to {last} each turn is one line, or part of an era; get_turn returns the full text"
     )

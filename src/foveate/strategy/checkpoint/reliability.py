@@ -1,9 +1,9 @@
-"""How far a compressed conversation can be trusted: by the model's size, and by how often it was compressed.
+"""The reliability of a compressed conversation, by the model's size and the number of compressions.
 
     score = model factor x max(1 - 0.15 x compressions, 0.30)
 
-The factor is known where a model's name says how large it is. Hosted families don't say: the large ones are taken for
-the largest size, their small siblings for the next; any other model for 13B. Both are marked as assumed.
+The factor is known if a model's name contains its size. Hosted families publish none: the large ones are rated like the
+largest size, their small siblings like the next, any other model like 13B. Both are marked as assumed.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Literal
 ReliabilityLevel = Literal["high", "medium", "low", "critical"]
 
 FACTORS: tuple[tuple[float, float], ...] = ((70, 0.95), (30, 0.85), (13, 0.70), (7, 0.50), (0, 0.30))
-"""Minimum of parameters in billions, and the factor. The last one also applies below 3B."""
+"""Minimum number of parameters in billions, and the factor. The last one also applies below 3B."""
 UNKNOWN_FACTOR = 0.70
 HOSTED_FACTOR, HOSTED_SMALL_FACTOR = 0.95, 0.85
-"""For families whose makers don't say how large they are."""
+"""Factors for families whose size is not published."""
 LEVELS: tuple[tuple[float, ReliabilityLevel], ...] = ((0.85, "high"), (0.60, "medium"), (0.40, "low"), (0, "critical"))
 ADVICE: dict[ReliabilityLevel, str] = {
     "high": "excellent",
@@ -36,22 +36,22 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class ModelFactor:
-    """What a model's size counts."""
+    """The reliability factor of a model."""
 
     value: float
     is_assumed: bool = False
-    """Its name does not say how large it is."""
+    """The model's name does not contain its size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reliability:
-    """A conversation's score."""
+    """The reliability score of a conversation."""
 
     score: float
     level: ReliabilityLevel
     factor: ModelFactor
     penalty: float
-    """What the compressions leave of it, 0 to 1."""
+    """Share that remains after the compressions, 0 to 1."""
 
     @property
     def advice(self) -> str:
@@ -59,7 +59,7 @@ class Reliability:
 
 
 def model_factor(model: str | None, unknown: float = UNKNOWN_FACTOR) -> ModelFactor:
-    """By the largest number of parameters in the name (`8x7b` counts as 56b), else by its family."""
+    """Return the factor by the largest number of parameters in the name (`8x7b` counts as 56b), else by the family."""
     name = (model or "")[:MAX_NAME_CHARS].casefold()
     sizes = [
         float(size) * int(experts or 1) / (1 if unit == "b" else 1000) for experts, size, unit in _SIZE.findall(name)
@@ -79,7 +79,7 @@ def reliability(
     penalty_each: float = 0.15,
     penalty_floor: float = 0.30,
 ) -> Reliability:
-    """The score of a conversation after a number of compressions."""
+    """Return the score of a conversation after a number of compressions."""
     factor = model_factor(model, unknown_factor)
     penalty = max(1.0 - penalty_each * compressions, penalty_floor)
     score = factor.value * penalty

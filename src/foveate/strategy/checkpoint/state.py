@@ -1,4 +1,4 @@
-"""What the checkpoint strategy keeps between plans: its checkpoints, and how far back each sort of text reaches."""
+"""The state of the checkpoint strategy between plans: its checkpoints, and how far back each kind of text reaches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MESSAGES_KIND, UNITS_KIND = "checkpoint", "checkpoints"
 """A checkpoint is made from the messages of its turns; one of very many turns from their units and earlier finds."""
 ARCHITECTURE_KIND = "architecture"
 MAX_READ_TURNS = 400
-"""The most turns whose messages are read for one checkpoint."""
+"""Maximum number of turns whose messages are read for one checkpoint."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,26 +25,26 @@ class CheckpointEntry:
     id: str
     level: int
     first: int
-    """Its turns,"""
+    """The first of its turns; `last` is the last."""
     last: int
     first_message: int
-    """and the messages, counted from the session's first."""
+    """The first of its messages, counted from the session's first; `last_message` is the last."""
     last_message: int
     original_tokens: int
-    """Tokens of what it replaces: everything in its turns but the user's words."""
+    """Tokens of what it replaces: everything in its turns except the user's words."""
     text_tokens: int
-    """What its text may take, without its tags and architecture decisions."""
+    """Maximum tokens of its text, without its tags and architecture decisions."""
     tokens: int
-    """What it takes, tags included; until it is made, what it may take."""
+    """Its tokens, tags included; the maximum until it is made."""
     count: int = 1
-    """How often it was compressed."""
+    """Number of its compressions."""
     merged: int = 1
-    """How many checkpoints it is made of."""
+    """Number of checkpoints merged into it."""
     architecture_tokens: int = 0
-    """What its architecture decisions may take besides; 0: as the settings say."""
+    """Maximum tokens of its architecture decisions; 0: as in the settings."""
 
     def extra_tokens(self, tag_tokens: int) -> int:
-        """What it takes beyond its level: its architecture decisions."""
+        """Return its tokens beyond its level: its architecture decisions."""
         return max(0, self.tokens - self.text_tokens - tag_tokens)
 
     @property
@@ -68,51 +68,52 @@ class CheckpointEntry:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointState:
-    """The strategy's state. Turns 1 to `tiny_through` are Tiny, only the user's words are shown up to `through`."""
+    """The strategy's state. Turns 1 to `tiny_through` are Tiny; of those after them, up to `through`, only the user's
+    words are shown."""
 
     nominal_tokens: int
     tier: int
     checkpoints: tuple[CheckpointEntry, ...] = ()
-    """Oldest first."""
+    """Checkpoints, oldest first."""
     through: int = 0
     """Turns up to this one are compressed: only the user's words of them are shown."""
     tiny_through: int = 0
     """Turns up to this one were rolled over: a Tiny replaces the user's words too."""
     tiny_tokens: int = 0
-    """The room that their Tinies and eras have."""
+    """Room for the Tinies and eras of rolled-over turns."""
     messages: int = 0
-    """The messages of the compressed turns."""
+    """Number of messages in the compressed turns."""
     seen_turn: int = 0
-    """The newest turn of the last plan,"""
+    """The newest turn of the last plan."""
     seen_tokens: int = 0
-    """and its size then."""
+    """Size of `seen_turn` at the last plan."""
     compressions: int = 0
     rollovers: int = 0
     created: int = 0
-    """Checkpoints ever made; the next one's number is one more."""
+    """Number of checkpoints ever made; the next one's number is one more."""
     architecture_from: int = 0
-    """Where there are no checkpoints: the first turn of the last compression; 0: nothing was compressed so."""
+    """In a session without checkpoints, the first turn of the last compression; 0: nothing was compressed."""
     architecture_limit: int = 0
-    """What the architecture decisions of all compressed turns may take there,"""
+    """In a session without checkpoints, the maximum tokens of the architecture decisions of all compressed turns."""
     architecture_tokens: int = 0
-    """and what they take, tags included."""
+    """Tokens of those architecture decisions, tags included."""
 
     @property
     def checkpoint_tokens(self) -> int:
         return sum(checkpoint.tokens for checkpoint in self.checkpoints)
 
     def reserved_tokens(self, tag_tokens: int) -> int:
-        """What the checkpoints may take by their levels, which is held back for them."""
+        """Return the tokens reserved for the checkpoints, by their levels."""
         return sum(checkpoint.text_tokens + tag_tokens for checkpoint in self.checkpoints)
 
     def kept_tokens(self, tag_tokens: int) -> int:
-        """What architecture decisions take."""
+        """Return the tokens of architecture decisions."""
         return sum(one.extra_tokens(tag_tokens) for one in self.checkpoints) + self.architecture_tokens
 
     @property
     def architecture_wanted(self) -> ArtefactSpec | None:
-        """The architecture decisions of a session without checkpoints: those found before, and those of the turns of
-        its last compression."""
+        """The artefact of architecture decisions of a session without checkpoints: those found before, and those of the
+        turns of its last compression."""
         first = 1 + max((one.last for one in self.checkpoints), default=0)
         if not self.architecture_from or first > self.through:
             return None
@@ -133,7 +134,7 @@ class CheckpointState:
 def merge(
     older: CheckpointEntry, newer: CheckpointEntry, *, text_tokens: int, tag_tokens: int, count: int
 ) -> CheckpointEntry:
-    """Two neighbours merged, at the newer one's level; made from the turns of both."""
+    """Merge two neighbours at the newer one's level; the result is made from the turns of both."""
     original = older.original_tokens + newer.original_tokens
     return replace(
         newer,

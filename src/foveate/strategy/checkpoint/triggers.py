@@ -1,7 +1,7 @@
-"""How a conversation came to be compressed: its turns one after another, each time the threshold is reached.
+"""Replays how a conversation was compressed: turn by turn, each time the threshold is reached.
 
-Only sizes decide, and the limits of checkpoints that are not made yet, so a history that is imported at once is
-compressed as if it had been lived through, and planning again after something was made changes nothing.
+Only sizes decide, and the limits of checkpoints that are not made yet. So a history imported at once is compressed as
+if it had been recorded turn by turn, and planning again after an artefact was made changes nothing.
 """
 
 from __future__ import annotations
@@ -18,41 +18,42 @@ if TYPE_CHECKING:
     from foveate.strategy.checkpoint import Checkpoint as Settings
 
 CHECKPOINTS_SHARE = 0.5
-"""All checkpoints together are planned to take no more of the room than this."""
+"""Maximum planned share of the room for all checkpoints together."""
 CHECKPOINT_SHARE = 0.5
-"""A checkpoint takes at most this share of the tokens of its turns."""
+"""Maximum share that a checkpoint takes of the tokens of its turns."""
 MIN_CHECKPOINT_TOKENS = 64
-"""A checkpoint says nothing in less, its tags included."""
+"""Minimum size of a useful checkpoint, tags included."""
 MIN_TEXT_TOKENS = 16
 GAIN_SHARE = 0.20
-"""Below this share of the room, what could be compressed waits until it has to be: no compression for a sentence."""
+"""Minimum share of the room that a compression must gain, unless it is unavoidable."""
 PRESERVED_SHARE = 0.30
-"""The newest messages are preserved up to this share of what the compressed turns leave, however small that is."""
+"""Maximum share of what the compressed turns leave that preserved newest messages take."""
 WORKING_SHARE = 0.25
 """Share of the room reserved for the newest messages, or `preserve_recent_tokens` if that is less."""
 ARCHITECTURE_SHARE = 0.20
-"""Architecture decisions of a checkpoint may take this share of the room, or the setting if that is more."""
+"""Share of the room for the architecture decisions of a checkpoint, or the setting if that is more."""
 TINY_SHARE = 0.25
-"""Minimum share of the room for rolled-over turns, and for a snapshot besides its checkpoints; beyond it, eras replace
-the oldest of them."""
+"""Minimum share of the room for rolled-over turns, and for a snapshot in addition to its checkpoints; beyond it, eras
+replace the oldest of them."""
 
 
 Kind = Literal["compressed", "squeezed", "reduced", "rolled over"]
-"""A new checkpoint; older ones made compact; without checkpoints: only the user's words stay; a snapshot."""
+"""The kinds of compression: a new checkpoint; older ones made compact; without checkpoints, only the user's words kept;
+a snapshot."""
 
 
 @dataclass(frozen=True, slots=True)
 class SizedTurn:
-    """A turn as its sizes go."""
+    """The sizes of a turn."""
 
     turn: int
     messages: int
     user: int
-    """The tokens of the user's words, which are never compressed."""
+    """Tokens of the user's words, which are never compressed."""
     rest: int
     tiny: int
     head: int = 0
-    """The tokens up to the end of the user's words."""
+    """Tokens up to the end of the user's words."""
 
     @property
     def raw(self) -> int:
@@ -61,17 +62,17 @@ class SizedTurn:
 
 @dataclass(frozen=True, slots=True)
 class Compression:
-    """A compression, as it went."""
+    """A compression and its result."""
 
     kind: Kind
     turn: int
-    """The newest when it happened."""
+    """The newest turn at that time."""
     used_tokens: int
     trigger_tokens: int
     available_tokens: int
-    """As they were before it."""
-    book: CheckpointState
-    """As it was left."""
+    """The available tokens before it; `used_tokens` and `trigger_tokens` are of the same time."""
+    state: CheckpointState
+    """The state after it."""
     new: CheckpointEntry | None = None
     aged: tuple[str, ...] = ()
     merged: tuple[str, ...] = ()
@@ -85,29 +86,29 @@ def sized(info: TurnInfo, tiny_tokens: int) -> SizedTurn:
 
 
 class CheckpointFlow:
-    """One conversation on its way through the room there is."""
+    """Compresses one conversation turn by turn to fit its room."""
 
-    def __init__(self, settings: Settings, book: CheckpointState, room_tokens: int, overheads: Overheads) -> None:
+    def __init__(self, settings: Settings, state: CheckpointState, room_tokens: int, overheads: Overheads) -> None:
         self.settings = settings
-        self.book = book
+        self.state = state
         self.room = room_tokens
         self.overheads = overheads
         self.users: list[SizedTurn] = []
         """Turns of which only the user's words are shown."""
         self.user_tokens = 0
         self.fresh: list[SizedTurn] = []
-        """Turns that are shown as they were."""
-        self.happened: list[Compression] = []
+        """Turns that are shown in full."""
+        self.done: list[Compression] = []
         self._reached = (0, 0, 0)
 
     @property
     def limit(self) -> int:
-        return self.settings.checkpoint_limit(self.book.tier)
+        return self.settings.checkpoint_limit(self.state.tier)
 
     @property
     def available(self) -> int:
-        """What messages may take."""
-        return max(0, self.room - self.book.reserved_tokens(self.overheads.range))
+        """Maximum tokens of messages."""
+        return max(0, self.room - self.state.reserved_tokens(self.overheads.range))
 
     @property
     def trigger(self) -> int:
@@ -119,21 +120,21 @@ class CheckpointFlow:
 
     @property
     def _behind(self) -> int:
-        """What the compressed turns take besides their checkpoints."""
-        kept = self.book.kept_tokens(self.overheads.range)
-        return kept + self.book.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
+        """Tokens of the compressed turns without their checkpoints."""
+        kept = self.state.kept_tokens(self.overheads.range)
+        return kept + self.state.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
 
     def begin(self, compressed: Sequence[SizedTurn]) -> None:
-        """The turns that the book has as the user's words alone."""
+        """Set the turns of which only the user's words are shown."""
         self.users = list(compressed)
         self.user_tokens = sum(map(self._user, compressed))
 
     def add(self, turn: SizedTurn) -> None:
         """Add the next turn, and compress as much as it needs."""
-        book = self.book
+        state = self.state
         self.fresh.append(turn)
         # Earlier decisions are kept, even if a checkpoint turned out larger than planned.
-        is_known = turn.turn < book.seen_turn or (turn.turn, turn.raw) == (book.seen_turn, book.seen_tokens)
+        is_known = turn.turn < state.seen_turn or (turn.turn, turn.raw) == (state.seen_turn, state.seen_tokens)
         if is_known and self.used - turn.raw <= self.available:
             return
         if self.used <= self.trigger:
@@ -145,7 +146,7 @@ class CheckpointFlow:
             self._give_way(old)
         if self._lacks_room() and len(self.fresh) > 1:
             self._give_way(self.fresh[:-1])
-        if self._lacks_room() and self.book.checkpoints:
+        if self._lacks_room() and self.state.checkpoints:
             self._squeeze()
         if self._lacks_room() and self.users:
             self._roll_over()
@@ -155,19 +156,19 @@ class CheckpointFlow:
             self._compress(old)
             return
         self._leave(old)
-        book = self.book
-        self.book = replace(
-            book,
-            compressions=book.compressions + 1,
+        state = self.state
+        self.state = replace(
+            state,
+            compressions=state.compressions + 1,
             architecture_from=old[0].turn,
-            architecture_limit=max(book.architecture_limit, self._architecture_tokens()),
+            architecture_limit=max(state.architecture_limit, self._architecture_tokens()),
         )
         self._note("reduced")
 
     def _leave(self, old: Sequence[SizedTurn]) -> None:
-        """Of these turns only the user's words are shown from now on."""
-        messages = self.book.messages + sum(turn.messages for turn in old)
-        self.book = replace(self.book, through=old[-1].turn, messages=messages)
+        """Show only the user's words of these turns from now on."""
+        messages = self.state.messages + sum(turn.messages for turn in old)
+        self.state = replace(self.state, through=old[-1].turn, messages=messages)
         self.users += old
         self.user_tokens += sum(map(self._user, old))
         del self.fresh[: len(old)]
@@ -176,7 +177,7 @@ class CheckpointFlow:
         return turn.user + self.overheads.line
 
     def _preserved(self) -> int:
-        """How many of the newest turns stay as they are; one at least."""
+        """Return how many of the newest turns are preserved; at least one."""
         left = min(self.settings.preserve_recent_tokens, (self.available - self._behind) * PRESERVED_SHARE)
         count = 0
         for turn in reversed(self.fresh):
@@ -187,7 +188,7 @@ class CheckpointFlow:
         return count
 
     def _lacks_room(self) -> bool:
-        """Whether what may not be compressed no longer fits beside the newest turn, or as much of it as it needs."""
+        """Return whether what may not be compressed no longer fits next to the newest turn or its required part."""
         newest = self.fresh[-1].raw + self.overheads.tag
         needed = min(newest, max(self.settings.preserve_recent_tokens, MIN_TEXT_TOKENS), int(self.room * WORKING_SHARE))
         return self.available - (self.used - newest) < needed
@@ -204,8 +205,8 @@ class CheckpointFlow:
         return max(MIN_TEXT_TOKENS, most - self.overheads.range)
 
     def _compress(self, old: Sequence[SizedTurn]) -> None:
-        """A new checkpoint; those before it age, and past the tier's count the two oldest merge."""
-        before = self.book
+        """Add a checkpoint; those before it age, and beyond the tier's count the two oldest merge."""
+        before = self.state
         original = sum(turn.rest for turn in old)
         self._leave(old)
         if not original:
@@ -217,7 +218,7 @@ class CheckpointFlow:
             first=old[0].turn,
             last=old[-1].turn,
             first_message=before.messages + 1,
-            last_message=self.book.messages,
+            last_message=self.state.messages,
             original_tokens=original,
             text_tokens=text,
             tokens=text + self.overheads.range,
@@ -225,8 +226,8 @@ class CheckpointFlow:
         )
         aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
         kept, merged = self._merged([*aged, new], before, lambda kept: len(kept) > self.limit)
-        self.book = replace(
-            self.book,
+        self.state = replace(
+            self.state,
             checkpoints=tuple(kept),
             compressions=before.compressions + 1,
             created=before.created + 1,
@@ -253,7 +254,8 @@ class CheckpointFlow:
         before: CheckpointState,
         is_too_much: Callable[[list[CheckpointEntry]], bool],
     ) -> tuple[list[CheckpointEntry], list[str]]:
-        """The checkpoints with the two oldest merged until it is no longer too much, and the ids of those merged."""
+        """Merge the two oldest checkpoints until it is no longer too much; return the rest and the ids of the merged
+        ones."""
         counts = {checkpoint.id: checkpoint.count for checkpoint in before.checkpoints}
         kept, merged = checkpoints, list[str]()
         while len(kept) > 1 and is_too_much(kept):
@@ -269,23 +271,23 @@ class CheckpointFlow:
         return kept, merged
 
     def _squeeze(self) -> None:
-        """All checkpoints compact; as one, where several would say nothing."""
-        before = self.book
+        """Make all checkpoints compact; merge them into one if several would be too small to be useful."""
+        before = self.state
         compact = [self._aged(checkpoint, COMPACT) for checkpoint in before.checkpoints]
         most = int(self.room * CHECKPOINTS_SHARE)
         kept, merged = self._merged(compact, before, lambda kept: sum(one.tokens for one in kept) > most)
         if tuple(kept) != before.checkpoints:
-            self.book = replace(before, checkpoints=tuple(kept))
+            self.state = replace(before, checkpoints=tuple(kept))
             aged = tuple(checkpoint.id for checkpoint in before.checkpoints)
             self._note("squeezed", aged=aged, merged=tuple(merged))
 
     def _roll_over(self) -> None:
-        """A snapshot: Tiny for the oldest of the compressed turns, so that the rest has room again."""
+        """Make a snapshot: a Tiny for each of the oldest compressed turns, so that there is room again."""
         assert self.users, "there is something to roll over"
-        book = self._with_less_architecture()
-        target = max(0, int(self.room * self.settings.snapshot) - book.checkpoint_tokens - book.architecture_tokens)
+        state = self._with_less_architecture()
+        target = max(0, int(self.room * self.settings.snapshot) - state.checkpoint_tokens - state.architecture_tokens)
         most = max(target, int(self.room * TINY_SHARE))
-        tiny, gone = book.tiny_tokens or self.overheads.range, 0
+        tiny, gone = state.tiny_tokens or self.overheads.range, 0
         while gone < len(self.users) and (not gone or min(tiny, most) + self.user_tokens > target):
             turn = self.users[gone]
             self.user_tokens -= self._user(turn)
@@ -293,28 +295,28 @@ class CheckpointFlow:
             gone += 1
         last = self.users[gone - 1].turn
         del self.users[:gone]
-        self.book = replace(
-            book,
+        self.state = replace(
+            state,
             tiny_through=last,
             tiny_tokens=max(min(tiny, most), stub_row(1, 1, self.overheads).tokens),
-            rollovers=book.rollovers + 1,
+            rollovers=state.rollovers + 1,
         )
         self._note("rolled over")
 
     def _with_less_architecture(self) -> CheckpointState:
-        """The book of a snapshot: architecture decisions that take more than their room are shortened, oldest first."""
-        book, tag, most = self.book, self.overheads.range, self.settings.architecture_tokens
-        if book.kept_tokens(tag) <= self.room * ARCHITECTURE_SHARE:
-            return book
+        """Return the state of a snapshot: architecture decisions beyond their room are shortened, oldest first."""
+        state, tag, most = self.state, self.overheads.range, self.settings.architecture_tokens
+        if state.kept_tokens(tag) <= self.room * ARCHITECTURE_SHARE:
+            return state
         checkpoints = tuple(
             replace(one, architecture_tokens=most, tokens=one.tokens - max(0, one.extra_tokens(tag) - most))
             if one.extra_tokens(tag) > most
             else one
-            for one in book.checkpoints
+            for one in state.checkpoints
         )
-        own = min(book.architecture_tokens, most)
-        limit = most if own < book.architecture_tokens else book.architecture_limit
-        return replace(book, checkpoints=checkpoints, architecture_tokens=own, architecture_limit=limit)
+        own = min(state.architecture_tokens, most)
+        limit = most if own < state.architecture_tokens else state.architecture_limit
+        return replace(state, checkpoints=checkpoints, architecture_tokens=own, architecture_limit=limit)
 
     def _note(
         self,
@@ -326,4 +328,4 @@ class CheckpointFlow:
     ) -> None:
         used, trigger, available = self._reached
         turn = self.fresh[-1].turn
-        self.happened.append(Compression(kind, turn, used, trigger, available, self.book, new, aged, merged))
+        self.done.append(Compression(kind, turn, used, trigger, available, self.state, new, aged, merged))

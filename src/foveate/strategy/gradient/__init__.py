@@ -18,21 +18,21 @@ _RANGES = {"recent": (0.30, 0.50), "working": (0.10, 0.20), "background": (0.25,
 
 
 class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Newest turns raw, older ones ever shorter. Tokens that a band does not use go to the next."""
+    """Newest turns raw, older ones increasingly compressed. Tokens that a band does not use go to the next."""
 
     keeps_plan: ClassVar[bool] = True
     recalls_first: ClassVar[bool] = True
 
     bands: Literal["optimised", "documented"] = "optimised"
-    """How levels are chosen. `optimised`: each turn at the level where its tokens tell most, whatever its age.
+    """How levels are chosen. `optimised`: each turn at the level with the most information per token, whatever its age.
     `documented`: by age, each level with its share below."""
     answer_weight: Annotated[float, Meta(ge=0, le=1)] = 0.3
-    """`optimised`: what a word counts that the user did not say, next to one that the user said."""
+    """`optimised`: weight of a word not said by the user, relative to one that the user said."""
     age_weight: Annotated[float, Meta(ge=0, le=10)] = 0.0
-    """`optimised`: what the newest turns count in addition, e.g. 1: twice as much as the oldest. Half of it is lost
-    with each half of the budget."""
+    """`optimised`: additional weight of the newest turns, e.g. 1: twice as much as the oldest. It halves with each half
+    of the budget."""
     retrieved_weight: Annotated[float, Meta(ge=1, le=10)] = 2.0
-    """`optimised`: what a turn counts from the next rebuild on that the model retrieved, next to the others."""
+    """`optimised`: weight of a turn that the model retrieved, relative to the others, from the next rebuild on."""
     raw_share: Annotated[float, Meta(ge=0, le=0.9)] = 0.10
     """`optimised`: minimum share for the newest turns, verbatim."""
     recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40
@@ -48,7 +48,7 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     working_minimum: Annotated[float, Meta(ge=0, le=0.20)] = 0.0
     """Minimum share of Working in that case; Deep takes from it after Background."""
     tolerance: Annotated[float, Meta(ge=0, le=0.5)] = 0.05
-    """A turn at the edge of its band changes level only if it overruns the band's share by more than this."""
+    """A turn at the edge of its band changes level only if it exceeds the band's share by more than this."""
     newest_share: Annotated[float, Meta(ge=0.2, le=0.9)] = 0.60
     """Maximum share of the newest turn. A larger one is smoothed, then cut."""
     tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.20
@@ -57,19 +57,19 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     """Consecutive raw or smoothed turns shorter than this share a block. 0: one tag per turn."""
     schedule: Literal["watermark", "interval", "adaptive"] = "watermark"
     """When levels are chosen again. `watermark`: when the history is full. `interval`: every `interval_turns`.
-    `adaptive`: the sooner, the more the last rebuild changed."""
+    `adaptive`: the more the last rebuild changed, the sooner."""
     low_water: Annotated[float, Meta(ge=0.1, le=1)] | None = None
     """Share of its room that the history fills after a rebuild by `watermark`. None: computed from the prices of the
-    provider's cache, `token_worth` and the session's growth; half of it for the other schedules."""
+    provider's cache, `token_worth` and the session's growth; half of the room for the other schedules."""
     token_worth: Annotated[float, Meta(ge=0, le=10)] = 0.3
-    """What a token of history in view is worth for one call, next to the price of a token without a cache. More: a
-    rebuild keeps more, and costs more."""
+    """Value of a token of history in view for one call, relative to the price of an uncached token. The higher, the
+    more a rebuild keeps and costs."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
-    """Turns between two rebuilds of `interval`; the minimum of `adaptive`. A rebuild leaves room for this many
-    average turns, as far as `low_water` allows."""
+    """Turns between two rebuilds of `interval`; the minimum of `adaptive`. A rebuild leaves room for this many average
+    turns, if `low_water` allows it."""
     interval_limit_turns: Annotated[int, Meta(ge=1, le=100_000)] = 80
     """Maximum number of turns between two rebuilds of `adaptive`. The more the last rebuild changed, the sooner the
-    next one comes."""
+    next one."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
@@ -77,11 +77,11 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
                 raise ValueError(f"{name} takes {least} to {most}; got {getattr(self, name)}")
         total = self.recent + self.working + self.background + self.deep
         if abs(total - 1) > _ROUNDING:
-            raise ValueError(f"recent, working, background and deep add up to 1; these to {total:.3f}")
+            raise ValueError(f"recent, working, background and deep must add up to 1; got {total:.3f}")
         if self.background_minimum > self.background or self.working_minimum > self.working:
-            raise ValueError("background_minimum and working_minimum are at most background and working")
+            raise ValueError("background_minimum and working_minimum must not exceed background and working")
         if self.interval_limit_turns < self.interval_turns:
-            raise ValueError("interval_limit_turns is at least interval_turns")
+            raise ValueError("interval_limit_turns must be at least interval_turns")
 
     def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
         if ledger.is_preview:
@@ -97,7 +97,7 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         room_tokens: int,
         shown: Mapping[int, ShownLevel] = MappingProxyType({}),
     ) -> Plan:
-        """Choose a level for each turn; of the turns in `shown` few change their level."""
+        """Choose a level for each turn; few of the turns in `shown` change their level."""
         if self.bands == "documented" or self.schedule == "interval":
             return GradientPlanner(self, sizes, room_tokens, shown).plan()
         from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan

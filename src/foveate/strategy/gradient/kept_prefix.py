@@ -1,9 +1,10 @@
-"""Which blocks a rebuild keeps byte for byte: provider caches match prefixes, so all behind a change is paid for again.
+"""Chooses the blocks that a rebuild keeps byte for byte. Provider caches match prefixes, so everything after a change
+is paid for again.
 
 A rebuild has a new plan of the whole history. From the oldest block on, blocks of the old plan can stay in place of
 those of the new one; where levels go by age, as long as no turn becomes more detailed than a newer one. Each block
 where that can end is a seam. A later seam rewrites less, but keeps old turns larger than the new plan would, so the
-next rebuild comes sooner. The best seam rewrites the fewest tokens for each token of room until then.
+next rebuild comes sooner. The best seam rewrites the fewest tokens per token of room until then.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _DETAIL = "RSCTE"
 
 @dataclass(frozen=True, slots=True)
 class Seam:
-    """Where the old plan's blocks end and the new plan's begin."""
+    """The point where the old plan's blocks end and the new plan's begin."""
 
     kept: int
     """Number of the old plan's blocks."""
     kept_tokens: int
     rows: tuple[Block, ...]
-    """The new plan's rows behind them."""
+    """The new plan's rows after them."""
 
     @property
     def rewritten_tokens(self) -> int:
@@ -38,7 +39,7 @@ class Seam:
         return self.kept_tokens + self.rewritten_tokens
 
     def rate(self, room_tokens: int) -> float:
-        """Tokens rewritten for each token of room that is left."""
+        """Return the tokens rewritten per token of remaining room."""
         left = room_tokens - self.tokens
         return self.rewritten_tokens / left if left > 0 else inf
 
@@ -46,7 +47,7 @@ class Seam:
 def best_seam(
     old: Sequence[Block], old_tokens: Sequence[int], new: Sequence[Block], *, room_tokens: int, most_tokens: int
 ) -> Seam:
-    """The seam that costs least, of those with which the history takes no more than `most_tokens`."""
+    """Return the cheapest seam of those with which the history takes at most `most_tokens`."""
     best = Seam(0, 0, tuple(new))
     for seam in _seams(old, old_tokens, new):
         if seam.tokens <= most_tokens and seam.rate(room_tokens) <= best.rate(room_tokens):
@@ -55,12 +56,12 @@ def best_seam(
 
 
 def _seams(old: Sequence[Block], old_tokens: Sequence[int], new: Sequence[Block]) -> Iterator[Seam]:
-    """All seams behind at least one block of the old plan, oldest first."""
+    """Yield all seams after at least one block of the old plan, oldest first."""
     kept_tokens = 0
     by_age = not any(row.levels for row in new)
     for kept, (row, tokens) in enumerate(zip(old[: _last_in_tags(old)], old_tokens, strict=False), 1):
         if row.first_step or (row.is_cut and not row.era_level and row.level in ("R", "E")):
-            # A turn that was in progress, or not compressed yet.
+            # The turn was in progress, or not compressed yet.
             return
         kept_tokens += tokens
         behind = _rows_after(new, row.last)
@@ -69,7 +70,7 @@ def _seams(old: Sequence[Block], old_tokens: Sequence[int], new: Sequence[Block]
 
 
 def _last_in_tags(rows: Sequence[Block]) -> int:
-    """The number of blocks before the last run of raw ones, which are sent as messages."""
+    """Return the number of blocks before the last run of raw ones, which are sent as messages."""
     count = len(rows)
     while count and rows[count - 1].level == "R" and not rows[count - 1].is_cut:
         count -= 1
@@ -81,7 +82,8 @@ def _detail(row: Block) -> int:
 
 
 def _rows_after(rows: Sequence[Block], turn: int) -> tuple[Block, ...]:
-    """The rows of the turns after this one, the first of them divided if need be; empty where that can't be done."""
+    """Return the rows of the turns after this one, the first of them divided if necessary; empty if that is
+    impossible."""
     for index, row in enumerate(rows):
         if row.last <= turn:
             continue
@@ -93,7 +95,8 @@ def _rows_after(rows: Sequence[Block], turn: int) -> tuple[Block, ...]:
 
 
 def _part_after(row: Block, turn: int) -> Block | None:
-    """The part of a range after a turn; its tokens are estimated by its share of the turns, unless they are known."""
+    """Return the part of a range after a turn; its tokens are estimated by its share of the turns, unless they are
+    known."""
     if row.levels:
         return _lines_after(row, turn)
     tokens = row.tokens * (row.last - turn) // (row.last - row.first + 1)
@@ -106,7 +109,7 @@ def _part_after(row: Block, turn: int) -> Block | None:
 
 
 def _lines_after(row: Block, turn: int) -> Block | None:
-    """The part of a block with several levels; None where no turn of it has a line."""
+    """Return the part of a block with several levels after a turn; None if no turn of it has a line."""
     start = turn + 1 - row.first
     levels, sizes = row.levels[start:], row.sizes[start:]
     tokens = row.tokens - sum(row.sizes[:start])

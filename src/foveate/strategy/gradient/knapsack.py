@@ -1,9 +1,9 @@
-"""Levels by worth: each turn at the level where its tokens tell most.
+"""Levels by worth: each turn at the level with the most information per token.
 
 Choosing one level for each turn within a budget is a knapsack with several options per item. Of each turn's options
-only those on the convex hull of tokens and worth matter, so that each step from one to the next tells less per token
-than the step before. Taking the steps of all turns by what they tell per token, until the room is used up, is then
-within one step of the optimum.
+only those on the convex hull of tokens and worth matter, so that each step from one to the next has less worth per
+token than the step before. Taking the steps of all turns by worth per token, until the room is used up, is then within
+one step of the optimum.
 """
 
 from __future__ import annotations
@@ -24,28 +24,30 @@ if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
 
 BRIEF, CUT, ABSENT = 4, 5, 6
-"""Codes of turns beside the four levels: the brief form; cut, because nothing shorter is made yet; without a line."""
+"""Codes of turns in addition to the four levels: the brief form; cut, because nothing shorter is made yet; without a
+line."""
 LETTERS = np.frombuffer(f"RSCT{BRIEF_LINE}R{NO_LINE}".encode(), dtype=np.uint8)
 CUT_FIDELITY = 0.5
-"""A cut of a raw text tells this share of what as many tokens of it tell on average."""
+"""Worth of a cut raw text, as a share of the average worth of as many of its tokens."""
 LEAST_GAIN = 1e-6
-"""Per token; less is a rounding error."""
+"""Minimum worth per token of a step; less is a rounding error."""
 MAX_TRIES = 12
-"""Choices made until the blocks fit with their tags, each for this much less room than the last one needed:"""
+"""Limit of the attempts to fit the blocks with their tags, each with less room than the last one needed."""
 FIRST_MARGIN_TOKENS = 8
-"""then twice as much."""
+"""Reduction of the room after the first attempt; doubled after each further one."""
 MAX_SKIPPED_STEPS = 300
-"""Steps that are looked at behind the first that does not fit."""
+"""Limit of the steps that are tried after the first that does not fit."""
 SIZE_WORTH = 1e-3
-"""Added for each token: so little that words decide, and enough that room which they leave is used, newest first."""
+"""Worth added per token: small enough that words decide, and large enough that the remaining room is used, newest
+first."""
 SPARE_SHARE = 0.01
-"""Room that is left unused, at most, if one more choice can use it."""
+"""Maximum share of unused room if one more choice can use it."""
 BLOCK_TURNS = 32
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
 
 
 class KnapsackPlanner:
-    """One plan in the making."""
+    """Makes one plan."""
 
     def __init__(self, settings: Gradient, sizes: Sizes, budget_tokens: int) -> None:
         self.settings = settings
@@ -59,7 +61,7 @@ class KnapsackPlanner:
         return self.bands.plan() if rows is None else self.bands.plan_of(rows)
 
     def _rows(self) -> list[Block] | None:
-        """The plan's rows; None where the bands do as well: everything fits raw, or next to nothing fits."""
+        """Return the plan's rows; None if bands are as good: everything fits raw, or next to nothing fits."""
         smallest = self.overheads.line + 1
         table = self.sizes.table(self.budget // smallest, self.settings.answer_weight)
         steps = list(takewhile(lambda item: item.step, self.sizes.newest()))
@@ -89,7 +91,7 @@ class KnapsackPlanner:
         return layout.rows(layout.choice(codes, np.ones(len(codes))))
 
     def _with_eras(self, table: SizeTable, room: int, step_rows: list[Block]) -> list[Block] | None:
-        """Single turns from where an era ends; eras for those before it, with the share of Deep that is theirs."""
+        """Lay out single turns from the end of an era on; eras for those before it, with their share of Deep."""
         oldest = int(table.turns[-1])
         extra = -(oldest - 1) % self.sizes.fanout
         count = len(table.turns) - extra
@@ -107,7 +109,7 @@ class KnapsackPlanner:
         return [*cover.rows(room - sum(row.tokens for row in chosen)), *chosen, *step_rows]
 
     def _choose(self, table: SizeTable, room: int, *, has_steps: bool) -> list[Block] | None:
-        """The best rows for whole turns within the room, at least as good as the newest turns alone."""
+        """Choose the best rows for whole turns within the room, at least as good as the newest turns alone."""
         layout = _Layout(self, table)
         fixed = self._newest(table, room, has_steps=has_steps)
         if fixed is None:
@@ -136,7 +138,8 @@ class KnapsackPlanner:
         return layout.rows(best) if best else None
 
     def _newest(self, table: SizeTable, room: int, *, has_steps: bool) -> tuple[Block | None, int] | None:
-        """The row of a newest turn that is too large to be shown whole, and how many of the newest turns are raw."""
+        """Return the row of a newest turn that is too large to be shown whole, and how many of the newest turns are
+        raw."""
         raw, tag = table.sizes[:, RAW], self.overheads.tag
         costs = np.cumsum(raw + tag)
         forced = int(np.searchsorted(costs, int(room * self.settings.raw_share), side="right"))
@@ -153,9 +156,9 @@ class KnapsackPlanner:
         return Block(turn, turn, "R" if smoothed < 0 else "S", most, is_cut=True), 0
 
     def _weights(self, table: SizeTable) -> NDArray[np.float64]:
-        """Of each turn: more if the model retrieved it, and by its age.
+        """Return the weight of each turn: more if the model retrieved it, and by its age.
 
-        Half of what the newest ones have in addition is lost with each half budget.
+        The additional weight of the newest turns halves with each half of the budget.
         """
         weights = np.ones(len(table.turns))
         if self.settings.age_weight:
@@ -167,21 +170,21 @@ class KnapsackPlanner:
 
 
 class _Options(NamedTuple):
-    """A row for each of R, S, C, the shortest option, which is T or a cut, and the brief form; a column for each turn,
+    """Options as rows (R, S, C, the shortest option, which is T or a cut, and the brief form) and turns as columns,
     newest first."""
 
     tokens: NDArray[np.int64]
-    """Below 0 where there is no such option."""
+    """Tokens of each option; below 0 if it does not exist."""
     worths: NDArray[np.float64]
     shortest: NDArray[np.int64]
     """The code of each turn's shortest option."""
 
 
 class _Steps(NamedTuple):
-    """Steps up the hulls, those that tell most per token first."""
+    """Steps up the hulls, those with the most worth per token first."""
 
     turns: NDArray[np.int64]
-    """Places of turns."""
+    """Positions of the turns."""
     tokens: NDArray[np.int64]
     sums: NDArray[np.int64]
     """Tokens of each step and all before it."""
@@ -189,7 +192,8 @@ class _Steps(NamedTuple):
     """A row for each number of steps, from 1: the code of each turn after them."""
 
     def codes(self, start: NDArray[np.int64], room: int) -> NDArray[np.int64]:
-        """The codes after as many steps as fit the room; one that is too large is skipped with all of its turn's."""
+        """Return the codes after as many steps as fit the room; one that is too large is skipped with all later ones of
+        its turn."""
         taken = int(np.searchsorted(self.sums, room, side="right"))
         counts = np.bincount(self.turns[:taken], minlength=len(start))
         left = room - (int(self.sums[taken - 1]) if taken else 0)
@@ -208,15 +212,15 @@ class _Steps(NamedTuple):
 
 
 def _hull_steps(options: _Options, weights: NDArray[np.float64]) -> _Steps:
-    """All steps from nothing to the best option of each turn, by what they tell per token times the turn's weight."""
+    """Return all steps from nothing to the best option of each turn, by worth per token times the turn's weight."""
     costs, worths = options.tokens, options.worths
     paths = np.full(costs.shape, ABSENT, dtype=np.int64)
     places = np.arange(costs.shape[1])
-    spent, told = np.zeros(len(places), dtype=np.int64), np.zeros(len(places))
-    turns, tokens, rates = [places[:0]], [spent[:0]], [told[:0]]
+    spent, gained = np.zeros(len(places), dtype=np.int64), np.zeros(len(places))
+    turns, tokens, rates = [places[:0]], [spent[:0]], [gained[:0]]
     for path in paths:
         more = costs - spent
-        gains = np.where(more > 0, (worths - told) / np.maximum(more, 1), 0.0)
+        gains = np.where(more > 0, (worths - gained) / np.maximum(more, 1), 0.0)
         gain = gains.max(axis=0)
         up = np.flatnonzero(gain > LEAST_GAIN)
         if not len(up):
@@ -224,7 +228,7 @@ def _hull_steps(options: _Options, weights: NDArray[np.float64]) -> _Steps:
         best = gains.take(up, axis=1).argmax(axis=0)
         places, costs, worths = places[up], costs.take(up, axis=1), worths.take(up, axis=1)
         chosen = best * len(up) + np.arange(len(up))
-        before, spent, told = spent[up], costs.take(chosen), worths.take(chosen)
+        before, spent, gained = spent[up], costs.take(chosen), worths.take(chosen)
         turns.append(places)
         tokens.append(spent - before)
         rates.append(gain[up] * weights[places])
@@ -235,9 +239,10 @@ def _hull_steps(options: _Options, weights: NDArray[np.float64]) -> _Steps:
 
 
 def _falling(rates: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The order of positive rates from the highest down; those that differ by less than about 0.1 % stay in place.
+    """Return the order of positive rates from the highest down; those that differ by less than about 0.1 % keep their
+    order.
 
-    Positive floats are in the order of their bits, and numbers of 16 bits are sorted in linear time.
+    Positive floats sort like their bits, and 16-bit numbers are sorted in linear time.
     """
     bits = rates.astype(np.float32).view(np.uint32)
     below = bits.max(initial=0) - bits
@@ -246,16 +251,16 @@ def _falling(rates: NDArray[np.float64]) -> NDArray[np.int64]:
 
 
 class _Blocks(NamedTuple):
-    """Where blocks begin, among turns from the oldest on, and what each takes."""
+    """The starts of blocks, among turns from the oldest on, and their tokens."""
 
     starts: NDArray[np.int64]
     tokens: NDArray[np.int64]
     is_alone: NDArray[np.bool_]
-    """A turn with a tag of its own."""
+    """Whether each is a turn with its own tag."""
     lines: NDArray[np.int64]
-    """Lines in each; 0: its turns are only named."""
+    """Number of lines in each; 0: its turns are only named."""
     texts: NDArray[np.int64]
-    """The tokens of each turn's text."""
+    """Tokens of each turn's text."""
 
 
 class _Choice(NamedTuple):
@@ -268,7 +273,7 @@ class _Choice(NamedTuple):
 
 
 class _Layout:
-    """How chosen turns are put into blocks, and what that costs."""
+    """Puts chosen turns into blocks, and computes their cost."""
 
     def __init__(self, planner: KnapsackPlanner, table: SizeTable) -> None:
         self.overheads = planner.overheads
@@ -276,10 +281,10 @@ class _Layout:
         self.tiny_limit = max(TINY_TOKENS, int(planner.budget * TINY_LIMIT_SHARE))
         self.table = table
         self.newest: Block | None = None
-        """The row of the newest turn where that is given."""
+        """The row of the newest turn if it is fixed."""
 
     def options(self, forced: int, room: int) -> _Options:
-        """The options of each turn that is not given; the newest `forced` ones are raw."""
+        """Return the options of each turn that is not fixed; the newest `forced` ones are raw."""
         sizes, worths = np.ascontiguousarray(self.table.sizes.T), np.array(self.table.worths.T)
         raw, tiny = sizes[RAW], sizes[TINY]
         alone = self.overheads.tag + self.overheads.range // 2
@@ -307,24 +312,24 @@ class _Layout:
         return int(sizes.sum() + structure.sum())
 
     def newest_only(self, room: int) -> NDArray[np.int64]:
-        """As many of the newest turns as fit raw."""
+        """Return codes that show as many of the newest turns as fit raw."""
         sizes = self.table.sizes[:, RAW]
         structure = np.where(sizes < self.short, self.overheads.line + 1, self.overheads.tag)
         stub = 2 * self.overheads.range + self.overheads.cut_note
         return self.start(int(np.searchsorted(np.cumsum(sizes + structure), room - stub, side="right")))
 
     def worth(self, codes: NDArray[np.int64], weights: NDArray[np.float64]) -> float:
-        """What turns tell at these levels, newest first; a cut counts as nothing."""
-        told = self.table.worths.take(self._entries(codes)) * weights
-        return float(told[codes < CUT].sum())
+        """Return the worth of the turns at these levels, newest first; a cut counts as nothing."""
+        gained = self.table.worths.take(self._entries(codes)) * weights
+        return float(gained[codes < CUT].sum())
 
     def _entries(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where the sizes and worths of these levels are in the table."""
+        """Return the table positions of the sizes and worths of these levels."""
         options = self.table.sizes.shape[1]
         return np.arange(0, options * len(codes), options) + np.where(codes <= BRIEF, codes, TINY)
 
     def choice(self, codes: NDArray[np.int64], weights: NDArray[np.float64]) -> _Choice:
-        """Turns at these levels, newest first, in blocks."""
+        """Put turns at these levels, newest first, into blocks."""
         texts = self.table.sizes.take(self._entries(codes))
         texts[codes == CUT] = TINY_TOKENS
         oldest_first = codes[::-1]
@@ -333,7 +338,7 @@ class _Layout:
         return _Choice(oldest_first, blocks, tokens, self.worth(codes, weights))
 
     def rows(self, choice: _Choice) -> list[Block]:
-        """The blocks of a choice."""
+        """Return the blocks of a choice."""
         codes, blocks = choice.codes, choice.blocks
         first, letters = int(self.table.turns[-1]), LETTERS[codes].tobytes().decode()
         costs = np.where(codes == ABSENT, 0, blocks.texts + self.overheads.line).tolist()
@@ -353,7 +358,7 @@ class _Layout:
         return [*rows, self.newest] if self.newest else rows
 
     def _blocks(self, codes: NDArray[np.int64], texts: NDArray[np.int64]) -> _Blocks:
-        """Of turns at these levels, oldest first: runs of lines between turns that have a tag of their own.
+        """Group turns at these levels, oldest first, into blocks: runs of lines between turns with their own tags.
 
         A turn without a line belongs to the block of the next line, or of the last one of its run.
         """
@@ -366,7 +371,7 @@ class _Layout:
         is_start[:count] = is_alone
         is_start[1:] |= is_alone
         others = np.flatnonzero(codes != RAW)
-        # From here on all turns are raw: they go out as messages and share no block with others.
+        # From here on all turns are raw: they are sent as messages and share no block with others.
         is_start[[0, int(others[-1]) + 1 if len(others) else 0]] = True
         lines = np.flatnonzero(is_line)
         runs, eras = np.cumsum(is_start)[lines], (self.table.turns[-1] + lines - 1) // BLOCK_TURNS
@@ -386,7 +391,7 @@ class _Layout:
 
 
 def _lines_row(first: int, letters: str, tokens: int, sizes: tuple[int, ...]) -> Block:
-    """A block of the turns from `first` on: of one level, or with each turn's own."""
+    """Return a block of the turns from `first` on: of one level, or with each turn's own."""
     last, kinds = first + len(letters) - 1, set(letters)
     if len(kinds) == 1 and BRIEF_LINE not in kinds:
         level: ShownLevel = kinds.pop()  # type: ignore[assignment]

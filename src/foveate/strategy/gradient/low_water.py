@@ -1,4 +1,4 @@
-"""The low-water mark: how much of its room a history keeps at a rebuild.
+"""The low-water mark: how much of its room a history fills after a rebuild.
 
 The lower the mark, the more calls there are until the next rebuild, and the fewer tokens each of them reads; but also
 the fewer tokens of history each call has in view. For a history that grows by `g` tokens with each call, up to `H`
@@ -6,7 +6,7 @@ tokens, and is rebuilt to `L`, of which a share `s` is rewritten, a call costs o
 
     read * (H + L) / 2 + (write - read) * s * L * g / (H - L)
 
-beside what is new, and is worth `worth * (H + L) / 2`. The difference is largest at
+in addition to its new tokens, and is worth `worth * (H + L) / 2`. The difference is largest at
 
     L = H - sqrt(2 * (write - read) * s * g * H / (worth - read))
 """
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
 
 FIXED_SHARE = 0.5
-"""The mark of schedules that rebuild by turns."""
+"""The mark of schedules that rebuild by number of turns."""
 LEAST_SHARE = 0.4
-"""The computed mark is at least this share of what the history has whatever board and recall need,"""
+"""Minimum of the computed mark, as a share of the room that board and recall never use."""
 LEAST_CALLS = 2
-"""at least what this many calls add, so that the newest turn is not cut,"""
+"""Minimum of the computed mark, as the growth by this many calls, so that the newest turn is not cut."""
 MOST_SHARE = 0.9
-"""and at most this share."""
+"""Maximum of the computed mark, as a share of the same room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Growth:
-    """What is known of a history when it is rebuilt."""
+    """Measurements of a history when it is rebuilt."""
 
     call_tokens: float
-    """Tokens that each call added, on average, since the last rebuild."""
+    """Average tokens added by each call since the last rebuild."""
     rewritten_share: float = 1.0
     """The share of its tokens that the last rebuild rewrote."""
 
 
 def low_water_tokens(settings: Gradient, room: Ledger, growth: Growth) -> int:
-    """What a rebuild leaves: the share that is set, else the computed one."""
+    """Return the tokens that a rebuild leaves: by the share in the settings, else by the computed one."""
     base, prices = room.base_tokens, room.prices
     if settings.low_water is not None:
         return int(base * settings.low_water)

@@ -1,7 +1,7 @@
-"""How the gradient spends a budget: bands from the newest turn on, Tiny for the rest, eras where that is too much.
+"""Spends the gradient's budget: bands from the newest turn on, Tiny for the rest, eras if that is too much.
 
-Every choice is priced to the token when it is made, so a plan fits by construction; the rest is spent on
-raising turns. Nothing older than the budget could reach is read.
+Every choice is priced to the token when it is made, so a plan always fits; the rest is spent on raising turns. Nothing
+older than the budget could reach is read.
 """
 
 from __future__ import annotations
@@ -37,37 +37,37 @@ if TYPE_CHECKING:
 
 
 MIN_HISTORY_TOKENS = 256
-"""With less there are no bands: the newest turn as far as it fits, and one range for all others."""
+"""Minimum budget for bands; below it, the newest turn is shown as far as it fits, and one range names all others."""
 KEPT_SHARE = 0.25
-"""The prompts of running turns are cut to this share of the budget."""
+"""Share of the budget that the prompts of running turns are cut to."""
 CUT_MINIMUM_TOKENS = 8
-"""A cut text is not shorter than this, its note not counted."""
+"""Minimum tokens of a cut text, without its note."""
 TINY_LIMIT_SHARE = 0.02
 """A single Tiny larger than this share of the budget is cut."""
 OVERSIZE_SHARE = 0.5
-"""A turn that takes more than this share of its band falls to a lower level alone; the band goes on behind it."""
+"""A turn larger than this share of its band gets a lower level alone; the band continues after it."""
 FULL_SHARE = 0.95
 """A plan with eras that uses less of the budget is made again with turns in place of the newest of them."""
 LOOSE_TRIES = 3
 LOOSE_ERA_SHARE = 0.5
-"""Where Deep is too small to reach back to the end of an era with single turns, eras have this share of it."""
+"""Share of Deep for eras if Deep is too small for single turns back to the end of an era."""
 TURN_SHARES = (0.10, 0.20, 0.50)
-"""Where Recent, Working and Background end at first, as shares of the turns; what is left then raises turns."""
+"""Initial ends of Recent, Working and Background, as shares of the turns; the remaining room raises turns."""
 TAKE_STEPS = 8
-"""How finely it is found out what Deep has to take: to 1 part in 2**8 of what it may."""
+"""Precision of the search for what Deep must take: 1 part in 2**8 of its maximum."""
 
 
 class Boundary(NamedTuple):
-    """Where single turns end and eras begin."""
+    """The boundary between single turns and eras."""
 
     length: int
-    """The number of items shown one by one."""
+    """Number of items shown one by one."""
     turn: int
     """The newest turn that is part of an era; those between are only named."""
 
 
 class GradientPlanner:
-    """One plan in the making."""
+    """Makes one plan."""
 
     def __init__(
         self,
@@ -76,13 +76,13 @@ class GradientPlanner:
         budget_tokens: int,
         shown: Mapping[int, ShownLevel] = MappingProxyType({}),
     ) -> None:
-        assert sizes.fanout > 1, "an era replaces two turns at least"
+        assert sizes.fanout > 1, "an era replaces at least two turns"
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens
         self.overheads = sizes.overheads
         self.shown = shown
-        """Levels that turns are shown at now, where few of them are to change."""
+        """Current levels of turns of which few are to change."""
 
     def plan(self) -> Plan:
         rows = self._rows() if self.sizes.last_turn and self.budget >= MIN_HISTORY_TOKENS else None
@@ -91,7 +91,7 @@ class GradientPlanner:
         return self.plan_of(rows)
 
     def plan_of(self, rows: list[Block]) -> Plan:
-        """The plan of these rows."""
+        """Return the plan of these rows."""
         tokens = sum(row.tokens for row in rows)
         assert tokens <= max(0, self.budget), f"a plan of {tokens} tokens for a budget of {self.budget}"
         settings = self.settings
@@ -107,7 +107,7 @@ class GradientPlanner:
         return Plan(tuple(rows), bands_of(rows, targets), tokens, self.budget)
 
     def _rows(self) -> list[Block] | None:
-        """The plan's rows; None where the budget is too small for bands."""
+        """Return the plan's rows; None if the budget is too small for bands."""
         items, is_all = self._read()
         tiny_limit = max(TINY_TOKENS, int(self.budget * TINY_LIMIT_SHARE))
         choices = LevelChoices(items, CostModel(self.overheads, self.settings.short_turn_tokens, tiny_limit))
@@ -123,7 +123,8 @@ class GradientPlanner:
         return self._with_eras(choices)
 
     def _read(self) -> tuple[list[TurnSizes], bool]:
-        """As many items as could fit at their smallest, and whether those are all; a running turn's steps always."""
+        """Read as many items as could fit at their smallest, always including a running turn's steps; also return
+        whether those are all."""
         items: list[TurnSizes] = []
         least, line = 0, self.overheads.line
         for item in self.sizes.newest():
@@ -135,7 +136,7 @@ class GradientPlanner:
         return items, True
 
     def _keep_prompts(self, choices: LevelChoices) -> None:
-        """Sets aside what the prompts of running turns take."""
+        """Reserve the tokens of the prompts of running turns."""
         tag, note = self.overheads.tag, self.overheads.cut_note
         room = int(self.budget * KEPT_SHARE)
         for index, item in enumerate(choices.items):
@@ -153,7 +154,7 @@ class GradientPlanner:
             room -= choices.kept[index].text + tag
 
     def _append_newest(self, choices: LevelChoices) -> bool:
-        """The newest item raw or smoothed, cut at worst; False where not even that fits."""
+        """Append the newest item raw or smoothed, cut if necessary; False if not even that fits."""
         if choices.append_kept():
             return True
         room = int((self.budget - choices.cost) * self.settings.newest_share)
@@ -169,7 +170,7 @@ class GradientPlanner:
         return True
 
     def _append_bands(self, choices: LevelChoices, *, is_all: bool) -> bool:
-        """Fills the bands, Deep taking what it needs for a Tiny each; False where that is more than it may take."""
+        """Fill the bands; Deep takes what it needs for one Tiny per turn. False if that is more than its maximum."""
         settings, count = self.settings, len(choices.items)
         base = sum(option.text + self.overheads.tag for option in choices.kept.values())
         room = self.budget - base
@@ -210,7 +211,7 @@ class GradientPlanner:
         return False
 
     def _with_eras(self, choices: LevelChoices) -> list[Block] | None:
-        """Tiny for the newer part of Deep, eras for the rest."""
+        """Lay out the newer part of Deep as Tiny, the rest as eras."""
         chosen, cost = choices.chosen.copy(), choices.cost
         boundary = self._aligned_boundary(choices)
         best = None if boundary is None else self._era_rows(choices, boundary)
@@ -225,7 +226,7 @@ class GradientPlanner:
         return best
 
     def _era_rows(self, choices: LevelChoices, boundary: Boundary) -> list[Block] | None:
-        """The rows of a history whose single turns end here; None where they don't fit."""
+        """Return the rows of a history whose single turns end here; None if they don't fit."""
         _append_tinies(choices, boundary.length)
         hidden = hidden_step_rows(choices, self.overheads)
         spent = sum(row.tokens for row in hidden if row.level == "E")
@@ -239,7 +240,8 @@ class GradientPlanner:
         return cover.rows(self.budget - spent - choices.cost) + hidden + chosen_rows(choices)
 
     def _aligned_boundary(self, choices: LevelChoices) -> Boundary | None:
-        """The oldest end of an era that leaves eras their share of Deep, or all they can use; None without eras."""
+        """Return the oldest end of an era that leaves eras their share of Deep, or all they can use; None without
+        eras."""
         era_tokens = finest_tokens(self.sizes)
         if not era_tokens:
             return None
@@ -261,11 +263,11 @@ class GradientPlanner:
         return first if best is None else best
 
     def _least_for_eras(self, cost: int) -> int:
-        """What single turns leave to eras, if there are any, where they end in the middle of one."""
+        """Return the tokens that single turns leave to eras if the boundary is inside an era."""
         return int((self.budget - cost) * LOOSE_ERA_SHARE) if finest_tokens(self.sizes) else 0
 
     def _loose_boundary(self, choices: LevelChoices, era_tokens: int) -> Boundary:
-        """As many single turns as leave the given room; the rest of an era that they break up is only named."""
+        """Choose as many single turns as leave this room; the rest of the divided era is only named."""
         start = len(choices.chosen)
         named = 2 if choices.items[0].step else 1
         room = self.budget - choices.cost - era_tokens - named * choices.costing.stub
@@ -279,7 +281,7 @@ def _tokens(rows: list[Block] | None) -> int:
 
 
 def _append_all_raw(choices: LevelChoices, budget_tokens: int) -> bool:
-    """Everything as it was, if that fits."""
+    """Append everything raw, if it fits."""
     if sum(item.raw for item in choices.items) > budget_tokens:
         return False
     for index in range(len(choices.items)):
@@ -299,7 +301,7 @@ def _append_tinies(choices: LevelChoices, length: int) -> None:
 
 
 def _fill(choices: LevelChoices, level: int, start: float, room: float, tolerance: float, end: int) -> None:  # noqa: PLR0917
-    """Shows the items before `end` at a level while the band has room, which begins where the cost was to be by now."""
+    """Append the items before `end` at a level while the band has room; the band begins at the cost `start`."""
     limit = int(start + room)
     soft_limit, oversize = int(limit + room * tolerance), room * OVERSIZE_SHARE
     for index in range(len(choices.chosen), end):
@@ -320,13 +322,13 @@ def _fill(choices: LevelChoices, level: int, start: float, room: float, toleranc
 
 
 CHANGED_SHARE = 0.17
-"""Where few levels are to change, the texts that do take no more than this share; with tags, a fifth of the tokens."""
+"""Maximum share of the texts that change if few levels are to change; with tags, a fifth of the tokens."""
 
 
 def keep_levels(choices: LevelChoices, shown: Mapping[int, ShownLevel], limit_tokens: int) -> None:
-    """Fewer turns change: raised ones keep the level they are shown at now, and so do the newest of the lowered ones.
+    """Let fewer turns change: raised ones keep their current level, and so do the newest of the lowered ones.
 
-    The oldest of the lowered ones pay for it, one more level each time.
+    To compensate, the oldest of the lowered ones go down one more level each time.
     """
     if not shown:
         return
@@ -356,7 +358,7 @@ def keep_levels(choices: LevelChoices, shown: Mapping[int, ShownLevel], limit_to
 
 
 def _go_to(choices: LevelChoices, index: int, level: int, limit_tokens: int) -> int | None:
-    """Shows an item at a level if that exists and fits: what it took before, or None."""
+    """Show an item at a level if that exists and fits; return its former tokens, or None."""
     option = choices.at(index, level)
     added = choices.change(index, option)
     if option.level != level or option.is_cut or choices.cost + added > limit_tokens:
@@ -367,11 +369,11 @@ def _go_to(choices: LevelChoices, index: int, level: int, limit_tokens: int) -> 
 
 
 SLACK_SHARE = 0.02
-"""Less than this is left unspent rather than breaking up a range for one turn in its middle."""
+"""Maximum share left unspent rather than dividing a range for one turn in its middle."""
 
 
 def raise_levels(choices: LevelChoices, limit_tokens: int) -> None:
-    """Raises what fits: the newest item, each band's newer edge from the oldest band on, single turns, cut texts."""
+    """Raise what fits: the newest item, each band's newer edge from the oldest band on, single turns, cut texts."""
     _raise_newest(choices, limit_tokens)
     for level in (TINY, COMPRESSED, SMOOTHED):
         _raise_edge(choices, level, limit_tokens)
@@ -394,7 +396,7 @@ def _raise_newest(choices: LevelChoices, limit_tokens: int) -> None:
 
 
 def _raise_edge(choices: LevelChoices, level: int, limit_tokens: int) -> None:
-    """The band's turns one level up, newest first, until one does not fit."""
+    """Raise the band's turns by one level, newest first, until one does not fit."""
     chosen = choices.chosen
     for index in range(len(chosen)):
         now = chosen[index]
@@ -409,7 +411,7 @@ def _raise_edge(choices: LevelChoices, level: int, limit_tokens: int) -> None:
 
 
 def _raise_single(choices: LevelChoices, limit_tokens: int) -> None:
-    """Any turn to the highest level that fits, newest first."""
+    """Raise any turn to the highest level that fits, newest first."""
     chosen = choices.chosen
     for index in range(1, len(chosen)):
         if index in choices.kept:
@@ -425,7 +427,7 @@ def _raise_single(choices: LevelChoices, limit_tokens: int) -> None:
 
 
 def _grow_cuts(choices: LevelChoices, limit_tokens: int) -> None:
-    """Cut texts get the remaining room, newest first; one that then fits whole is no longer cut."""
+    """Give cut texts the remaining room, newest first; one that then fits whole is no longer cut."""
     note = choices.costing.overheads.cut_note
     for index, option in enumerate(choices.chosen):
         spare = limit_tokens - choices.cost

@@ -1,7 +1,7 @@
-"""When the gradient's plan is made again, and what the new one aims at. Pure.
+"""Decides when the gradient's plan is made again, and its target size. Pure.
 
-Between two rebuilds the plan is kept: what was shown is shown again byte for byte, and what comes after it is appended
-raw. So a prompt is the one before it and something more, which is what provider caches match.
+Between two rebuilds the plan is kept: its blocks are repeated byte for byte, and new turns are appended raw. So each
+prompt begins with the one before it, which is what provider caches match.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
 
 MAKESHIFT_SHARE = 0.9
-"""How much of its room a plan made before its turns are compressed may fill, counting the turns appended to it."""
+"""Maximum share of its room that a plan may fill if its turns are not compressed yet, appended turns included."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 FULL_EARLY = "{} average turns did not fit: rebuilt as soon as the history was full"
 AVERAGED_INTERVALS = 4
-"""The size of the next turns is taken from this many intervals before them,"""
+"""The size of the next turns is estimated from this many intervals before them."""
 VARIANCE_FACTOR = 1.15
-"""and a little more, because no ten turns are exactly average."""
+"""Margin on that estimate, because no ten turns are exactly average."""
 NEWEST_TURNS = 40
-"""Turns by which the growth of a history and the size of its next turn are estimated."""
+"""Number of turns by which the growth of a history and the size of its next turn are estimated."""
 LEAST_SHARE = 0.1
-"""What a rebuild aims at at least, of its room, beside a large open turn."""
+"""Minimum target of a rebuild next to a large open turn, as a share of its room."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
-"""Causes that wait for the end of a turn in progress with signed thinking; no budget forces them."""
+"""Causes that are postponed until the end of a turn in progress with signed thinking; no budget forces them."""
 RESERVE_SHARE = 0.5
-"""The most of its room that a history keeps free for a turn with signed thinking,"""
+"""Maximum share of its room that a history reserves for a turn with signed thinking."""
 RESERVE_QUANTILE = 0.9
-"""which is what this share of the newest turns took at most."""
+"""Quantile of the newest turns' sizes that is reserved for a turn with signed thinking."""
 COLD_GAIN_SHARE = 0.10
-"""A cold cache alone is reason enough for a rebuild that frees more than this share of the allotment."""
+"""Minimum share of the allotment that a rebuild must free if a cold cache is its only cause."""
 
 
 @dataclass(frozen=True, slots=True)
 class RebuildState:
-    """What the gradient keeps beside the plan in use."""
+    """The gradient's state in addition to the current plan."""
 
     budget_tokens: int
-    """The session's budget and settings when the plan was made."""
+    """The session's budget when the plan was made; `settings_key` identifies the settings of that time."""
     settings_key: str
     awaited_turn: int = 0
-    """Turns up to this one had no renditions, so that some are cut or only named; 0 where none had to be."""
+    """Turns up to this one had no renditions, so some are cut or only named; 0 if there are none."""
     low_tokens: int = 0
-    """The low-water mark when it was made."""
+    """The low-water mark when the plan was made."""
     rewritten_share: float = 1.0
-    """The share of its tokens behind what it kept of the plan before."""
+    """Share of the plan's tokens after the blocks kept from the plan before."""
 
     @classmethod
     def from_json(cls, state: State) -> RebuildState:
@@ -78,7 +78,7 @@ class RebuildState:
 
 
 class Rebuild:
-    """Keeps the plan in use, or makes another one."""
+    """Keeps the current plan, or makes another one."""
 
     def __init__(self, settings: Gradient, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class Rebuild:
         self._state = RebuildState.from_json(state) if self._kept else None
 
     def plan(self) -> tuple[Plan, State]:
-        """The plan in use, or a new one if a rebuild is due."""
+        """Return the current plan, or a new one if a rebuild is due."""
         kept, state = self._kept, self._state
         cause = self._cause()
         if cause:
@@ -109,7 +109,7 @@ class Rebuild:
         return same, self._stored
 
     def joined(self, plan: Plan, state: State) -> tuple[Plan, State]:
-        """A new plan behind those blocks of the old one that are worth keeping."""
+        """Put a new plan after those blocks of the old one that are worth keeping."""
         made, kept = RebuildState.from_json(state), self._kept
         if kept and plan.cause in ("full", "interval"):
             left, target = plan.framed_limit_tokens or 0, plan.target_tokens or 0
@@ -131,7 +131,7 @@ class Rebuild:
         if cause or not self._kept:
             return cause
         used = self._kept.framed_tokens + self._since.framed_tokens
-        # The reserve is at most this share, so it need not be known for less.
+        # The reserve is at most this share, so it is computed only above it.
         if (
             used > ledger.limit_tokens - ledger.base_tokens * RESERVE_SHARE
             and used > ledger.limit_tokens - self._reserve
@@ -141,17 +141,17 @@ class Rebuild:
 
     @cached_property
     def _since(self) -> AppendedTurns:
-        """What came since the plan in use was made."""
+        """The turns since the current plan was made."""
         kept = self._kept
         return self._snapshot.appended(kept.last_turn, kept.last_step) if kept else AppendedTurns(0, 0)
 
     def _is_thinking(self) -> bool:
-        """Whether the turn in progress has thinking that is signed for the request prefix."""
+        """Return whether the turn in progress has thinking that is signed for the request prefix."""
         return self._snapshot.is_open and self._snapshot.is_signed(self._snapshot.last_turn)
 
     @cached_property
     def _reserve(self) -> int:
-        """What a turn that begins may still take, where the turn before it has signed thinking; else 0.
+        """Tokens to reserve for a turn that begins if the turn before it has signed thinking; else 0.
 
         A rebuild within a turn changes the prefix that its thinking is signed for.
         """
@@ -193,7 +193,7 @@ class Rebuild:
                 open_tokens=appended,
             )
             if cause == "first" and snapshot.settled_turn < whole_turns - 1:
-                # It need not last: it is made again as soon as there are renditions.
+                # It is temporary: it is made again as soon as there are renditions.
                 target = max(target, int(room.base_tokens * MAKESHIFT_SHARE) - open_tokens)
         shown = _levels(self._kept, last_turn) if cause == "interval" and self._kept else {}
         plan = settings.levels(planned, max(0, target), shown)
@@ -208,7 +208,7 @@ class Rebuild:
         return plan, asdict(RebuildState(self._ledger.asked_tokens, settings_key(settings), low_tokens=low_tokens))
 
     def _growth(self) -> Growth:
-        """How the history grew with each call since the plan was made, else with each of the newest turns."""
+        """Return the growth of the history per call since the plan was made, else per turn of the newest ones."""
         if self._state and self._since.calls:
             return Growth(self._since.framed_tokens / self._since.calls, self._state.rewritten_share)
         last = self._snapshot.last_turn
@@ -216,7 +216,7 @@ class Rebuild:
         return Growth(self._snapshot.raw_tokens(first, last) / max(1, last - first + 1))
 
     def _average_tokens(self, last_turn: int, planned: Snapshot) -> int:
-        """What a turn takes raw on average, of the newest ones, with its tag."""
+        """Return the average raw tokens of the newest turns, tags included."""
         settings = self._settings
         if settings.schedule == "watermark" or not last_turn:
             return 0
@@ -225,15 +225,15 @@ class Rebuild:
         return math.ceil(raw * VARIANCE_FACTOR) + planned.overheads.tag
 
     def _raw_tokens(self, last_turn: int) -> int:
-        """What the whole turns take raw: what the last plan's took, and those since."""
+        """Return the raw tokens of the whole turns: those of the last plan, and those since."""
         kept = self._kept
         known, counted = (kept.raw_tokens, kept.whole_turns) if kept else (0, 0)
         return known + self._snapshot.raw_tokens(counted + 1, last_turn)
 
     def _reach(self, room_tokens: int) -> tuple[int, int]:
-        """How far a plan made now reaches: the last turn, and the last step of it if it is in progress.
+        """Return where a plan made now ends: the last turn, and the last step of it if it is in progress.
 
-        The open turn is left to be appended, unless it is large: then its answered steps are planned too.
+        The open turn is appended later, unless it is large: then its answered steps are planned too.
         """
         last = self._snapshot.last_turn
         if not self._snapshot.is_open:
@@ -243,21 +243,21 @@ class Rebuild:
 
 
 def notes_of(settings: Gradient, cause: Cause | None, awaited_turn: int = 0) -> dict[str, Json]:
-    """Notes on turns that are too large for the schedule, or not compressed yet."""
+    """Return notes on turns that are too large for the schedule, or not compressed yet."""
     is_early = settings.schedule != "watermark" and cause == "full"
     notes: dict[str, Json] = {"schedule": FULL_EARLY.format(settings.interval_turns)} if is_early else {}
     return {**notes, "uncompressed": MAKESHIFT} if awaited_turn else notes
 
 
 def settings_key(settings: Gradient) -> str:
-    """Changes when any setting does."""
+    """Return a key that changes with any setting."""
     return msgspec.json.encode(settings, order="sorted").decode()
 
 
 def due(  # noqa: PLR0911 - each cause leaves at once
     settings: Gradient, snapshot: Snapshot, state: RebuildState | None, ledger: Ledger
 ) -> Cause | None:
-    """Why the plan is rebuilt, or None: it is kept, and the turns since are appended."""
+    """Return why the plan is rebuilt; None: it is kept, and the turns since are appended."""
     kept = snapshot.kept
     if kept is None or state is None:
         return "first"
@@ -279,8 +279,8 @@ def due(  # noqa: PLR0911 - each cause leaves at once
 
 
 def wait_turns(settings: Gradient, churn: float) -> int:
-    """Turns between two rebuilds: for `adaptive` from `interval_turns` where the last one changed everything to
-    `interval_limit_turns` where it changed nothing."""
+    """Return the turns between two rebuilds: for `adaptive` from `interval_turns` if the last one changed everything to
+    `interval_limit_turns` if it changed nothing."""
     if settings.schedule != "adaptive":
         return settings.interval_turns
     waited = (1.0 - min(1.0, max(0.0, churn))) * (settings.interval_limit_turns - settings.interval_turns)
@@ -297,10 +297,11 @@ def target_tokens(
     average_tokens: int = 0,
     open_tokens: int = 0,
 ) -> int:
-    """What a rebuild aims at: the low-water mark, or what leaves room for the turns until the next rebuild.
+    """Return the target size of a rebuild: the low-water mark, or what leaves room for the turns until the next
+    rebuild.
 
-    `open_tokens` are those of the open turn, which is appended to the plan. A history known to fit raw is left so;
-    there is nothing to rebuild.
+    `open_tokens` are those of the open turn, which is appended to the plan. A history known to fit raw stays raw; there
+    is nothing to rebuild.
     """
     fits_raw = raw_tokens is not None and raw_tokens <= room.limit_tokens
     if cause in ("first", "budget", "made") and fits_raw:
@@ -309,19 +310,19 @@ def target_tokens(
     target = low_tokens
     if settings.schedule != "watermark":
         target = max(target, base - open_tokens - settings.interval_turns * average_tokens)
-    # Without room for the open turn each context until its end would need a plan of its own.
+    # Without room for the open turn, each context until its end would need its own plan.
     return min(target, max(int(base * LEAST_SHARE), room.limit_tokens - open_tokens))
 
 
 def _gains(settings: Gradient, snapshot: Snapshot, state: RebuildState, used: int, room: Ledger) -> bool:
-    """Whether a rebuild would free enough, or, where it aims at the whole allotment, level anything new."""
+    """Return whether a rebuild would free enough, or, if its target is the whole allotment, change any level."""
     if settings.schedule != "watermark":
         return snapshot.kept is not None and snapshot.last_turn > snapshot.kept.last_turn
     return used - min(state.low_tokens, room.base_tokens) > COLD_GAIN_SHARE * room.base_tokens
 
 
 def _levels(kept: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
-    """The level that each turn is shown at now; turns appended to the plan are raw."""
+    """Return the current level of each turn; turns appended to the plan are raw."""
     shown: dict[int, ShownLevel] = {
         turn: span.level
         for row in kept.rows
@@ -333,7 +334,7 @@ def _levels(kept: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
 
 
 def _bands(rows: Sequence[Block], planned: Sequence[Band]) -> tuple[Band, ...]:
-    """What the rows spend on each level, with the shares that were planned for it."""
+    """Return the tokens that the rows spend on each level, with the planned shares."""
     shares = {band.level: band.target_share for band in planned}
     levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
     # Hidden steps are written as one line of Tiny.
@@ -342,7 +343,7 @@ def _bands(rows: Sequence[Block], planned: Sequence[Band]) -> tuple[Band, ...]:
 
 
 def _is_makeshift(row: Block, settled_turn: int) -> bool:
-    """Whether turns are cut, only named or without a line because nothing shorter is made of them yet."""
+    """Return whether turns are cut, only named or without a line because nothing shorter is made yet."""
     if row.levels:
         return NO_LINE in row.levels[max(0, settled_turn + 1 - row.first) :]
     is_least = row.is_cut and not row.era_level and row.level in ("R", "E")

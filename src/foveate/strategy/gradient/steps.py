@@ -1,4 +1,4 @@
-"""The steps of a turn in progress that is too large for its room, as the gradient shows them."""
+"""Plans the steps of a turn in progress that is too large for its room, with the gradient."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class _Steps:
     """A turn's steps as a session of their own."""
 
     items: Sequence[TurnSizes]
-    """Newest first."""
+    """The steps, newest first."""
     overheads: Overheads
     last_turn: int = 1
     fanout: int = 2
@@ -33,9 +33,9 @@ class _Steps:
 
 
 def plan_steps(steps: Sequence[TurnSizes], room_tokens: int, overheads: Overheads) -> list[Block]:
-    """Rows for consecutive steps of one turn, which come newest first and may begin behind the turn's first step.
+    """Return rows for consecutive steps of one turn, passed newest first; they may begin after the turn's first step.
 
-    Where not even a cut of the newest step fits, one row names all of them, if that much fits.
+    If not even a cut of the newest step fits, one row names all of them, if that fits.
     """
     turn, first, last = steps[0].turn, steps[-1].step, steps[0].step
     if sum(step.raw + overheads.tag for step in steps) <= room_tokens:

@@ -1,9 +1,9 @@
 """Hybrid: messages are shortened one by one, oldest first: tool results by their kind, words by a summary.
 
-    [system messages] [eras and tiny turns, where that is not enough] [turns with short messages] [turns as they were]
+    [system messages] [eras and tiny turns, if that is not enough] [turns with short messages] [turns in full]
 
-Nothing changes until the history fills its share of the window. Then messages are made short, oldest first, until the
-target is reached, and stay so, byte for byte, until the next time. The newest messages are never touched.
+Nothing changes until the history fills its share of the window. Then messages are shortened, oldest first, until the
+target is reached, and stay the same, byte for byte, until the next time. The newest messages are never changed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Hybrid(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
 
     def __post_init__(self) -> None:
         if self.target >= self.trigger:
-            raise ValueError(f"target is below trigger; got {self.target} and {self.trigger}")
+            raise ValueError(f"target must be below trigger; got {self.target} and {self.trigger}")
 
     @property
     def explanation(self) -> str:

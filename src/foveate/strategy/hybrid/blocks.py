@@ -1,4 +1,4 @@
-"""The blocks of a hybrid context: turns as they were, turns with short messages, and the blocks before them."""
+"""The blocks of a hybrid context: turns in full, turns with short messages, and the blocks before them."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ class HybridDraft:
 
     sections: Sequence[TurnSection]
     short: dict[Place, int] = field(default_factory=dict)
-    """What each message takes that is not shown as it was."""
+    """Tokens of each shortened message."""
     variants: dict[tuple[int, int], ShortSource] = field(default_factory=dict)
-    """Other short forms than the usual ones, by turn and step."""
+    """Short forms other than the default ones, by turn and step."""
     hidden_steps: int = 1
-    """Steps behind the first, up to this one, are only named."""
+    """Steps after the first, up to this one, are only named."""
     prompt_tokens: int | None = None
-    """The first step of a turn in progress is cut to this."""
+    """Tokens that the first step of a turn in progress is cut to."""
     cut: tuple[Place, ...] = ()
 
     def source(self, section: TurnSection) -> ShortSource | None:
@@ -40,7 +40,7 @@ class HybridDraft:
 
 @dataclass(frozen=True, slots=True)
 class HybridLayout:
-    """The rows in their order, and what they need made."""
+    """The rows in order, and the artefacts they need."""
 
     rows: tuple[Block, ...]
     wants: tuple[ArtefactSpec, ...] = ()
@@ -51,7 +51,7 @@ class HybridLayout:
 
 
 def draft_rows(draft: HybridDraft, names: Mapping[ShortSource, str], overheads: Overheads) -> list[Block]:
-    """A row for each turn, or for each run of steps; `names` has the artefacts of each source."""
+    """Return a row for each turn, or for each run of steps; `names` has the artefact of each source."""
     rows: list[Block] = []
     for source, group in groupby(draft.sections, key=lambda section: (section.turn, draft.source(section))):
         own = list(group)
@@ -74,7 +74,8 @@ def _turn_row(
 
 
 def _step_rows(draft: HybridDraft, steps: Sequence[TurnSection], name: str, overheads: Overheads) -> Iterable[Block]:
-    """Steps of one source: those between the first and the last with a short message are in one block."""
+    """Return the rows of steps with one source: those between the first and the last with a short message share a
+    block."""
     turn = steps[0].turn
     shown = [step for step in steps if step.step == 1 or step.step > draft.hidden_steps]
     marked = [index for index, step in enumerate(shown) if draft.positions(step)]
@@ -94,12 +95,12 @@ def _step_rows(draft: HybridDraft, steps: Sequence[TurnSection], name: str, over
 
 
 def system_wanted(turn: int) -> ArtefactSpec:
-    """A turn's system messages, verbatim."""
+    """Request a turn's system messages, verbatim."""
     return ArtefactSpec(f"system-{turn}", "short", turn, turn, data={"system": True})
 
 
 def system_rows(systems: Sequence[SystemKey], overheads: Overheads) -> list[Block]:
-    """System messages of turns that are not shown themselves."""
+    """Return rows for the system messages of turns that are not shown themselves."""
     return [
         Block(turn, turn, "A", tokens + overheads.range + 1, artefact=system_wanted(turn).name)
         for turn, tokens in systems
@@ -107,14 +108,14 @@ def system_rows(systems: Sequence[SystemKey], overheads: Overheads) -> list[Bloc
 
 
 HIDDEN_TOKENS = 40
-"""What says that messages are left out takes no more."""
+"""Maximum tokens of the note that messages are left out."""
 LEAST_CUT_TOKENS = 48
-"""A message is not cut to less than this, besides the note that says so."""
+"""Minimum tokens of a cut message, without its note."""
 MIN_HIDDEN = 2
 
 
 class TightLayout:
-    """Makes a draft smaller, one thing after the other, until it fits."""
+    """Shrinks a draft step by step until it fits."""
 
     def __init__(self, draft: HybridDraft, protection: Protection, overheads: Overheads) -> None:
         self.draft = draft
@@ -123,7 +124,7 @@ class TightLayout:
         self._overheads = overheads
 
     def hide(self, over_tokens: int) -> int:
-        """Leave out short messages, oldest first; returns the tokens still in excess."""
+        """Leave out short messages, oldest first; return the tokens still in excess."""
         for section in self.draft.sections:
             if over_tokens <= 0:
                 break
@@ -131,7 +132,7 @@ class TightLayout:
         return over_tokens
 
     def cut(self, over_tokens: int) -> int:
-        """Cut protected messages, oldest first; returns the tokens still in excess."""
+        """Cut protected messages, oldest first; return the tokens still in excess."""
         least = LEAST_CUT_TOKENS + self._overheads.cut_note
         sections = {place: section for section in self.draft.sections for place, _ in section.places()}
         sizes = {place: message.tokens for section in self.draft.sections for place, message in section.places()}
@@ -149,7 +150,7 @@ class TightLayout:
         return over_tokens
 
     def _hide_step(self, section: TurnSection) -> int:
-        """Name a step only, if those before it are, too, and it has no protected message."""
+        """Reduce a step to its name if those before it are reduced too and it has no protected message."""
         if section.step != self.draft.hidden_steps + 1 or any(place in self._firm for place, _ in section.places()):
             return 0
         first = self._overheads.range + self._overheads.cut_note if section.step == 2 else 0  # noqa: PLR2004
@@ -183,7 +184,7 @@ class TightLayout:
         return before - HIDDEN_TOKENS
 
     def _cut_prompt(self, section: TurnSection, over_tokens: int) -> int:
-        """The first step of a turn in progress, as a whole."""
+        """Cut the first step of a turn in progress as a whole."""
         if self.draft.prompt_tokens is not None:
             return 0
         kept = max(LEAST_CUT_TOKENS + self._overheads.cut_note, section.tokens - over_tokens)

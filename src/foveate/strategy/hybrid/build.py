@@ -1,7 +1,7 @@
-"""Short forms of a turn's messages, one by one: tool results by their kind, words by their best clauses.
+"""Makes the short forms of a turn's messages, one by one: tool results by their kind, words by their best clauses.
 
-A short message keeps its speaker's mark, and says at its end where it is whole: `(short T-5)`. Its tool calls stay
-beside it, so that no result is without its call. Nothing in it can be taken for a mark, a tag or another message.
+A short message keeps its speaker's mark, and its end names the turn with the full text: `(short T-5)`. Its tool calls
+stay with it, so that no result is without its call. Nothing in it can be mistaken for a mark, a tag or another message.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ DEFAULT_TOKENS: Mapping[str, int] = {
     "other": 60,
 }
 CALL_TOKENS = 40
-"""What the arguments of one call take at most in a short message,"""
+"""Maximum tokens of the arguments of one call in a short message."""
 CALLS_SHARE = 0.6
-"""and all calls of a message together, of its tokens."""
+"""Maximum share of all calls together in a short message's tokens."""
 LEAST_WORDS_TOKENS = 6
 MAX_CUTS = 3
-"""Times that words are cut again because they take more beside a mark than alone."""
+"""Limit of the cuts of words that take more tokens next to a mark than alone."""
 MAX_SOURCE_CHARS = 60_000
 """Characters that are read at either end of a longer message."""
 MAX_NAMED_TOOLS = 6
 AGENT_KEY = "agent"
-"""The key in an artefact's data of the positions that the compression agent has worded."""
+"""The key in an artefact's data of the positions that the compression agent worded."""
 _ENDINGS = ".;, "
 _DEFINED = re.compile(r" \([^()]*\)$")
 _BACKSLASH = "\\"
@@ -57,7 +57,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_short(material: Material) -> Artefact:
-    """The short messages of the last turn of the material, by position; the turns before it are only read."""
+    """Shorten the messages of the last turn of the material, by position; the turns before it are only read."""
     wanted = material.wanted
     own = material.turns[-1] if material.turns and material.turns[-1].number == wanted.last else None
     messages = own.messages if own else ()
@@ -83,14 +83,14 @@ def make_short(material: Material) -> Artefact:
 
 
 def limits_of(data: Mapping[str, Json]) -> dict[str, int]:
-    """What short messages may take, by kind."""
+    """Return the maximum tokens of short messages, by kind."""
     given: Any = data.get("tokens")
     return {**DEFAULT_TOKENS, **({name: int(tokens) for name, tokens in given.items()} if given else {})}
 
 
 @dataclass(frozen=True, slots=True)
 class Shortener:
-    """Writes the messages of one turn shorter."""
+    """Writes the short messages of one turn."""
 
     turn: int
     count: Count
@@ -98,11 +98,11 @@ class Shortener:
 
     @property
     def sign(self) -> str:
-        """Says that a message is short, and where it is whole."""
+        """The sign that a message is short, with the turn that has the full text."""
         return f"(short {turn_id(self.turn)})"
 
     def message(self, message: Message, seen: Sequence[ToolUse], tracker: Tracker) -> str:
-        """The message in its short form, whatever it is."""
+        """Write the short form of any message."""
         if message.tool_results:
             return self._results(message, seen, tracker)
         if message.role == "assistant" and message.kind == "message":
@@ -110,14 +110,14 @@ class Shortener:
         return self._said(message, self.limit(message))
 
     def limit(self, message: Message) -> int:
-        """What a message may take; one with tool results, each of them."""
+        """Return the maximum tokens of a message; of one with tool results, for each of them."""
         if message.tool_results:
             return self.limits["other"]
         kind = "injection" if message.kind == "injection" else message.role
         return self.limits[kind if kind in self.limits else "user"]
 
     def assistant(self, message: Message, words: str | None = None) -> str:
-        """Words and calls within the limit; `words` replace those that would be chosen."""
+        """Write words and calls within the limit; `words` replace those that would be chosen."""
         limit = self.limits["assistant"]
         calls = message.tool_calls
         room = int(limit * CALLS_SHARE) // max(1, len(calls))
@@ -131,7 +131,7 @@ class Shortener:
         return self._said(message, limit, words=words, behind=shown)
 
     def worded(self, message: Message, words: str) -> str:
-        """The message with these words in place of its own; without words and calls it says nothing."""
+        """Write the message with these words in place of its own; empty if there are neither words nor calls."""
         if not words and not message.tool_calls:
             return ""
         if message.role != "assistant":
@@ -144,7 +144,7 @@ class Shortener:
         return cut_line(one_line(smooth_call(call)), max(room, LEAST_WORDS_TOKENS), self.count)
 
     def _signed(self, message: Message, parts: Sequence[Part]) -> str:
-        """Calls alone, the sign behind the last one; a message that says nothing at all stays as it is."""
+        """Write calls alone, the sign after the last one; an empty message stays as it is."""
         if not parts:
             return message_text(replace(message, original=None))
         *others, last = parts
@@ -152,7 +152,7 @@ class Shortener:
         return short_message(replace(message, parts=(*others, signed)), part_text)
 
     def _said(self, message: Message, limit: int, *, words: str | None = None, behind: Sequence[Part] = ()) -> str:
-        """The best clauses, the sign, and the text behind it, within the limit."""
+        """Write the best clauses, the sign, and the text after it, within the limit."""
         attached = [_named(part) for part in message.parts if isinstance(part, Attachment)]
         frame = short_message(replace(message, parts=(Text(self.sign), *attached[:3], *behind)), part_text)
         room = limit - self.count(frame)
@@ -166,7 +166,7 @@ class Shortener:
         return self._within(limit, kept, write)
 
     def _within(self, limit: int, words: str, write: Callable[[str], str]) -> str:
-        """The text with as many of the words as the limit allows: token counts may differ where texts meet."""
+        """Write as many of the words as the limit allows: token counts may differ where texts meet."""
         text = write(words)
         for _ in range(MAX_CUTS):
             over = self.count(text) - limit
@@ -177,7 +177,7 @@ class Shortener:
         return text
 
     def _results(self, message: Message, seen: Sequence[ToolUse], tracker: Tracker) -> str:
-        """Each result by its kind; the user's words beside them, shortened."""
+        """Write each result by its kind, with the user's words next to them shortened."""
         parts: list[Part] = []
         notes = iter(seen)
         last = max(place for place, part in enumerate(message.parts) if isinstance(part, ToolResult))
@@ -210,7 +210,7 @@ class Shortener:
 
 
 def _outcome(call: ToolCall, result: ToolResult) -> str:
-    """`exit 1, 3 failed: test_login`: the outcome of a call, without its arguments, which are shown before it."""
+    """Return the outcome of a call without its arguments, which are shown before it: `exit 1, 3 failed: test_login`."""
     said = summarise_call(call, result).removeprefix("{").removesuffix("}")
     said = said.removeprefix(bare_name(call.name)).lstrip()
     asked = one_line(compact_json(call.arguments).replace(_BACKSLASH, ""))[:MAX_SOURCE_CHARS]
@@ -223,7 +223,8 @@ def _outcome(call: ToolCall, result: ToolResult) -> str:
 
 
 def _read_words(read: FileRead, tracker: Tracker) -> str:
-    """`src/jwt.py: 212 lines, sha256 3fa9c21b. Signs tokens. Sections: Token 12-80, sign 81-120`."""
+    """Describe a file that was read: `src/jwt.py: 212 lines, sha256 3fa9c21b. Signs tokens. Sections: Token 12-80, sign
+    81-120`."""
     where = f" from {read.first_line}" if read.first_line > 1 else ""
     said = [f"{brief_path(read.path)}: {several(read.lines, 'line')}{where}, sha256 {read.digest}"]
     if read.summary:
@@ -238,7 +239,7 @@ def _read_words(read: FileRead, tracker: Tracker) -> str:
 
 
 def _change_words(change: FileChange) -> str:
-    """`Modified src/jwt.py: lines 12-18 at 2026-11-15 10:02Z; todo: check the signature`."""
+    """Describe a change: `Modified src/jwt.py: lines 12-18 at 2026-11-15 10:02Z; todo: check the signature`."""
     when = f" at {change.at:%Y-%m-%d %H:%MZ}" if change.at else ""
     todo = f"; todo: {change.todo}" if change.todo else ""
     # The definition is in the call before it.
@@ -248,7 +249,7 @@ def _change_words(change: FileChange) -> str:
 
 
 def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str:
-    """The most informative words, in order; the text is cut if none fit."""
+    """Choose the most informative words, in order; cut the text if none fit."""
     whole = one_line(text)
     if count(whole) <= max_tokens:
         return whole
@@ -270,7 +271,7 @@ def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str
 
 
 def _overrides(material: Material, messages: Sequence[Message], writer: Shortener) -> dict[int, str]:
-    """Messages that are left out, with one note for all of them, and messages that are cut."""
+    """Return the messages that are left out, with one note for all of them, and the messages that are cut."""
     texts: dict[int, str] = {}
     data: Any = material.wanted.data
     if hidden := data.get("hidden"):
@@ -291,7 +292,7 @@ def _range(positions: Any, count: int) -> tuple[int, int]:
 
 
 def _named(part: Attachment) -> Attachment:
-    """An attachment by its name alone; an address may be as long as the content."""
+    """Reduce an attachment to its name; an address may be as long as the content."""
     uri = part.uri if part.uri and len(part.uri) <= 80 else None  # noqa: PLR2004
     return replace(part, uri=uri, data=None, name=brief_path(part.name) if part.name else None)
 

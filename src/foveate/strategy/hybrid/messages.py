@@ -1,4 +1,4 @@
-"""Which messages may be made short, and where their short forms are found."""
+"""Decides which messages may be shortened, and names the artefacts of their short forms."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ Speaker = Literal["user", "assistant", "tool", "injection", "system", "display"]
 CHUNK_STEPS = 16
 """Steps of a turn in progress whose short forms are made together, so that older ones are not made again."""
 OPEN_SHARE = 0.10
-"""An open turn that is not shown by its steps stays as it is, unless it takes more than this share of the window."""
+"""An open turn that is not shown by its steps stays in full, unless it takes more than this share of the window."""
 WORTH_TOKENS = 24
-"""A shorter message is not worth making short."""
+"""A shorter message is not worth shortening."""
 _GUESSES: Mapping[Speaker, int] = {"user": 34, "assistant": 90, "tool": 45, "injection": 40}
-"""About what a short message takes, before any has been made."""
+"""Approximate tokens of a short message before any is made."""
 LEAST_SCALE, MOST_SCALE = 0.2, 2.0
-"""How far the sizes of real artefacts may change these guesses."""
+"""Range of the factor by which the sizes of real artefacts may change these estimates."""
 
 
 def speaker_of(message: MessageSize) -> Speaker:
-    """Whose message it is; one that carries results of tool calls is the tools', whatever its role."""
+    """Return whose message it is; one that carries results of tool calls is the tools', whatever its role."""
     if message.kind != "message":
         return message.kind
     if message.is_result or message.role == "tool":
@@ -38,20 +38,20 @@ def speaker_of(message: MessageSize) -> Speaker:
 
 @dataclass(frozen=True, slots=True)
 class Protection:
-    """Messages that are not made short now."""
+    """Messages that are not shortened now."""
 
     talk: tuple[Place, ...]
-    """The newest user and assistant messages, oldest first,"""
+    """The newest user and assistant messages, oldest first."""
     prompt: frozenset[Place]
-    """the newest prompt, whatever its age,"""
+    """The newest prompt, whatever its age."""
     unread: frozenset[Place]
-    """tool results that no model has read yet,"""
+    """Tool results that no model has read yet."""
     injected: frozenset[Place]
-    """and the newest injections."""
+    """The newest injections."""
 
     @property
     def firm(self) -> tuple[Place, ...]:
-        """Those that are only ever cut, where they don't fit; oldest first."""
+        """Messages that are only ever cut, if they don't fit; oldest first."""
         return tuple(sorted({*self.talk, *self.prompt, *self.unread}))
 
     @property
@@ -60,7 +60,7 @@ class Protection:
 
 
 def protect(infos: Sequence[TurnInfo], *, messages: int, injections: int) -> Protection:
-    """The last `messages` of user and assistant, and what else the next answer needs as it is."""
+    """Protect the last `messages` of user and assistant, and what else the next answer needs in full."""
     talk: list[Place] = []
     unread: list[Place] = []
     injected: list[Place] = []
@@ -95,7 +95,7 @@ class ShortSource:
     hidden: tuple[int, int] | None = None
     """Positions, from and to, that one note replaces."""
     cuts: tuple[tuple[int, int], ...] = ()
-    """Positions of messages that are cut, and to how many tokens."""
+    """Positions of messages that are cut, with their tokens."""
 
     def wanted(self, settings: Hybrid) -> ArtefactSpec:
         name = f"short-{self.turn}" if self.is_whole else f"short-{self.turn}-p{self.first}-{self.last}"
@@ -126,7 +126,7 @@ def _limits(settings: Hybrid) -> dict[str, Json]:
 
 
 def _variant(settings: Hybrid) -> str:
-    """Texts made with other limits have other names; those of the defaults need none."""
+    """Return a name part for texts made with non-default limits; empty for the defaults."""
     numbers = [settings.tracked_turns, *_limits(settings).values()]
     usual = [type(settings)().tracked_turns, *_limits(type(settings)()).values()]
     return "" if numbers == usual else f"-{'.'.join(map(str, numbers))}"
@@ -134,14 +134,14 @@ def _variant(settings: Hybrid) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnSection:
-    """A turn, or a step of the turn in progress: what is shown in one block, or in part of one."""
+    """A turn, or a step of the turn in progress: the content of one block, or of part of one."""
 
     turn: int
     step: int
-    """0 for a whole turn."""
+    """The step; 0 for a whole turn."""
     messages: tuple[MessageSize, ...]
     source: ShortSource | None
-    """None where no message of it can be short."""
+    """The artefact of its short messages; None if none of them can be short."""
 
     @property
     def tokens(self) -> int:
@@ -152,13 +152,13 @@ class TurnSection:
             yield (self.turn, message.position), message
 
     def own_source(self) -> ShortSource:
-        """For a section of its own, where a message of it has to be cut."""
+        """Return a source of its own, for a section with a message to be cut."""
         first, last = self.messages[0].position, self.messages[-1].position
         return ShortSource(self.turn, first, last, is_whole=not self.step)
 
 
 def sections_of(infos: Sequence[TurnInfo], *, in_steps: bool, reach: Place, window_tokens: int) -> list[TurnSection]:
-    """The blocks that turns may become, oldest first; `in_steps` if the newest is in progress and large."""
+    """Return the possible blocks of turns, oldest first; `in_steps` if the newest is in progress and large."""
     sections: list[TurnSection] = []
     for info in infos:
         if not info.is_open:
@@ -175,7 +175,7 @@ def sections_of(infos: Sequence[TurnInfo], *, in_steps: bool, reach: Place, wind
 
 
 def reach_of(info: TurnInfo) -> Place:
-    """How far the messages of an open turn may be short: all but its newest step."""
+    """Return the last message of an open turn that may be short: all except its newest step."""
     steps = info.steps
     return (info.turn, steps[-1][0].position - 1) if info.is_open and len(steps) > 1 else NOWHERE
 
@@ -194,7 +194,7 @@ def _steps(info: TurnInfo, reach: Place) -> Iterator[TurnSection]:
 
 
 class ShortSizes:
-    """What messages take when they are short: as made, or about so."""
+    """Tokens of short messages: real ones if made, else estimates."""
 
     def __init__(self, settings: Hybrid, made: Mapping[str, Artefact], sections: Sequence[TurnSection]) -> None:
         self._settings = settings
@@ -218,7 +218,7 @@ class ShortSizes:
         return self._found[source]
 
     def short(self, section: TurnSection, message: MessageSize) -> int | None:
-        """What the message takes if it is short; None if that is no less than it takes now."""
+        """Return the tokens of the message if it is short; None if that saves nothing."""
         if section.source is None or message.tokens <= WORTH_TOKENS or speaker_of(message) in ("system", "display"):
             return None
         found = self.found(section.source)

@@ -25,11 +25,11 @@ from foveate.strategy.hybrid.build import AGENT_KEY, Shortener, limits_of
 from foveate.turn import Json, Message, Text
 
 MAX_MESSAGES = 24
-"""Messages of one request; of more, the longest."""
+"""Maximum number of messages in one request; of more, the longest."""
 WORDS_SHARE = 0.6
-"""Words per token that a model is asked for: fewer than fit, since models count badly."""
+"""Words per token that a model is asked for: fewer than fit, because models count badly."""
 SIGN_TOKENS = 12
-"""About what a message's mark and sign take of its limit."""
+"""Approximate tokens of a message's mark and sign."""
 _SCHEMA: Mapping[str, Json] = closed_object(
     {
         "messages": {
@@ -41,7 +41,7 @@ _SCHEMA: Mapping[str, Json] = closed_object(
 
 
 class ShortWording:
-    """Asks for short forms of the user's and the assistant's messages of one turn."""
+    """Requests short forms of the user's and the assistant's messages of one turn."""
 
     def request(self, material: Material, *, nonce: str, settings: ModelsSettings) -> ArtefactAssignment | None:
         long = _long_messages(material)
@@ -81,7 +81,7 @@ class ShortWording:
 
 
 def _long_messages(material: Material) -> dict[int, Message]:
-    """The messages that do not fit their limit, by number: their position from 1."""
+    """Return the messages that exceed their limit, by number: their position from 1."""
     wanted = material.wanted
     data: Mapping[str, Any] = wanted.data
     own = material.turns[-1] if material.turns and material.turns[-1].number == wanted.last else None
@@ -107,12 +107,13 @@ def _long_messages(material: Material) -> dict[int, Message]:
 
 
 def _words(message: Message) -> Message:
-    """The message without its calls and attachments, which stay as they are."""
+    """Return the message without its calls and attachments, which stay as they are."""
     return replace(message, parts=(Text(message.text),), original=None)
 
 
 def _asked_words(messages: Iterable[Message], limits: Mapping[str, int]) -> str:
-    """`26 words for a message of the user and 112 words for one of the assistant`."""
+    """Write the limits in words: `26 words for each message of the user and 112 words for each message of the
+    assistant`."""
     roles = {message.role for message in messages}
     return " and ".join(
         f"{max(8, int((limits[role] - SIGN_TOKENS) * WORDS_SHARE))} words for each message of the {role}"
@@ -129,7 +130,7 @@ def _answered(listed: object) -> Iterator[tuple[int, str]]:
 
 
 def _judged(shortener: Shortener, message: Message, words: str, nonce: str) -> str:
-    """The short message with a model's words; empty if they say something else, too little or too much."""
+    """Write the short message with a model's words; empty if they are wrong, too few or too many."""
     original = read_original([_words(message)])
     limit = shortener.limits[message.role]
     if not words or wrong_in(words, original, nonce) or made_up(words, original.source.facts):
@@ -138,7 +139,7 @@ def _judged(shortener: Shortener, message: Message, words: str, nonce: str) -> s
     if not check("T", original.source, words, tokens=tokens, above_tokens=limit, written_by_model=True).ok:
         return ""
     text = shortener.worded(message, words)
-    # Words that had to be cut beside the mark, the sign and the calls are no better than those that rules chose.
+    # Words that had to be cut next to the mark, the sign and the calls are no better than those that rules chose.
     return text if words in text and shortener.count(text) <= limit else ""
 
 

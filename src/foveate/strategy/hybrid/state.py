@@ -1,4 +1,4 @@
-"""What the hybrid strategy keeps between plans: which messages are short, and which turns are no more than a line."""
+"""The state of the hybrid strategy between plans: which messages are short, and which turns are rolled up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from foveate.turn import Json
 
 Place = tuple[int, int]
-"""A message: its turn, and its position in it."""
+"""A message: its turn, and its position in the turn."""
 
 NOWHERE: Place = (0, -1)
 
@@ -20,25 +20,25 @@ class HybridState:
     """The state. It stays the same between two compressions, and so do the shown messages."""
 
     through: Place = NOWHERE
-    """Messages up to this one are short, where that makes them smaller,"""
+    """Messages up to this one are short, if that makes them smaller."""
     spared: frozenset[Place] = frozenset()
-    """but for these, which were protected when that was decided."""
+    """Messages up to `through` that stay whole, because they were protected when that was decided."""
     chosen: frozenset[Place] = frozenset()
-    """Messages behind it that are short as well, as the agent mode has chosen."""
+    """Messages after `through` that are short too, chosen by agent mode."""
     reach: Place = NOWHERE
-    """The messages of the turn in progress that could be short when that was decided."""
+    """The last message of the turn in progress that could be short when that was decided."""
     rolled: int = 0
-    """Turns up to this one are shown as a sentence or in an era,"""
+    """Turns up to this one are shown as a sentence or in an era."""
     rolled_tokens: int = 0
-    """within this limit of tokens."""
+    """Maximum tokens of the rolled-up turns."""
     systems: tuple[tuple[int, int], ...] = ()
-    """Those of them that have system messages, which stay, and what these take."""
+    """Rolled-up turns with system messages, which stay, and their tokens."""
     cut: frozenset[Place] = frozenset()
     """Protected messages that had to be cut and were reported."""
     compressions: int = 0
 
     def marks(self, place: Place) -> bool:
-        """Whether a message is to be short."""
+        """Return whether a message is to be short."""
         return (place <= self.through and place not in self.spared) or place in self.chosen
 
     def as_json(self) -> dict[str, Json]:

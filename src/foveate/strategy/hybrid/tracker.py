@@ -1,6 +1,6 @@
-"""What a conversation has to do with files and todos, from its messages alone: read, changed, planned, and their links.
+"""Tracks files and todos from a conversation's messages alone: read, changed, planned, and their links.
 
-Nothing here touches a disk: a path is what a tool call says, whether there is such a file or not.
+Nothing here touches a disk: a path is the one in a tool call, whether the file exists or not.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ MAX_CHANGES = 400
 MAX_TODOS = 60
 """Limit of the entries; the oldest are dropped first."""
 MAX_CALLS = 1_000
-"""Tool calls whose result may still come."""
+"""Limit of the tool calls whose result may still come."""
 MAX_SECTIONS = 8
 MAX_SCANNED_LINES = 1_500
 SUMMARY_CHARS, SUMMARY_LETTERS, SUMMARY_LINES = 160, 12, 40
-"""A file's summary is its first line with this many letters, cut to this many characters."""
+"""A file's summary is the first of its lines with this many letters, cut to this many characters; so many lines are
+searched."""
 TODO_CHARS = 80
 NAME_CHARS = 48
 DIGEST_CHARS = 8
@@ -41,7 +42,7 @@ _PATHS = ("file_path", "path", "filename", "file")
 _LISTS = ("todos", "plan", "items", "tasks", "steps", "list", "todo_list", "todoList")
 _WORDS = ("content", "step", "text", "title", "description", "task", "name", "todo")
 _CHECKBOX = re.compile(r"(?:(?:[-*]|\d{1,9}\.)\s*)?\[([ xX~>-])\]\s+(\S.*)")
-"""Matched with a line that has no white space around it."""
+"""Matched against a line without surrounding white space."""
 _NUMBERED = re.compile(r"^\s*(\d+)(?:→|\t|:|\||  )(.*)$")
 _HEADING = re.compile(r"^#{1,4} (\S.*)$")
 _START = ("start_line", "startLine", "line_start", "insert_line", "line", "start", "offset", "line_number")
@@ -50,7 +51,7 @@ _END = ("end_line", "endLine", "line_end", "end")
 
 @dataclass(frozen=True, slots=True)
 class FileSection:
-    """A heading or definition, and the lines it goes over."""
+    """A heading or definition, and its range of lines."""
 
     name: str
     first: int
@@ -59,7 +60,7 @@ class FileSection:
 
 @dataclass(frozen=True, slots=True)
 class FileRead:
-    """A file as it was seen."""
+    """A file as it was read."""
 
     path: str
     turn: int
@@ -97,7 +98,7 @@ class Todo:
 
 @dataclass(frozen=True, slots=True)
 class ToolUse:
-    """A tool result with its call, and what it did to a file, if that is what it is about."""
+    """A tool result with its call, and its effect on a file, if any."""
 
     call: ToolCall
     file: FileRead | FileChange | None
@@ -105,14 +106,14 @@ class ToolUse:
 
 @dataclass(slots=True)
 class Tracker:
-    """Everything known so far; `follow` it through the messages in order."""
+    """Everything known so far; call `follow` with the messages in order."""
 
     reads: BoundedCache[str, FileRead] = field(default_factory=lambda: BoundedCache(MAX_FILES))
-    """The newest of each path."""
+    """The newest read of each path."""
     changes: list[FileChange] = field(default_factory=list)
     todos: list[Todo] = field(default_factory=list)
     summaries: Mapping[str, str] = field(default_factory=dict)
-    """Summaries that were given for files, by path; they come before what a file says of itself."""
+    """Stored summaries of files, by path; they take precedence over a file's own summary."""
     _calls: BoundedCache[str, ToolCall] = field(default_factory=lambda: BoundedCache(MAX_CALLS))
     _waiting: list[ToolCall] = field(default_factory=list)
 
@@ -122,9 +123,9 @@ class Tracker:
         return next((todo.text for todo in self.todos if todo.status == "active"), "")
 
     def follow(self, turn: int, position: int, message: Message, *, curate: bool = True) -> list[ToolUse]:
-        """Add a message; returns the properties of each tool result in it.
+        """Add a message; return the properties of each tool result in it.
 
-        Without `curate` files that were read get neither summary nor sections.
+        Without `curate`, files that were read get neither summary nor sections.
         """
         for call in message.tool_calls:
             self._waiting.append(call)
@@ -141,7 +142,8 @@ class Tracker:
         return found
 
     def call_of(self, result: ToolResult) -> ToolCall:
-        """The call that a result answers: by id, else the oldest of its name that waits; else one without arguments."""
+        """Return the call of a result: by id, else the oldest unanswered one of its name; else one without
+        arguments."""
         call = self._calls.pop(result.call_id) if result.call_id else None
         if call is None:
             call = next((one for one in self._waiting if not one.id and result.name in (None, one.name)), None)
@@ -192,11 +194,11 @@ class Tracker:
             yield FileChange(path, turn, position, change, _changed_lines(exchange), at, self.active_todo)
 
     def _knows(self, path: str) -> bool:
-        """Whether a file was read or changed before, as far as it is kept."""
+        """Return whether a file was read or changed before, if that is still stored."""
         return path in self.reads or any(change.path == path for change in self.changes)
 
     def _plan(self, call: ToolCall) -> None:
-        """A todo list is given whole each time, in one shape or another."""
+        """Store a todo list, which each call contains as a whole, in one of several formats."""
         if not _TODO_TOOL.search(call.name.rpartition("__")[2].lower().replace("_", "").replace("-", "")):
             return
         arguments = read_exchange(call, None).arguments
@@ -207,7 +209,7 @@ class Tracker:
 
 
 def unwrapped(call: ToolCall, result: ToolResult) -> tuple[ToolCall, ToolResult]:
-    """A file that was read as an object such as {"status", "file_path", "content"}: by its content and its path."""
+    """Replace a file that was read as an object such as {"status", "file_path", "content"} by its content and path."""
     text = "".join(part.text for part in result.content if isinstance(part, Text))
     if text.lstrip()[:1] != "{" or len(text) > MAX_WRAPPED_CHARS:
         return call, result
@@ -229,7 +231,7 @@ def unwrapped(call: ToolCall, result: ToolResult) -> tuple[ToolCall, ToolResult]
 def track(
     turns: Sequence[tuple[int, Sequence[Message]]], *, curate: bool = True, summaries: Mapping[str, str] | None = None
 ) -> Tracker:
-    """All that turns, given by their numbers, have to do with files and todos."""
+    """Track files and todos through turns, passed with their numbers."""
     tracker = Tracker(summaries=summaries or {})
     for number, messages in turns:
         for position, message in enumerate(messages):
@@ -238,7 +240,7 @@ def track(
 
 
 def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSection]:
-    """The headings and definitions of a file; of many the largest."""
+    """Yield the headings and definitions of a file; of many, the largest."""
     starts: list[tuple[str, int]] = []
     for number, line in enumerate(lines[:MAX_SCANNED_LINES], first_line):
         if heading := _HEADING.match(line):
@@ -254,7 +256,7 @@ def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSecti
 
 
 def to_json(tracker: Tracker) -> dict[str, Json]:
-    """Everything known, to be shown."""
+    """Return everything known, for display."""
     return {
         "reads": [_as_json(read) for _, read in tracker.reads.items()],
         "changes": [_as_json(change) for change in tracker.changes],
@@ -270,7 +272,7 @@ def _as_json(value: FileRead | FileChange | Todo) -> dict[str, Json]:
 
 
 def _numbered(exchange: ToolExchange) -> tuple[int, list[str]]:
-    """The first line's number and the lines without theirs, where the tool numbered them."""
+    """Return the first line's number and the lines without numbers, if the tool numbered them."""
     lines = exchange.lines[:MAX_SCANNED_LINES]
     numbered = [_NUMBERED.match(line) for line in lines[:3]]
     if numbered and all(numbered):
@@ -282,7 +284,7 @@ def _numbered(exchange: ToolExchange) -> tuple[int, list[str]]:
 
 
 def _summary(lines: Sequence[str]) -> str:
-    """What a file is, in its own words: its title or first comment, else its first line that says something."""
+    """Return a file's own summary: its title or first comment, else its first line with enough letters."""
     for line in lines[:SUMMARY_LINES]:
         words = line.strip().strip("\"'#/*<>!-=; ").strip()
         if sum(map(str.isalpha, words)) >= SUMMARY_LETTERS and not words.startswith(_NO_SUMMARY):

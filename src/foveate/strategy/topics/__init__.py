@@ -2,9 +2,9 @@
 
     [bulks, oldest first] [past topics, oldest first] [the current topic's messages]
 
-A topic ends with a phrase, a silence, another subject, by hand, or when it takes too much of its share; it is summed
-up then. When the summaries take more than theirs, the three oldest topics become one bulk, and when the bulks do, the
-oldest is left out. Whatever is left out stays in the log.
+A topic ends with a phrase, a silence, another subject, by hand, or when it takes too much of its share; then it is
+summarised. When the summaries exceed their share, the three oldest topics become one bulk, and when the bulks exceed
+theirs, the oldest is left out. What is left out stays in the log.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foveate.strategy.standard import Standard
 from foveate.strategy.topics.planner import TopicsPlanner
 
 Language = Literal["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "sv", "tr", "uk", "zh"]
-"""Those that have a list of phrases."""
+"""Languages with a list of phrases."""
 _ROUNDING = 1e-6
 _BUILD = f"{__name__}.build"
 _WORDING = f"{_BUILD}:WORDING"
@@ -72,7 +72,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     def __post_init__(self) -> None:
         total = self.current + self.past + self.bulk
         if total > 1 + _ROUNDING:
-            raise ValueError(f"current, past and bulk add up to 1 at most; these to {total:.3f}")
+            raise ValueError(f"current, past and bulk must add up to at most 1; got {total:.3f}")
 
     @property
     def explanation(self) -> str:

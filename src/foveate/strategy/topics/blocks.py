@@ -12,9 +12,9 @@ from foveate.strategy.layout import stub_row
 from foveate.turn import Json
 
 WIDEST_CHARS = 16
-"""No text has more characters to a token: a message of fewer tokens than this allows can't be long."""
+"""Maximum characters per token: a message of fewer tokens than this allows can't be long."""
 OLDER_SHARE = 0.4
-"""Where the newest turn alone is too large, the ones before it in its topic have at most this share of the room."""
+"""Maximum share of the room for earlier turns of the topic if the newest turn alone is too large."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class _Piece:
 
     row: Block
     saved: Mapping[int, int] = field(default_factory=dict)
-    """What each of its messages would take less if it were truncated, by position."""
+    """Tokens saved by truncating each of its messages, by position."""
     artefact: str = ""
 
     def truncated(self) -> _Piece:
@@ -57,7 +57,7 @@ class _Piece:
 
 
 def truncated_wanted(info: TurnInfo, max_message_chars: int) -> ArtefactSpec:
-    """A turn's long messages, truncated; of a turn that grows by another name."""
+    """Request a turn's long messages, truncated; the name changes while the turn grows."""
     name = f"truncated-{info.turn}-{max_message_chars}-{len(info.messages)}"
     data: dict[str, Json] = {"max_chars": max_message_chars}
     return ArtefactSpec(name, "truncated", info.turn, info.turn, data=data)
@@ -73,9 +73,9 @@ def current_rows(
     limit_tokens: int,
     overheads: Overheads,
 ) -> Current | None:
-    """The turns within their share: long messages truncated, oldest first, until they fit.
+    """Lay out the turns within their share: long messages are truncated, oldest first, until they fit.
 
-    Where that is not enough they may take up to the limit, and beyond it they are cut. None where nothing fits.
+    If that is not enough they may take up to the limit, and beyond it they are cut. None if nothing fits.
     """
     wanted = {
         info.turn: truncated_wanted(info, max_message_chars)
@@ -105,7 +105,7 @@ def _pieces(info: TurnInfo, newest: Sequence[TurnSizes], made: Artefact | None, 
     name = made.name if made else ""
     parts = info.steps if own and own[0].step else (info.messages,)
     if own and own[0].step and len(parts) != len(own):
-        parts = (info.messages,)  # an item for each step is what a story promises
+        parts = (info.messages,)  # a snapshot guarantees an item for each step
         own = []
     pieces: list[_Piece] = []
     for place, messages in enumerate(parts):
@@ -126,7 +126,8 @@ def _total(pieces: Sequence[_Piece]) -> int:
 
 
 def _cut(pieces: Sequence[_Piece], newest: Sequence[TurnSizes], limit_tokens: int, overheads: Overheads) -> list[Block]:
-    """The newest turn cut to the remaining room, or its steps as far as they fit; earlier turns if there is room."""
+    """Cut the newest turn to the remaining room, or show its steps as far as they fit; earlier turns if there is
+    room."""
     last = pieces[-1].row.last
     older = [piece.row for piece in pieces if piece.row.last < last]
     rows: list[Block] = []

@@ -1,4 +1,4 @@
-"""Topics of a conversation, turn by turn: where one ends, which are merged into a bulk, and their events."""
+"""Finds the topics of a conversation, turn by turn: where one ends, which are merged into a bulk, and their events."""
 
 from __future__ import annotations
 
@@ -10,35 +10,36 @@ from typing import TYPE_CHECKING
 
 from foveate.plan import Artefact, ArtefactSpec, Overheads, PlanEvent, TurnInfo
 from foveate.strategy.topics.state import BulkState, TopicsState, TopicState, Why
-from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_elsewhere
+from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_new_subject
 from foveate.turn import Json
 
 if TYPE_CHECKING:
     from foveate.strategy.topics import Topics
 
 UNSUMMARISED_TOKENS = 16
-"""Limit of the text shown for an empty summary."""
+"""Maximum tokens of the text shown for an empty summary."""
 TYPICAL_CHARS = 4
-"""To a token: by this it is judged, before any is made, what truncated messages will take."""
+"""Characters per token, to estimate the size of truncated messages before any is made."""
 MIN_SUMMARY_TOKENS = 24
-"""A summary says nothing in less."""
+"""Minimum size of a useful summary."""
 MINUTE_US = 60_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """What each tier may take, and each summary in it."""
+    """Maximum tokens of each tier, and of each summary in it."""
 
     current: int
     past: int
     bulk: int
     topic_tokens: int
-    """A summary's text; 0 where topics are only named."""
+    """Maximum tokens of a summary's text; 0 if topics are only named."""
     bulk_tokens: int
 
     @classmethod
     def of(cls, settings: Topics, budget_tokens: int, overheads: Overheads) -> Rooms:
-        """The topics that make a bulk always fit their tier, and one bulk its own, with slightly shorter summaries."""
+        """Compute the rooms so that the topics of a bulk always fit their tier, and one bulk its own, with slightly
+        shorter summaries."""
         past, bulk = int(budget_tokens * settings.past), int(budget_tokens * settings.bulk)
         topic = min(settings.topic_tokens, past // settings.bulk_topics - overheads.range)
         stub = overheads.range + overheads.cut_note
@@ -53,42 +54,42 @@ class Rooms:
 
 
 class TopicFlow:
-    """Goes through turns, oldest first, from the first of the current topic on."""
+    """Processes turns, oldest first, from the first of the current topic on."""
 
     def __init__(
-        self, settings: Topics, book: TopicsState, rooms: Rooms, made: Mapping[str, Artefact], overheads: Overheads
+        self, settings: Topics, state: TopicsState, rooms: Rooms, made: Mapping[str, Artefact], overheads: Overheads
     ) -> None:
         self.settings = settings
-        self.book = book
+        self.state = state
         self.rooms = rooms
         self.turns: list[TurnInfo] = []
-        """Of the current topic."""
+        """Turns of the current topic."""
         self.events: list[PlanEvent] = []
         self._made = made
         self._overheads = overheads
-        self._seals = {seal.turn: seal for seal in book.seals}
+        self._seals = {seal.turn: seal for seal in state.seals}
         self._latest_us = 0
 
     def add(self, info: TurnInfo) -> None:
-        """The next turn: it may end the topic before it, and make it too large."""
-        if info.turn > self.book.seen:
+        """Add the next turn: it may end the topic before it, and make it too large."""
+        if info.turn > self.state.seen:
             if self.turns:
                 why = self._boundary(info)
                 if why:
                     seal = self._seals.get(info.turn - 1)
                     self._seal(len(self.turns), why, seal.at_us if seal and why == "manual" else info.started_us)
-            self.book = replace(self.book, seen=info.turn, tail=0)
+            self.state = replace(self.state, seen=info.turn, tail=0)
         self.turns.append(info)
         self._latest_us = max(self._latest_us, info.ended_us)
         if len(self.turns) > 1 and self._is_too_large():
             self._seal(len(self.turns) - 1, "size", self.turns[-2].ended_us)
 
     def finish(self) -> None:
-        """A topic that is to end behind the newest turn ends now; seals that had nothing to end are over.
+        """End a topic that is to end after the newest turn, and drop seals that had nothing to end.
 
-        A turn that has no answer yet is not sealed: it begins the next topic.
+        A turn without an answer is not sealed: it begins the next topic.
         """
-        seen = self.book.seen
+        seen = self.state.seen
         seal = self._seals.get(seen)
         if seal and not seal.waits and self.turns and self.turns[-1].turn == seen:
             messages = self.turns[-1].messages
@@ -96,29 +97,29 @@ class TopicFlow:
             if count:
                 whole = count == len(self.turns)
                 self._seal(count, "manual", seal.at_us)
-                self.book = replace(self.book, tail=len(messages) if whole else 0)
-        kept = (one for one in self.book.seals if one.turn > seen or (one.turn == seen and one.waits))
-        self.book = replace(self.book, seals=tuple(kept))
+                self.state = replace(self.state, tail=len(messages) if whole else 0)
+        kept = (one for one in self.state.seals if one.turn > seen or (one.turn == seen and one.waits))
+        self.state = replace(self.state, seals=tuple(kept))
 
     def skip(self, last: int, tokens: int) -> None:
-        """Take the turns up to `last` for one topic: too many to look at each."""
-        topic = TopicState(self.book.sealed + 1, self.book.start, last, 0, "size", tokens)
-        self.book = replace(
-            self.book,
+        """Treat the turns up to `last` as one topic, because they are too many to check each."""
+        topic = TopicState(self.state.sealed + 1, self.state.start, last, 0, "size", tokens)
+        self.state = replace(
+            self.state,
             start=last + 1,
             subject=last + 1,
             seen=last,
-            topics=(*self.book.topics, topic),
+            topics=(*self.state.topics, topic),
             sealed=topic.number,
         )
 
     def merge(self, merged_us: int) -> None:
-        """While the summaries take more than their tier, the oldest topics become a bulk."""
+        """Merge the oldest topics into a bulk while the summaries exceed their tier."""
         count = self.settings.bulk_topics
-        while len(self.book.topics) >= count and self.past_tokens > self.rooms.past:
-            oldest, rest = self.book.topics[:count], self.book.topics[count:]
-            bulk = BulkState(self.book.merged + 1, merged_us, oldest)
-            self.book = replace(self.book, topics=rest).with_bulk(bulk)
+        while len(self.state.topics) >= count and self.past_tokens > self.rooms.past:
+            oldest, rest = self.state.topics[:count], self.state.topics[count:]
+            bulk = BulkState(self.state.merged + 1, merged_us, oldest)
+            self.state = replace(self.state, topics=rest).with_bulk(bulk)
             data: dict[str, Json] = {
                 "id": bulk.id,
                 "topics": [topic.id for topic in oldest],
@@ -129,10 +130,10 @@ class TopicFlow:
 
     @property
     def past_tokens(self) -> int:
-        return sum(self.tokens(topic.wanted(self.rooms.topic_tokens)) for topic in self.book.topics)
+        return sum(self.tokens(topic.wanted(self.rooms.topic_tokens)) for topic in self.state.topics)
 
     def tokens(self, wanted: ArtefactSpec) -> int:
-        """What a summary's block takes: as it was made, or the most that it may."""
+        """Return the tokens of a summary's block: the real ones if it is made, else the maximum."""
         made = self._made.get(wanted.name)
         text = (made.tokens or UNSUMMARISED_TOKENS) if made else wanted.tokens or UNSUMMARISED_TOKENS
         return text + self._overheads.range
@@ -141,13 +142,13 @@ class TopicFlow:
         """Seal the topic's first turns; the others begin the next topic."""
         turns, self.turns = self.turns[:count], self.turns[count:]
         tokens = sum(info.tokens + self._overheads.tag for info in turns)
-        topic = TopicState(self.book.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
-        subject = self.book.subject if why == "size" else topic.last + 1
-        self.book = replace(
-            self.book,
+        topic = TopicState(self.state.sealed + 1, turns[0].turn, turns[-1].turn, sealed_us, why, tokens)
+        subject = self.state.subject if why == "size" else topic.last + 1
+        self.state = replace(
+            self.state,
             start=topic.last + 1,
             subject=subject,
-            topics=(*self.book.topics, topic),
+            topics=(*self.state.topics, topic),
             sealed=topic.number,
         )
         self._latest_us = max((info.ended_us for info in self.turns), default=0)
@@ -156,31 +157,32 @@ class TopicFlow:
         self.merge(sealed_us)
 
     def _boundary(self, info: TurnInfo) -> Why | None:
-        """What ends the topic before a turn; the surest reason, where there are several."""
+        """Return what ends the topic before a turn; the most certain reason if there are several."""
         signals = self._made.get(boundary_name(self.settings, info.turn))
         if info.turn - 1 in self._seals:
             return "manual"
         if signals and signals.data.get("phrase"):
             return "phrase"
-        # A clock that ran backwards, and then right again, is no silence: what counts is the latest time so far.
+        # A clock that ran backwards and was then corrected is no silence: the latest time so far counts.
         silence = self.settings.silence_minutes
         if silence is not None and info.started_us - self._latest_us >= silence * MINUTE_US:
             return "silence"
         distance = self.settings.subject_distance
         if signals and distance is not None:
             prompt = Gist.from_json(signals.data.get("asked"))
-            if is_elsewhere(prompt, self._gists(info.turn), distance):
+            if is_new_subject(prompt, self._gists(info.turn), distance):
                 return "subject"
         return None
 
     def _gists(self, turn: int) -> Sequence[Gist]:
-        """What the turns before were about, as far as they were about the same; each is known from the turn after."""
-        first = max(self.book.subject, turn - WINDOW_TURNS)
+        """Return the gists of the turns before, as far as they had the same subject; each is known from the turn
+        after."""
+        first = max(self.state.subject, turn - WINDOW_TURNS)
         found = [self._made.get(boundary_name(self.settings, after)) for after in range(first + 1, turn + 1)]
         return [Gist.from_json(made.data.get("before")) for made in found if made]
 
     def _is_too_large(self) -> bool:
-        """Whether the topic takes too much of its share; of one beyond it, what it takes once it is truncated."""
+        """Return whether the topic takes too much of its share; one beyond it is measured as truncated."""
         tag, room = self._overheads.tag, self.rooms.current
         size = sum(info.tokens + tag for info in self.turns)
         if size > room:
@@ -190,7 +192,7 @@ class TopicFlow:
 
 
 def boundary_name(settings: Topics, turn: int) -> str:
-    """The artefact that shows whether a turn begins a topic; its name changes with the method."""
+    """Return the name of the artefact that detects whether a turn begins a topic; it changes with the method."""
     own = [settings.phrases, settings.phrase_languages]
     way = f"-{zlib.crc32(json.dumps(own).encode()):08x}" if any(one not in ((), None) for one in own) else ""
     if settings.phrase_languages == ():
@@ -199,7 +201,8 @@ def boundary_name(settings: Topics, turn: int) -> str:
 
 
 def boundary_wanted(settings: Topics, turn: int) -> ArtefactSpec:
-    """It is made from the turn's prompt and from the turn before, which is over when there is a next."""
+    """Request the artefact that detects a boundary, from the turn's prompt and from the turn before, which has ended by
+    then."""
     languages = settings.phrase_languages
     data: dict[str, Json] = {} if languages is None else {"languages": list(languages)}
     if settings.phrases:

@@ -1,4 +1,4 @@
-"""Turns to what the topics strategy shows of them: summaries of topics and bulks, truncated messages, and what tells
+"""Makes the artefacts of the topics strategy: summaries of topics and bulks, truncated messages, and the detection of
 where a topic begins.
 
 Summaries are made from the clauses of the original turns, never from another summary.
@@ -34,18 +34,18 @@ from foveate.turn import Json, Message, Part, Reasoning, Text, ToolCall, ToolRes
 TRUNCATED = "… [truncated]"
 TITLE_WORDS = 4
 MIN_TITLE_WEIGHT = 0.4
-"""Words that everybody says make no title."""
+"""Minimum weight of a word in a title; common words make no title."""
 USER_WORDS = 2.0
-"""What the user says counts more."""
+"""Factor for the user's words."""
 MAX_TITLE_TOKENS = 48
 MAX_TITLE_CHARS = 80
 BULK_TITLE_WORDS = 2
-"""Of each topic in a bulk."""
+"""Number of title words of each topic in a bulk."""
 MAX_UNITS = 4_000
-"""Clauses of all turns that are compared with each other; of each turn the best."""
+"""Limit of the clauses of all turns that are compared with each other; the best of each turn."""
 MIN_UNITS = 4
 READ_CHARS = 2_000
-"""Characters of a prompt, and of an answer, that show its subject."""
+"""Characters of a prompt, and of an answer, by which its subject is detected."""
 MIN_WORD_WEIGHT = 0.25
 _SUBJECT_KINDS = "wni/e!"
 _UNTITLED = DECISIONS | OUTCOMES | ERRORS | {"topic", "topics", "subject"}
@@ -57,13 +57,13 @@ _TITLE_WORD = re.compile(
 
 
 def make_topic(material: Material) -> Artefact:
-    """The summary of a topic: its title, and the most informative clauses."""
+    """Make the summary of a topic: its title, and the most informative clauses."""
     title = _title(material.turns, TITLE_WORDS)
     return _summary(material, f"Topic: {title}" if title else "Topic", title)
 
 
 def make_bulk(material: Material) -> Artefact:
-    """What some topics were about, together."""
+    """Make one summary of several topics."""
     ranges = _ranges(material.wanted.data.get("topics"))
     titles = [
         _title([turn for turn in material.turns if first <= turn.number <= last], BULK_TITLE_WORDS)
@@ -74,7 +74,7 @@ def make_bulk(material: Material) -> Artefact:
 
 
 def make_boundary(material: Material) -> Artefact:
-    """Whether a turn says that a topic is over, what it is about, and what the turn before it was about."""
+    """Detect whether a turn ends the topic before it, and make the gists of the turn and of the turn before."""
     data = material.wanted.data
     last = material.wanted.last
     asked = _asked(next((turn for turn in material.turns if turn.number == last), None))
@@ -89,7 +89,7 @@ def make_boundary(material: Material) -> Artefact:
 
 
 def make_truncated(material: Material) -> Artefact:
-    """The messages of a turn that are longer than allowed, cut there and marked."""
+    """Truncate and mark the messages of a turn that are longer than allowed."""
     given = material.wanted.data.get("max_chars")
     most = given if isinstance(given, int) else READ_CHARS
     texts: dict[int, str] = {}
@@ -101,8 +101,8 @@ def make_truncated(material: Material) -> Artefact:
 
 
 def gists(texts: Sequence[str]) -> list[Gist]:
-    """What each text is about."""
-    from foveate.recall.embed.static import embed  # noqa: PLC0415 - numpy is for those who need it
+    """Return the gist of each text."""
+    from foveate.recall.embed.static import embed  # noqa: PLC0415 - numpy loads only if it is needed
 
     rows = embed(texts)
     return [
@@ -112,7 +112,7 @@ def gists(texts: Sequence[str]) -> list[Gist]:
 
 
 def truncate(message: Message, max_chars: int) -> Message:
-    """The message with at most this number of characters of its text, and a mark where it was cut."""
+    """Truncate the message's text to this number of characters, with a mark where it was cut."""
     left = max_chars
     parts: list[Part] = []
     for part in message.parts:
@@ -143,7 +143,7 @@ def _length(message: Message) -> int:
 
 
 def _said(part: Part) -> str:
-    """The words of a part that can be cut."""
+    """Return the words of a part that can be cut."""
     match part:
         case Text(text) | Reasoning(text):
             return text
@@ -155,8 +155,8 @@ def _said(part: Part) -> str:
 
 
 def _summary(material: Material, heading: str, title: str, chosen: Sequence[Unit] | None = None) -> Artefact:
-    """A heading and the best clauses of the turns, or those chosen, within the tokens there are; what the guard says
-    of it is kept."""
+    """Write a heading and the best clauses of the turns, or the chosen ones, within the tokens; the guard's verdict is
+    stored with it."""
     count, room = material.count, material.wanted.tokens
     head = cut_line(escape_inline(heading), min(room, MAX_TITLE_TOKENS), count)
     units = _units(material.turns)
@@ -182,7 +182,7 @@ def _units(turns: Sequence[SourceTurn]) -> list[Unit]:
 
 
 def _title(turns: Sequence[SourceTurn], words: int) -> str:
-    """The heaviest words of the texts, in the order of their first use; frequent words count more."""
+    """Return the words with the most weight, in the order of their first use; frequent words count more."""
     weights: dict[str, float] = {}
     names: dict[str, str] = {}
     times: Counter[str] = Counter()
@@ -199,7 +199,7 @@ def _title(turns: Sequence[SourceTurn], words: int) -> str:
 
 
 def _title_words(text: str) -> Iterator[str]:
-    """Words of a clause that may be used in a title, each once."""
+    """Yield the words of a clause that may be used in a title, each once."""
     seen: set[str] = set()
     for word in _TITLE_WORD.findall(_MARKED.sub(" ", text)):
         plain = word.casefold()
@@ -209,13 +209,13 @@ def _title_words(text: str) -> Iterator[str]:
 
 
 def _asked(turn: SourceTurn | None) -> str:
-    """The user's first words in a turn."""
+    """Return the user's first words in a turn."""
     said = [message.text for message in turn.messages if _is_prompt(message)] if turn else []
     return "\n".join(said)[:READ_CHARS]
 
 
 def _exchanged(turn: SourceTurn) -> str:
-    """The user's words, and the last answer."""
+    """Return the user's words, and the last answer."""
     answers = [message.text for message in turn.messages if message.role == "assistant" and message.kind == "message"]
     answered = "\n".join(text for text in answers if text.strip())
     return f"{_asked(turn)}\n{answered[-READ_CHARS:]}"
@@ -226,7 +226,7 @@ def _is_prompt(message: Message) -> bool:
 
 
 def _words(text: str) -> dict[int, float]:
-    """The informative words of a text, each by a number."""
+    """Return the weights of the informative words of a text, each by a number."""
     found: dict[int, float] = {}
     for key, weight in find_facts(text).items():
         if key[0] in _SUBJECT_KINDS and weight > MIN_WORD_WEIGHT:
@@ -249,7 +249,7 @@ def _ranges(given: Json) -> list[tuple[int, int]]:
 
 
 class TopicWording(ClauseWording):
-    """A topic, or some together, under a title and in clauses that a model has worded."""
+    """A topic, or several together, with a title and clauses worded by a model."""
 
     schema: ClassVar[Mapping[str, Json]] = closed_object(
         {"title": {"type": "string"}, "clauses": clauses_schema(SPEAKERS)}
@@ -270,7 +270,7 @@ class TopicWording(ClauseWording):
 
 
 def _model_title(given: object, notes: Sequence[Unit], nonce: str) -> str:
-    """A model's title, if it is in words of the notes; else nothing."""
+    """Return a model's title if it consists of words of the notes; else an empty text."""
     title = one_line(visible(given)).rstrip(".;, ") if isinstance(given, str) else ""
     if not title or len(title) > MAX_TITLE_CHARS:
         return ""

@@ -1,7 +1,7 @@
-"""Phrases that end a topic: what a user says, at the beginning of a message or of a sentence, and behind it a pause.
+"""Phrases that end a topic, at the beginning of a user's message or sentence and followed by a pause.
 
-`words/boundaries/LANGUAGE.txt` has the phrases of a language, and the openers that may come before one. What a
-message quotes, or has as code, its user does not say.
+`words/LANGUAGE.txt` has the phrases of a language, and the openers that may precede one. Quotations and code
+in a message are ignored.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 MAX_CHARS = 2_000
-"""Characters at the beginning of a message that are read,"""
+"""Characters that are read at the beginning of a message."""
 MAX_SENTENCES = 3
-"""and sentences in them: later ones do not end the topic before."""
+"""Sentences that are read in them; later ones do not end the topic before."""
 MAX_OPENERS = 4
-"""`okay, great, thanks, and now: …`"""
+"""Limit of the openers before a phrase: `okay, great, thanks, and now: …`"""
 
 _QUOTED_LINE = re.compile(r"^[ \t]*>.*$|^(?: {4}|\t).*$", re.MULTILINE)
 _QUOTED = re.compile(
@@ -38,20 +38,20 @@ _EMPHASIS = re.compile(r"\*{1,3}|__")
 
 @dataclass(frozen=True, slots=True)
 class Phrases:
-    """What ends a topic."""
+    """The phrases that end a topic, and openers before them."""
 
     phrases: frozenset[str]
     openers: frozenset[str]
 
 
 def languages() -> tuple[str, ...]:
-    """The languages that have a list."""
+    """Return the languages that have a list."""
     return tuple(sorted(entry.name.removesuffix(".txt") for entry in _folder().iterdir() if entry.name[-4:] == ".txt"))
 
 
 @lru_cache(maxsize=64)
 def load_phrases(chosen: tuple[str, ...] | None = None, own: tuple[str, ...] = ()) -> Phrases:
-    """The phrases of these languages (None: of all) and some more; a language without a list has none."""
+    """Load the phrases of these languages (None: of all) and additional ones; a language without a list has none."""
     known = languages()
     lists = [_read(language) for language in (known if chosen is None else chosen) if language in known]
     return Phrases(
@@ -61,7 +61,7 @@ def load_phrases(chosen: tuple[str, ...] | None = None, own: tuple[str, ...] = (
 
 
 def find_phrase(text: str, phrases: Phrases) -> str:
-    """The phrase by which a message ends the topic before it; nothing if it has none."""
+    """Return the phrase by which a message ends the topic before it; empty if there is none."""
     said = _QUOTED.sub(" \u0000 ", _QUOTED_LINE.sub("\u0000", replace_fenced(text[:MAX_CHARS], "\u0000")))
     for sentence in message_sentences(said.strip())[:MAX_SENTENCES]:
         rest = _plain(sentence)
@@ -77,7 +77,8 @@ def find_phrase(text: str, phrases: Phrases) -> str:
 
 
 def _begins(text: str, wanted: frozenset[str], *, may_go_on: bool = False) -> str:
-    """The longest of some phrases that a text begins with, a pause behind it; a space is one for an opener."""
+    """Return the longest of some phrases that a text begins with, followed by a pause; a space is enough after an
+    opener."""
     pattern = _pattern(wanted, may_go_on)
     match = pattern.match(text) if pattern else None
     return match.group(1) if match else ""

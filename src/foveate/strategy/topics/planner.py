@@ -1,4 +1,4 @@
-"""One plan of the topics strategy: the turns since the last plan, and the rows of its three tiers."""
+"""Makes one plan of the topics strategy: from the turns since the last plan, the rows of its three tiers."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from foveate.strategy.topics import Topics
 
 MAX_CATCH_UP_TURNS = 20_000
-"""Of a longer history that was never planned, the turns before this many are one topic."""
+"""In a longer history that was never planned, all but this many newest turns are one topic."""
 MAX_READ_TURNS = 2_000
-"""The newest turns of a history without a plan that are read for phrases and subjects."""
-MAX_BESIDE = 0.25
-"""A prompt and additions larger than this share of the history's room are taken off what the tiers share."""
+"""Number of newest turns of a history without a plan that are read for phrases and subjects."""
+MAX_ADDED_SHARE = 0.25
+"""A prompt and additions larger than this share of the history's room reduce what the tiers share."""
 MAX_SUMMARIES = 200
-"""Limit of the summaries of sealed topics that are made at once, besides the shown ones."""
+"""Limit of the summaries of sealed topics that are made at once, in addition to the shown ones."""
 _TARGETS: tuple[ShownLevel, ...] = ("A", "R", "M", "S", "C", "T", "E")
 
 
@@ -36,7 +36,7 @@ class _Past:
     bulks: tuple[BulkState, ...]
     """Bulks that are shown."""
     left_out: int
-    """Bulks that are not."""
+    """Number of bulks that are not shown."""
 
     @property
     def tokens(self) -> int:
@@ -44,7 +44,7 @@ class _Past:
 
 
 class TopicsPlanner:
-    """One plan in the making."""
+    """Makes one plan."""
 
     def __init__(self, settings: Topics, snapshot: Snapshot, state: State, ledger: Ledger) -> None:
         self.settings = settings
@@ -58,11 +58,11 @@ class TopicsPlanner:
     def plan(self) -> tuple[Plan, State]:
         if not self.snapshot.last_turn or self.budget < MIN_HISTORY_TOKENS:
             return self._smallest()
-        book = TopicsState.from_json(self.state)
-        return self._planned(self._opened(book))
+        state = TopicsState.from_json(self.state)
+        return self._planned(self._opened(state))
 
     def _planned(self, flow: TopicFlow) -> tuple[Plan, State]:
-        wants = self._lived(flow)
+        wants = self._advance(flow)
         past = self._past(flow)
         current = self._current(flow, self.budget - past.tokens)
         if current is None:
@@ -82,69 +82,69 @@ class TopicsPlanner:
             events=tuple(flow.events),
             notes=self._notes(flow, past, current),
         )
-        return plan, flow.book.as_json()
+        return plan, flow.state.as_json()
 
     def _shared_tokens(self) -> int:
-        """What the three tiers share: the budget without the system prompt and what else the caller gave.
+        """Return what the three tiers share: the budget without the system prompt and the caller's other additions.
 
-        The prompt and Foveate's own additions take of it what the tiers leave; where they take much, it is less.
+        The prompt and Foveate's own additions use what the tiers leave; if they are large, the tiers share less.
         """
-        beside = self.ledger.own_tokens + self.ledger.prompt_tokens
-        return self.budget + beside if beside <= self.budget * MAX_BESIDE else self.budget
+        added = self.ledger.own_tokens + self.ledger.prompt_tokens
+        return self.budget + added if added <= self.budget * MAX_ADDED_SHARE else self.budget
 
-    def _opened(self, book: TopicsState) -> TopicFlow:
-        """The flow up to where the current topic begins."""
+    def _opened(self, state: TopicsState) -> TopicFlow:
+        """Return the flow up to where the current topic begins."""
         snapshot, last = self.snapshot, self.snapshot.last_turn
-        if book.tail and book.topics and len(snapshot.infos(book.seen, book.seen)[0].messages) != book.tail:
-            book = book.reopened()
+        if state.tail and state.topics and len(snapshot.infos(state.seen, state.seen)[0].messages) != state.tail:
+            state = state.reopened()
         # A preview is planned from scratch: topics merged for another budget may fit separately in this one.
-        book = book.unmerged() if self.ledger.is_preview else book
-        flow = TopicFlow(self.settings, book, self.rooms, snapshot.made, self.overheads)
+        state = state.unmerged() if self.ledger.is_preview else state
+        flow = TopicFlow(self.settings, state, self.rooms, snapshot.made, self.overheads)
         flow.merge(0)
         flow.events.clear()
-        if last - book.seen > MAX_CATCH_UP_TURNS:
+        if last - state.seen > MAX_CATCH_UP_TURNS:
             cut = last - MAX_CATCH_UP_TURNS
             flow.skip(cut, sum(item.raw for item in snapshot.newest() if item.turn <= cut))
         return flow
 
-    def _lived(self, flow: TopicFlow) -> list[ArtefactSpec]:
-        """Take the flow to the newest turn; the artefacts that detect where topics begin in the new turns."""
+    def _advance(self, flow: TopicFlow) -> list[ArtefactSpec]:
+        """Process the turns up to the newest; return the artefacts that detect where topics begin in the new turns."""
         settings, last = self.settings, self.snapshot.last_turn
         reads = settings.subject_distance is not None or settings.phrases or settings.phrase_languages != ()
-        first = max(2, flow.book.seen + 1, last - MAX_READ_TURNS + 1)
+        first = max(2, flow.state.seen + 1, last - MAX_READ_TURNS + 1)
         wants = [boundary_wanted(settings, turn) for turn in range(first, last + 1)] if reads else []
-        for info in self.snapshot.infos(flow.book.start, last):
+        for info in self.snapshot.infos(flow.state.start, last):
             flow.add(info)
         flow.finish()
         return wants
 
     def _past(self, flow: TopicFlow) -> _Past:
-        """Past topics, and the newest bulks that fit their tier; the others are named."""
-        topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.book.topics]
+        """Lay out past topics, and the newest bulks that fit their tier; the others are named."""
+        topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.state.topics]
         stub = stub_row(1, 1, self.overheads).tokens
         shown: list[Block] = []
         room = self.rooms.bulk
-        for place, bulk in reversed(list(enumerate(flow.book.bulks))):
+        for place, bulk in reversed(list(enumerate(flow.state.bulks))):
             row = self._row(flow, bulk, bulk.wanted(self.rooms.bulk_tokens))
             if row.tokens + (stub if place else 0) > room or not self.rooms.bulk_tokens:
                 break
             shown.append(row)
             room -= row.tokens
-        count = len(flow.book.bulks)
+        count = len(flow.state.bulks)
         left_out = count - len(shown)
         rows = [*reversed(shown), *topics]
         if left_out:
-            rows.insert(0, stub_row(1, flow.book.bulks[left_out - 1].last, self.overheads))
+            rows.insert(0, stub_row(1, flow.state.bulks[left_out - 1].last, self.overheads))
         if topics and not self.rooms.topic_tokens:
-            # Too little room for any summary: sealed topics are only named.
-            rows = [stub_row(1, flow.book.topics[-1].last, self.overheads)]
-        return _Past(tuple(rows), flow.book.bulks[left_out:], left_out)
+            # There is too little room for any summary: sealed topics are only named.
+            rows = [stub_row(1, flow.state.topics[-1].last, self.overheads)]
+        return _Past(tuple(rows), flow.state.bulks[left_out:], left_out)
 
     def _row(self, flow: TopicFlow, what: TopicState | BulkState, wanted: ArtefactSpec) -> Block:
         return Block(what.first, what.last, "A", flow.tokens(wanted), artefact=wanted.name)
 
     def _current(self, flow: TopicFlow, limit_tokens: int) -> Current | None:
-        """The current topic in its share, or, if that is too small, in the room that the other tiers leave."""
+        """Lay out the current topic in its share, or, if that is too small, in the room that the other tiers leave."""
         if not flow.turns:
             return Current(())
         room = min(self.rooms.current, limit_tokens)
@@ -159,7 +159,7 @@ class TopicsPlanner:
         )
 
     def _newest(self) -> list[TurnSizes]:
-        """The newest turn, or its steps if it is in progress, newest first."""
+        """Return the newest turn, or its steps if it is in progress, newest first."""
         items: list[TurnSizes] = []
         for item in self.snapshot.newest():
             if item.turn != self.snapshot.last_turn:
@@ -168,13 +168,13 @@ class TopicsPlanner:
         return items
 
     def _full(self, flow: TopicFlow, past: _Past, current: Current) -> list[TopicState]:
-        """The newest sealed topics that are shown in full, if requested and if there is room; oldest first."""
+        """Return the newest sealed topics that are shown in full, if requested and if there is room; oldest first."""
         if not self.settings.keep_full and not self.ledger.is_preview:
             return []
         rows = list(past.rows)
         left = self.budget - past.tokens - sum(row.tokens for row in current.rows)
         full: list[TopicState] = []
-        for topic in reversed(flow.book.topics):
+        for topic in reversed(flow.state.topics):
             if not rows or rows[-1].first != topic.first or topic.tokens - rows[-1].tokens > left:
                 break
             left -= topic.tokens - rows.pop().tokens
@@ -182,30 +182,30 @@ class TopicsPlanner:
         return full
 
     def _raw_rows(self, topics: Sequence[TopicState]) -> list[Block]:
-        """The turns of topics, each in full."""
+        """Return a raw row for each turn of the topics."""
         infos = [info for topic in topics for info in self.snapshot.infos(topic.first, topic.last)]
         return [Block(info.turn, info.turn, "R", info.tokens + self.overheads.tag) for info in infos]
 
     def _summaries(self, flow: TopicFlow, past: _Past) -> list[ArtefactSpec]:
-        """Those that are shown, and those of newly sealed or merged topics, so that they can be looked up."""
-        rooms, book = self.rooms, flow.book
-        wants = [topic.wanted(rooms.topic_tokens) for topic in book.topics] if rooms.topic_tokens else []
+        """Return the shown summaries, and those of newly sealed or merged topics, so that they can be looked up."""
+        rooms, state = self.rooms, flow.state
+        wants = [topic.wanted(rooms.topic_tokens) for topic in state.topics] if rooms.topic_tokens else []
         wants += [bulk.wanted(rooms.bulk_tokens) for bulk in past.bulks]
         before = TopicsState.from_json(self.state)
         if not rooms.topic_tokens or self.ledger.is_preview:
             return wants
-        merged = [topic for bulk in book.bulks for topic in bulk.topics if topic.number > before.sealed]
+        merged = [topic for bulk in state.bulks for topic in bulk.topics if topic.number > before.sealed]
         wants += [topic.wanted(rooms.topic_tokens) for topic in merged[-MAX_SUMMARIES:]]
         if rooms.bulk_tokens:
-            new = [bulk for bulk in book.bulks if bulk.number > before.merged]
+            new = [bulk for bulk in state.bulks if bulk.number > before.merged]
             wants += [bulk.wanted(rooms.bulk_tokens) for bulk in new[-MAX_SUMMARIES:]]
         return wants
 
     def _notes(self, flow: TopicFlow, past: _Past, current: Current) -> dict[str, Json]:
-        book, rooms = flow.book, self.rooms
+        state, rooms = flow.state, self.rooms
         return {
-            "current": {"first": book.start, "last": self.snapshot.last_turn, "tokens": current.tokens},
-            "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in book.topics],
+            "current": {"first": state.start, "last": self.snapshot.last_turn, "tokens": current.tokens},
+            "topics": [_noted(topic, self._title(topic.wanted(rooms.topic_tokens))) for topic in state.topics],
             "bulks": [
                 {
                     "id": bulk.id,
@@ -228,7 +228,7 @@ class TopicsPlanner:
         return made.data.get("title", "") if made else ""
 
     def _smallest(self) -> tuple[Plan, State]:
-        """The newest turn as far as it fits, and a name for all others; nothing is kept of it."""
+        """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows = tuple(compact_rows(self.snapshot, self.budget, self.overheads))
         tokens = sum(row.tokens for row in rows)
         notes: dict[str, Json] = {"message": f"{self.budget} tokens are too few for topics"} if rows else {}

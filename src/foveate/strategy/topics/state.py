@@ -1,4 +1,4 @@
-"""What the topics strategy keeps: the topics that were sealed, the bulks they went to, and where the current one began.
+"""The state of the topics strategy: the sealed topics, their bulks, and where the current topic began.
 
 Nothing here has content; summaries are artefacts, named after their turns.
 """
@@ -13,15 +13,15 @@ from foveate.plan import ArtefactSpec
 from foveate.turn import Json
 
 Why = Literal["manual", "phrase", "silence", "subject", "size"]
-"""What ended a topic."""
+"""Why a topic ended."""
 REASONS: tuple[Why, ...] = get_args(Why)
 MAX_BULKS = 1_000
-"""Of more, the oldest two are one from then on."""
+"""Limit of the bulks; beyond it, the two oldest are merged."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicState:
-    """Turns about one thing."""
+    """Consecutive turns on one topic."""
 
     number: int
     first: int
@@ -29,14 +29,14 @@ class TopicState:
     sealed_us: int
     why: Why
     tokens: int
-    """The raw size of its turns."""
+    """Raw tokens of its turns."""
 
     @property
     def id(self) -> str:
         return f"topic-{self.number}"
 
     def wanted(self, tokens: int) -> ArtefactSpec:
-        """Its summary."""
+        """Request its summary."""
         return ArtefactSpec(f"topic-{self.first}-{self.last}-{tokens}", "topic", self.first, self.last, tokens)
 
     def as_json(self) -> list[Json]:
@@ -50,7 +50,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class BulkState:
-    """Topics that are summed up together, oldest first."""
+    """Topics that are summarised together, oldest first."""
 
     number: int
     merged_us: int
@@ -84,38 +84,38 @@ class BulkState:
 
 @dataclass(frozen=True, slots=True)
 class Seal:
-    """Someone wants the topic to end behind a turn."""
+    """A request to end the topic after a turn."""
 
     turn: int
     at_us: int
     waits: bool = False
-    """For the next turn: this one went on after it had been sealed."""
+    """Wait for the next turn, because this one continued after it was sealed."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsState:
-    """Everything that is kept."""
+    """The state of the strategy."""
 
     start: int = 1
-    """The first turn of the current topic; one that is not there yet if the topic is empty."""
+    """The first turn of the current topic; one that does not exist yet if the topic is empty."""
     subject: int = 1
-    """Since which turn it has been about the same: a topic that was sealed for its size goes on in the next."""
+    """The first turn of the current subject: a topic that was sealed for its size continues in the next."""
     seen: int = 0
     """The newest turn that was checked."""
     topics: tuple[TopicState, ...] = ()
-    """Sealed and in no bulk, oldest first."""
+    """Sealed topics that are in no bulk, oldest first."""
     bulks: tuple[BulkState, ...] = ()
     sealed: int = 0
-    """How many topics were sealed so far,"""
+    """Number of topics sealed so far."""
     merged: int = 0
-    """and how many bulks made."""
+    """Number of bulks made so far."""
     seals: tuple[Seal, ...] = ()
-    """By hand, and not carried out yet."""
+    """Seals requested by hand that are not applied yet."""
     tail: int = 0
-    """How many messages the newest turn had when it was sealed by hand; 0: it was not."""
+    """Number of messages in the newest turn when it was sealed by hand; 0: it was not."""
 
     def reopened(self) -> TopicsState:
-        """The newest sealed turn went on after all: it is part of the current topic until the next one begins."""
+        """Reopen the newest sealed turn, which continued: it is part of the current topic until the next one begins."""
         topic = self.topics[-1]
         is_left = topic.last > topic.first
         kept = (replace(topic, last=topic.last - 1),) if is_left else ()
@@ -130,7 +130,7 @@ class TopicsState:
         )
 
     def unsealed(self) -> TopicsState:
-        """Without the last seal: the turns of the newest topic are the current topic again."""
+        """Undo the last seal: the turns of the newest topic are the current topic again."""
         topic = self.topics[-1]
         return replace(
             self, start=topic.first, subject=topic.first, topics=self.topics[:-1], sealed=self.sealed - 1, tail=0
@@ -147,7 +147,7 @@ class TopicsState:
         return replace(self, bulks=bulks, merged=bulk.number)
 
     def unmerged(self) -> TopicsState:
-        """As if no topic had gone to a bulk yet."""
+        """Undo all merging of topics into bulks."""
         topics = tuple(topic for bulk in self.bulks for topic in bulk.topics)
         return replace(self, topics=(*topics, *self.topics), bulks=(), merged=0)
 
@@ -161,7 +161,7 @@ class TopicsState:
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Json]) -> TopicsState:
-        """The stored state, or an empty one."""
+        """Return the stored state, or an empty one."""
         if not kept:
             return cls()
         state: dict[str, Any] = dict(kept)

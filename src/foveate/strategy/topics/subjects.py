@@ -1,7 +1,7 @@
-"""The subjects of turns as numbers: how far a prompt is from the turns before it. Texts are read elsewhere.
+"""The subjects of turns as numbers: the distance of a prompt from the turns before it. Texts are read elsewhere.
 
-A gist is a direction in a space of meanings and the most informative words. A prompt is far from the turns before it if
-it points elsewhere and has few of their words; a prompt of few words is never far.
+A gist is a direction in a space of meanings and the most informative words. A prompt is distant from the turns before
+it if its direction differs and it has few of their words; a prompt of few words is never distant.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from struct import Struct
 from foveate.turn import Json
 
 SCALE = 127
-"""A direction's numbers are kept as whole ones from minus to plus this."""
+"""The numbers of a direction are stored as integers from minus to plus this."""
 WEIGHT_SCALE = 200
 MAX_WORDS = 64
 """Limit of the most informative words kept in a gist."""
@@ -24,17 +24,17 @@ ENOUGH_WORDS = 5
 WINDOW_TURNS = 8
 """The number of turns that a prompt is compared with."""
 FEW_TURNS, FEW_WORDS = 0.15, 5.0
-"""The less there is to compare with, the farther a prompt has to be: so much divided by the turns, and by the words."""
+"""Additional distance required if there is little to compare with: these divided by the turns, and by the words."""
 
 _WORD = Struct("<HB")
 
 
 @dataclass(frozen=True, slots=True)
 class Gist:
-    """What a text is about."""
+    """The subject of a text."""
 
     direction: tuple[int, ...] = ()
-    """Empty if it is not known."""
+    """The direction; empty if it is not known."""
     words: Mapping[int, float] = field(default_factory=dict)
     """Weights of words, by their numbers."""
 
@@ -46,7 +46,7 @@ class Gist:
 
     @classmethod
     def from_json(cls, kept: Json) -> Gist:
-        """The stored gist; an empty one if the stored value is invalid."""
+        """Return the stored gist; an empty one if the stored value is invalid."""
         if not isinstance(kept, Mapping):
             return cls()
         direction, words = kept.get("direction"), kept.get("words")
@@ -56,8 +56,8 @@ class Gist:
         return cls(tuple(number - 256 * (number > SCALE) for number in b64decode(direction)), found)
 
 
-def farness(prompt: Gist, before: Sequence[Gist]) -> float:
-    """0 to about 1: how far a prompt is from the turns before it; 0 where there is nothing to compare."""
+def subject_distance(prompt: Gist, before: Sequence[Gist]) -> float:
+    """Return the distance of a prompt from the turns before it, 0 to about 1; 0 if there is nothing to compare."""
     known = [gist for gist in before if len(gist.direction) == len(prompt.direction)]
     total = sum(prompt.words.values())
     if not known or not prompt.direction or not total:
@@ -68,14 +68,14 @@ def farness(prompt: Gist, before: Sequence[Gist]) -> float:
     return (1 - _cosine(prompt.direction, middle)) * new / total * min(1.0, len(prompt.words) / ENOUGH_WORDS)
 
 
-def is_elsewhere(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
-    """Whether a prompt begins another subject than the turns before it, at this distance."""
+def is_new_subject(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
+    """Return whether a prompt is at least this far from the subject of the turns before it."""
     near = before[-WINDOW_TURNS:]
-    return bool(near) and farness(prompt, near) > distance + margin(near)
+    return bool(near) and subject_distance(prompt, near) > distance + margin(near)
 
 
 def margin(before: Sequence[Gist]) -> float:
-    """How much farther a prompt has to be because there is little to compare it with."""
+    """Return the additional distance required of a prompt because there is little to compare it with."""
     words = {word for gist in before for word in gist.words}
     return FEW_TURNS / max(1, len(before)) + FEW_WORDS / max(1, len(words))
 
