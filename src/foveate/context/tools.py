@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+import msgspec
+
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidToolCall, UnknownFormat
 from foveate.plan import ShownLevel
@@ -253,8 +255,8 @@ def call_object(function: FunctionSpec, arguments: object) -> Mapping[str, objec
     problem = "an object"
     if isinstance(arguments, str):
         try:
-            arguments = json.loads(arguments or "{}")
-        except (ValueError, RecursionError):
+            arguments = msgspec.json.decode(arguments or "{}")
+        except (ValueError, RecursionError):  # also of text that can't be encoded
             problem = "JSON"
     if not isinstance(arguments, Mapping):
         raise InvalidToolCall(function.name, f"the arguments are not {problem}; call {call_usage(function)}")
