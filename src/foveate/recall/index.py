@@ -285,14 +285,14 @@ class Index:
         found: dict[int, Passage | PassageText] = {}
         cut: dict[int, CutTurn] | None = None
         for key in keys:
-            number, texts = key & PASSAGE_MASK, None
+            texts: Sequence[Passage | PassageText] = ()
             if key < LOOSE_KEY:
-                texts = stored.get(key >> KEY_SHIFT)
+                texts = stored.get(key >> KEY_SHIFT, ())
             else:
                 cut = {turn: each for (turn, _), each in self._cut.items()} if cut is None else cut
                 turn = (key & ~LOOSE_KEY) >> KEY_SHIFT
-                texts = cut[turn].passages if turn in cut else None
-            if texts is not None and number < len(texts):
+                texts = cut[turn].passages if turn in cut else ()
+            if (number := key & PASSAGE_MASK) < len(texts):
                 found[key] = texts[number]
         return found
 
@@ -375,7 +375,7 @@ class Index:
             wanted=wanted,
             searched=searched,
             is_alone=is_alone,
-            items=query.items.read(connection, query.session) if query.items and snapshot.has_items else None,
+            items=_items(connection, query) if snapshot.has_items else None,
         )
         if not (missing or self._cut):
             return look
@@ -403,7 +403,7 @@ class Index:
         return Look(
             table=table,
             scores=Scores(**table.columns, keyword=keyword, vector=None, allowed=table.alive),
-            items=query.items.read(connection, query.session) if query.items and snapshot.has_items else None,
+            items=_items(connection, query) if snapshot.has_items else None,
             sample=Sample(count, is_sampled),
         )
 
@@ -460,6 +460,11 @@ class Index:
         if loose is None or [*map(id, loose.turns.values())] != [*map(id, turns.values())]:
             loose = self._loose = LoosePassages(connection, turns)
         return loose
+
+
+def _items(connection: Connection, query: Query) -> ItemTable | None:
+    """The items that a query asks for."""
+    return query.items.read(connection, query.session) if query.items and query.session else None
 
 
 def _cut(rows: Sequence[MessageRow]) -> CutTurn | None:

@@ -217,7 +217,7 @@ class Searcher:
             )
             is_items = all([task.done() or await is_ready(task, limit.left_seconds()) for task in alike])
         finally:
-            tasks = [*alike, comparing, embedding, looking]
+            tasks: list[asyncio.Future[Any]] = [*alike, comparing, embedding, looking]
             if not all(task.done() for task in tasks):
                 give_up(*tasks)
         names = (GLANCE, GLANCE, GLANCE) if glanced_turns else (WORDS, VECTORS, VECTORS)
