@@ -28,7 +28,7 @@ from foveate.store.postgres.vectors import NEAREST
 from foveate.store.postgres.words import MATCH_WORDS, PostgresWords
 from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
-from foveate.store.sqlite import TextWords
+from foveate.store.sqlite import SqliteTextWords
 from foveate.turn import Message, Text
 from support.postgres import LIST_TABLES, LocalServer
 from support.postgres_proxy import Moment, proxied
@@ -348,7 +348,7 @@ def test_a_phrase_matches_what_it_matches_in_sqlite(
     passages = [PassageText("user", text, "run_a", extra) for text, extra in zip(texts, texts[::-1], strict=True)]
     postgres_words.recreate()
     postgres_words.add(7, enumerate(passages))
-    expected = TextWords(passages).match(phrases)
+    expected = SqliteTextWords(passages).match(phrases)
     assert [postgres_words.match(phrase) for phrase in phrases] == expected
     assert postgres_words.match_many([(phrase, -1) for phrase in phrases]) == expected
     assert [postgres_words.match(phrase, sessions=[3, 7]) for phrase in phrases] == expected

@@ -191,8 +191,8 @@ class SqliteWords:
             found.append([key for (key,) in rows])
         return found
 
-    def index_texts(self, texts: Sequence[PassageText]) -> TextWords:
-        return TextWords(texts)
+    def index_texts(self, texts: Sequence[PassageText]) -> SqliteTextWords:
+        return SqliteTextWords(texts)
 
     def count(self) -> int:
         (count,) = self._connection.execute(COUNT_WORDS).fetchone()
@@ -254,7 +254,7 @@ class WordCutter:
         return found
 
 
-class TextWords:
+class SqliteTextWords:
     """See `foveate.store.sql.TextWords`."""
 
     def __init__(self, texts: Sequence[PassageText]) -> None:
