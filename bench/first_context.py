@@ -26,7 +26,7 @@ from pathlib import Path
 
 import foveate
 from foveate import Message, Session, Text
-from foveate.recall.embed import StaticEmbedder
+from foveate.recall.embed.static import StaticEmbedder
 from foveate.settings import Settings, load_settings
 from foveate.strategy import names
 from foveate.tokens import count_tokens

@@ -38,7 +38,7 @@ from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.embed import static
 from foveate.recall.scopes import Scope
 from foveate.recall.search import Hit
-from foveate.recall.vectors import Floats
+from foveate.recall.table import Floats
 from foveate.store.codec import draft_messages
 from foveate.store.knowledge import KnowledgeRow, KnowledgeSource, NewKnowledge
 from foveate.turn import turn_number

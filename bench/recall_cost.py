@@ -16,7 +16,7 @@ from pathlib import Path
 
 import foveate
 from conversation import make_conversation
-from foveate.recall.deadline import run_stages
+from foveate.recall.judge import run_stages
 from foveate.settings import load_settings
 
 SIZES = (1_000, 10_000)

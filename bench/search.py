@@ -23,7 +23,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
 
 import foveate
 from conversation import make_conversation
-from foveate.recall.embed import STATIC, StaticEmbedder
+from foveate.recall.embed import STATIC
+from foveate.recall.embed.static import StaticEmbedder
 from foveate.recall.passages import index_turn
 from foveate.renditions import without_recalled
 from foveate.settings import load_settings

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from foveate import sync
-from foveate.recall.index import MAX_LOOSE_TURNS
+from foveate.recall.table import MAX_LOOSE_TURNS
 from foveate.settings import load_settings
 from support.command_line import AWKWARD, Shell, shell_with
 

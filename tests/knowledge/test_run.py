@@ -18,7 +18,7 @@ from foveate.knowledge.gather import Gathered, gather, vectors_of
 from foveate.knowledge.report import LearnReport
 from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
-from foveate.recall.vectors import Floats
+from foveate.recall.table import Floats
 from foveate.settings import load_settings
 from foveate.store.knowledge import NewKnowledge, TurnTopicRow
 from support.knowledge import SHOP, in_store, record

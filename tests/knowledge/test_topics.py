@@ -12,7 +12,7 @@ from foveate.knowledge.gather import Gathered, LearnedTurn
 from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.embed import static
 from foveate.recall.scopes import Scope
-from foveate.recall.vectors import Floats
+from foveate.recall.table import Floats
 from foveate.store.knowledge import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge
 
 SUBJECTS = {

@@ -5,7 +5,6 @@ import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +15,10 @@ import foveate
 from foveate import Foveate, Message, Session, Text
 from foveate.errors import InputError
 from foveate.recall.index import Index, Query
+from foveate.recall.rank import fuse
 from foveate.recall.search import Hit
 from foveate.settings import load_settings
+from foveate.store import passages
 from support import engine
 from support.engine import assistant, tool_step, user, with_store
 from support.examples import times
@@ -312,54 +313,33 @@ async def _opened(path: Path, given: foveate.Settings) -> Foveate:
     return await foveate.open(path, settings=given)
 
 
-class CountedPassages:
-    """A store's passages, or a reader of them; counts the rows that are read."""
+@pytest.fixture
+def rows_read(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many rows each statement of an index read."""
+    counts: list[int] = []
+    of_statement = passages._intact_rows
 
-    def __init__(self, passages: Any, rows_read: list[int] | None = None) -> None:
-        self._passages = passages
-        self.rows_read: list[int] = [] if rows_read is None else rows_read
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._passages, name)
-
-    async def read(self, job: Any) -> Any:
-        return await self._passages.read(lambda reader: job(CountedReader(reader, self.rows_read)))
-
-    async def look(self, *given: Any, **options: Any) -> Any:
-        found = await self._passages.look(*given, **options)
-        self.rows_read.append(len(found.rows))
+    def counted(*given: Any) -> Any:
+        found = list(of_statement(*given))
+        counts.append(len(found))
         return found
 
-
-class CountedReader(CountedPassages):
-    def look(self, *given: Any, **options: Any) -> Any:
-        found = self._passages.look(*given, **options)
-        self.rows_read.append(len(found.rows))
-        return found
-
-    def rows(self, *given: Any) -> Any:
-        found = self._passages.rows(*given)
-        self.rows_read.append(len(found))
-        return found
+    monkeypatch.setattr("foveate.store.passages._intact_rows", counted)
+    return counts
 
 
-def counted_index(session: Session) -> tuple[Index, CountedPassages]:
-    """A session's index that is not loaded yet."""
-    passages = CountedPassages(session.engine.shared.store.passages)
-    index = index_of(session)
-    index._store = SimpleNamespace(passages=passages)  # type: ignore[assignment]
-    return index, passages
-
-
-def test_an_index_is_loaded_once_for_all_who_wait_and_by_none_that_gives_up(tmp_path: Path) -> None:
+def test_an_index_is_loaded_once_for_all_who_wait_and_by_none_that_gives_up(
+    tmp_path: Path, rows_read: list[int]
+) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, *(f"Site {number} is in harbour {number}." for number in range(20)))
-        index, passages = counted_index(session)
+        index = index_of(session)
+        rows_read.clear()
         hasty = asyncio.create_task(index.look(Query.of("harbour")))
         await asyncio.sleep(0)
         hasty.cancel()
         await asyncio.gather(*(index.look(Query.of(f"site {number}")) for number in range(5)))
-        assert sum(passages.rows_read) == 20
+        assert sum(rows_read) == 20
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -377,7 +357,7 @@ def test_what_comes_after_a_look_counts_the_next_time(tmp_path: Path) -> None:
             assert set(measured.passages.turn.tolist()) == turns_seen
             assert measured.words
             assert measured.vectors
-            assert len(measured.words.values) == len(measured.vectors.values) == len(measured.passages)
+            assert len(measured.words.values) == len(measured.vectors.values) == len(measured.passages.key)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -390,7 +370,7 @@ def test_turns_that_are_not_indexed_have_scores_by_words_and_by_vectors_of_a_loc
         session = await filled(fov, "It rained all day.", "The invoice is overdue.")
         await session.engine.store.passages.clear()
         index, asked = index_of(session), "unpaid bill payment late, all day"
-        index._embedder.is_local = is_local
+        index.embedder.is_local = is_local
         measured = (look := await index.look(Query.of(asked))).measured(
             await index.compare(look, await index.embed(asked))
         )
@@ -403,33 +383,39 @@ def test_turns_that_are_not_indexed_have_scores_by_words_and_by_vectors_of_a_loc
 
 
 @pytest.mark.databases
-def test_an_index_loaded_in_parts_finds_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_loaded_in_parts_finds_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_read: list[int]
+) -> None:
     async def job(fov: Foveate) -> None:
         session = await filled(fov, *(f"Site {number} is in harbour {number % 7}." for number in range(20)))
         whole = await index_of(session).scores("harbour 3")
         monkeypatch.setattr("foveate.recall.index.LOADED_ROWS", 3)
-        index, passages = counted_index(session)
+        index = index_of(session)
+        rows_read.clear()
         index._table = index._new_table()
         parts = await index.scores("harbour 3")
-        assert max(passages.rows_read) == 3
+        assert max(rows_read) == 3
         assert (parts.turn.tolist(), parts.keyword.tolist()) == (whole.turn.tolist(), whole.keyword.tolist())
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-def test_a_glance_finds_the_best_passage_and_reads_few_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_glance_finds_the_best_passage_and_reads_few_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows_read: list[int]
+) -> None:
     monkeypatch.setattr("foveate.recall.index.GLANCED_TURNS", 10)
 
     async def job(fov: Foveate) -> None:
         told = [f"Batch {number} went through, nothing of note." for number in range(60)]
         told[20] = "The harbour master keeps the spare key on hook KH-731."
         session = await filled(fov, *told)
-        index, passages = counted_index(session)
+        index = index_of(session)
+        rows_read.clear()
         asked = "Which hook has the spare key?"
         look = await index.glance(Query.of(asked), 60)
         glanced = look.measured(await index.compare(look, await index.embed(asked)))
         assert not index.is_loaded
-        assert sum(passages.rows_read) <= 12
+        assert sum(rows_read) <= 12
         look = await index.look(Query.of(asked))
         full = look.measured(look.scores)
         assert glanced.words
@@ -437,6 +423,6 @@ def test_a_glance_finds_the_best_passage_and_reads_few_rows(tmp_path: Path, monk
         for scores, own in ((glanced.words, glanced), (glanced.vectors, glanced), (full.words, full)):
             assert scores
             assert own.passages.turn[scores.values.argmax()] == 21
-        assert glanced.words.standard().max() == pytest.approx(full.words.standard().max(), rel=0.05)
+        assert fuse(glanced.words, None).max() == pytest.approx(fuse(full.words, None).max(), rel=0.05)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -10,8 +10,8 @@ import pytest
 
 from foveate.models import Ask
 from foveate.models.prompts import overridden
-from foveate.recall.deadline import Deadline
 from foveate.recall.judge import PART, Judge, JudgedRequest, read_numbers
+from foveate.recall.search import Deadline
 from foveate.recall.settings import RecallSettings
 from foveate.testing.scripted import Says, ScriptedModel
 from support.chats import scripted_store

@@ -33,7 +33,7 @@ def found(path: Path, items: list[NewKnowledge], prompt: str, **limits: float) -
         session = await fov.session("s", channel="shop")
         await fov._store.knowledge.add("", items)
         searcher, row = fov._searcher, session.engine.row
-        query = replace(Query.of(prompt), session=row)
+        query = replace(Query.of(prompt), session=row, items=searcher.items)
         measured = await searcher.measure(searcher.index(row), query, prompt, words_seconds=None, vectors_seconds=None)
         given: Mapping[str, Any] = {"least": 0.8, "confidence": 0.6, "limit": 10, **limits}
         assert measured.look
@@ -76,16 +76,17 @@ def test_a_change_is_seen_at_once_and_unchanged_items_are_read_once(tmp_path: Pa
         row = (await fov.session("s", channel="shop")).engine.row
         index = fov._searcher.index(row)
 
-        async def items(known: ItemTable | None = None) -> ItemTable:
-            found = (await index.look(replace(Query.of("commit message"), session=row, items=known))).items
+        async def items() -> ItemTable:
+            query = replace(Query.of("commit message"), session=row, items=fov._searcher.items)
+            found = (await index.look(query)).items
             assert found
             return found
 
         await fov._store.knowledge.add("", [lesson("k-1", "Commit messages", COMMITS)])
         first = await items()
-        assert await items(first) is first
+        assert await items() is first
         await fov._store.knowledge.add("", [lesson("k-1", "Staging", PORT)])
-        assert (await items(first)).by_words("staging port")["k-1"] == 1.0
+        assert (await items()).by_words("staging port")["k-1"] == 1.0
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

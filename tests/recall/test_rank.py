@@ -25,6 +25,7 @@ from foveate.recall.rank import (
     said_by_user,
     score,
 )
+from foveate.recall.table import Floats, moments
 
 HOUR_US = 3_600_000_000
 PLAIN = RankWeights(user=0.0, near=0.0, far=0.0, date=0.0)
@@ -32,7 +33,11 @@ VALUES = st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=30)
 
 
 def scored(values: Sequence[float]) -> MeasureScores:
-    return MeasureScores.of(np.array(values, np.float32))
+    return measure_scores(np.array(values, np.float32))
+
+
+def measure_scores(values: Floats) -> MeasureScores:
+    return MeasureScores(values, *moments(values))
 
 
 def passages(
@@ -61,7 +66,7 @@ def test_one_measure_alone_is_enough() -> None:
 
 
 def test_a_measure_that_tells_nothing_changes_nothing() -> None:
-    assert (fuse(scored([3, 3, 3]), scored([1, 2, 3])) == scored([1, 2, 3]).standard()).all()
+    assert (fuse(scored([3, 3, 3]), scored([1, 2, 3])) == fuse(None, scored([1, 2, 3]))).all()
 
 
 def test_the_turns_around_a_hit_are_raised_within_its_sitting() -> None:
@@ -139,8 +144,8 @@ def test_a_hit_stands_out_further_than_noise() -> None:
     noise = np.random.default_rng(1).random(100).astype(np.float32)
     hit = noise.copy()
     hit[7] = 20
-    assert outstanding(PassageScores(passages=here, words=MeasureScores.of(hit))) > 2 * outstanding(
-        PassageScores(passages=here, words=MeasureScores.of(noise))
+    assert outstanding(PassageScores(passages=here, words=measure_scores(hit))) > 2 * outstanding(
+        PassageScores(passages=here, words=measure_scores(noise))
     )
     nothing = passages([])
     assert outstanding(PassageScores(passages=nothing, words=scored([]))) == 0.0

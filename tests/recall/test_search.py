@@ -13,10 +13,10 @@ import pytest
 from foveate import Foveate, Session
 from foveate.errors import InvalidMessage
 from foveate.recall.dates import parse_moment
-from foveate.recall.embed import StaticEmbedder
+from foveate.recall.embed.static import StaticEmbedder
 from foveate.recall.index import Index
 from foveate.recall.search import BATCH, Hit
-from foveate.store.index_reader import IndexReader
+from foveate.store.sql import Connection
 from support.engine import assistant, tool_step, user, with_store
 
 QUESTION = "Which port has the storage?"
@@ -102,9 +102,9 @@ def test_texts_of_copies_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
     read: list[int] = []
     texts = Index.texts
 
-    def noted(index: Index, reader: IndexReader, keys: Sequence[int]) -> Any:
+    def noted(index: Index, connection: Connection, keys: Sequence[int]) -> Any:
         read.extend(keys)
-        return texts(index, reader, keys)
+        return texts(index, connection, keys)
 
     async def job(fov: Foveate) -> None:
         answers = [f"The ferry number {number} leaves at {number} o'clock from pier {number}." for number in range(8)]

@@ -16,7 +16,7 @@ import foveate
 from foveate import Foveate
 from foveate.client import copy_all
 from foveate.errors import StoreError
-from foveate.recall.vectors import pack
+from foveate.recall.table import pack
 from foveate.store import copy, copy_store, open_store
 from foveate.store.access import AccessKeyRow
 from foveate.store.bodies import digest_of

@@ -18,7 +18,7 @@ import foveate
 from foveate.errors import InputError, NewerSchema, NotADatabase, ReadOnlyStore, SessionNotFound, StoreBusy, StoreError
 from foveate.recall.embed import STATIC, static
 from foveate.recall.passages import index_turn
-from foveate.recall.vectors import EXACT_PASSAGES, pack
+from foveate.recall.table import EXACT_PASSAGES, pack
 from foveate.settings import load_settings
 from foveate.store import Store, open_store, sql
 from foveate.store.passages import ADDED_TURNS
@@ -28,7 +28,7 @@ from foveate.store.postgres.vectors import NEAREST
 from foveate.store.postgres.words import MATCH_WORDS, PostgresWords
 from foveate.store.rows import KEY_SHIFT, NewPassages, PassageText
 from foveate.store.settings import StoreSettings
-from foveate.store.sqlite import match_texts
+from foveate.store.sqlite import SqliteTextWords
 from foveate.turn import Message, Text
 from support.postgres import LIST_TABLES, LocalServer
 from support.postgres_proxy import Moment, proxied
@@ -348,7 +348,7 @@ def test_a_phrase_matches_what_it_matches_in_sqlite(
     passages = [PassageText("user", text, "run_a", extra) for text, extra in zip(texts, texts[::-1], strict=True)]
     postgres_words.recreate()
     postgres_words.add(7, enumerate(passages))
-    expected = match_texts(phrases, passages)
+    expected = SqliteTextWords(passages).match(phrases)
     assert [postgres_words.match(phrase) for phrase in phrases] == expected
     assert postgres_words.match_many([(phrase, -1) for phrase in phrases]) == expected
     assert [postgres_words.match(phrase, sessions=[3, 7]) for phrase in phrases] == expected

@@ -15,7 +15,6 @@ from foveate.words.grammar import (
     index_borders,
     is_fence,
     message_sentences,
-    prompt_sentences,
     replace_fenced,
     unfence_json,
 )
@@ -39,10 +38,6 @@ def test_index_borders_are_behind_sentences_and_lines() -> None:
         'One. "Two!"  Three\n\n four。五！ ',
         'One. "Two!"  Three\n\n four。五！ e.g. ',
     ]
-
-
-def test_the_sentences_of_a_prompt_keep_their_marks() -> None:
-    assert prompt_sentences("So? Yes!\nそう。はい") == ["So?", "Yes!", "そう。", "はい"]
 
 
 def test_the_sentences_of_a_message_lose_their_marks() -> None:

@@ -65,7 +65,7 @@ class HookCall:
     def recalls(self) -> bool:
         """Whether the prompt may need something recalled. Decided by its words alone, without the store: a prompt such
         as "go on" costs no time."""
-        from foveate.recall.gate import Need, need_of  # noqa: PLC0415 - loads for prompts only
+        from foveate.recall.questions import Need, need_of  # noqa: PLC0415 - loads for prompts only
 
         if self.event != RECALL_EVENT or not self.session_id or self.prompt.lstrip().startswith("/"):
             return False

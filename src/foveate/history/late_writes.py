@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from functools import partial
 from typing import Any
 
 from foveate.errors import StoreClosed, StoreError
@@ -27,7 +26,7 @@ class LateWrites:
         if name in self._running:
             return False
         task = self._running[name] = asyncio.create_task(job())
-        task.add_done_callback(partial(self._ended, name))
+        task.add_done_callback(lambda _: self._running.pop(name, None))
         await asyncio.wait([task], timeout=WAIT_SECONDS)
         if not task.done():
             _log.warning("the store is busy; the %s is saved later", name)
@@ -41,10 +40,6 @@ class LateWrites:
             _log.warning("the %s could not be saved and is kept in memory: %s", name, error)
             return False
         return True
-
-    def _ended(self, name: str, task: asyncio.Task[None]) -> None:
-        if self._running.get(name) is task:
-            del self._running[name]
 
 
 def _note_failure(task: asyncio.Task[None]) -> None:

@@ -6,13 +6,13 @@ import calendar
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from foveate.context.tags import escape_tags, tag_section
 from foveate.recall.knowledge import DECIDED
-from foveate.recall.scopes import id_in_tenant
-from foveate.recall.sessions import RecalledTurn, SearchedSessions, title_of
+from foveate.recall.scopes import RecalledTurn, SearchedSessions, id_in_tenant, title_of
 from foveate.store.knowledge import KnowledgeRow
 from foveate.text import escape_marks
 from foveate.turn import turn_id
@@ -44,6 +44,7 @@ _MONTHS = "|".join(name for name in calendar.month_name if name)
 _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
 _LABEL = rf"Turn[ \t]+\d|(?:Lesson|Reference)[ \t]+k-|\d{{1,2}} (?:{_MONTHS}) \d{{1,4}}[:,]"
 _FORGED = re.compile(rf"{_LINE_START}(\\*[ \t]*(?:{_LABEL}))", re.IGNORECASE)
+_ESCAPE = r"\\\1"
 _TOOL_MARKS = ("[call ", "[result")
 _REASONING = "[reasoning] "
 
@@ -113,7 +114,16 @@ def stored_layer(kept: Mapping[str, Any]) -> MemoryLayer:
 def make_piece(
     turn: int, number: int, speaker: str, text: str, *, at_us: int, count: Count, name: str = ""
 ) -> MemoryPiece:
-    escaped = escape_piece(speaker, text)
+    """A passage as shown in the layer. Tool output has its marks already, and is escaped."""
+    if speaker == "assistant" and text.startswith(_REASONING):
+        marked = _REASONING + escape_marks(text.removeprefix(_REASONING))
+    elif speaker == "tool":
+        # Its lines were escaped before it was cut, but the first of them may have begun inside a line.
+        first, newline, rest = text.partition("\n")
+        marked = text if text.startswith(_TOOL_MARKS) else f"{escape_marks(first)}{newline}{rest}"
+    else:
+        marked = escape_marks(text)
+    escaped = _FORGED.sub(_ESCAPE, escape_tags(marked))
     return MemoryPiece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us, name)
 
 
@@ -126,20 +136,7 @@ def make_item(row: KnowledgeRow, count: Count) -> MemoryItem:
     while count(f"{head}{text}") > MAX_ITEM_TOKENS and len(text) > LEAST_ITEM_CHARS:
         cut = text[: max(LEAST_ITEM_CHARS, len(text) * 4 // 5)]
         text = f"{cut.rpartition(' ')[0] or cut} …"
-    return MemoryItem(row.id, f"{head}{_escape_labels(escape_tags(escape_marks(text)))}\n")
-
-
-def escape_piece(speaker: str, text: str) -> str:
-    """The text of a passage as shown in the layer. Tool output has its marks already, and is escaped."""
-    if speaker == "assistant" and text.startswith(_REASONING):
-        marked = _REASONING + escape_marks(text.removeprefix(_REASONING))
-    elif speaker == "tool":
-        # Its lines were escaped before it was cut, but the first of them may have begun inside a line.
-        first, newline, rest = text.partition("\n")
-        marked = text if text.startswith(_TOOL_MARKS) else f"{escape_marks(first)}{newline}{rest}"
-    else:
-        marked = escape_marks(text)
-    return _escape_labels(escape_tags(marked))
+    return MemoryItem(row.id, f"{head}{_FORGED.sub(_ESCAPE, escape_tags(escape_marks(text)))}\n")
 
 
 class LayerBuilder:
@@ -147,8 +144,8 @@ class LayerBuilder:
 
     def __init__(self, room_tokens: int, count: Count, searched: SearchedSessions | None = None) -> None:
         self._count = count
-        self._searched = searched or SearchedSessions()
-        self._lead = LEAD if self._searched.is_single else LEAD_OF_SCOPE
+        self._find: Callable[[int], RecalledTurn] = searched.find if searched else partial(RecalledTurn, None)
+        self._lead = LEAD_OF_SCOPE if searched else LEAD
         self.room = room_tokens
         self.left = room_tokens - count(f"<memory>\n{self._lead}</memory>\n")
         self.pieces: dict[tuple[int, int], MemoryPiece] = {}
@@ -156,11 +153,8 @@ class LayerBuilder:
         self._said: set[tuple[str, str]] = set()
         self._turns: set[int] = set()
         self._headings: set[str] = set()
-        self._misses = 0
-
-    @property
-    def is_full(self) -> bool:
-        return self.left < LEAST_PIECE_TOKENS or self._misses >= MAX_MISSES
+        self.misses = 0
+        """Pieces in a row that did not fit."""
 
     def add_item(self, item: MemoryItem) -> bool:
         """Whether an item of knowledge fits into its share; they are added before the passages."""
@@ -177,15 +171,15 @@ class LayerBuilder:
         """Whether it fits or is already shown; of identical texts the first is shown."""
         if (piece.turn, piece.number) in self.pieces or (piece.speaker, piece.text) in self._said:
             return True
-        found = self._searched.find(piece.turn)
-        heading = _heading(found, _day(piece.at_us))
-        cost = piece.tokens + self._count(f"[{piece.speaker}]") * (piece.speaker != "user")
-        cost += self._count(_label(found.turn)) if piece.turn not in self._turns else 0
+        heading = self._heading(piece.turn, piece.at_us)
+        cost = piece.tokens + (self._count(f"[{piece.speaker}]") if piece.speaker != "user" else 0)
+        if piece.turn not in self._turns:
+            cost += self._count(f"Turn {self._find(piece.turn).turn}:")
         cost += self._count(heading) if heading not in self._headings else 0
         if cost > self.left:
-            self._misses += 1
+            self.misses += 1
             return False
-        self._misses = 0
+        self.misses = 0
         self.left -= cost
         self.pieces[piece.turn, piece.number] = piece
         self._said.add((piece.speaker, piece.text))
@@ -197,40 +191,35 @@ class LayerBuilder:
         """The layer, exactly within its room: should marks and headings have cost more, the last added go."""
         notes: list[Tickler] = []
         for gist in gists:
-            cost = self._count(_gist_line(self._searched.find(gist.turn), gist))
+            cost = self._count(_gist_line(self._find(gist.turn).turn, gist))
             if gist.turn not in self._turns and cost <= self.left:
                 notes.append(gist)
                 self.left -= cost
         while self.pieces or notes or self.items:
-            text = tag_section("memory", self._items_text() + self._turns_text(notes))
+            learned = LEAD_OF_ITEMS + "".join(item.text for item in self.items) if self.items else ""
+            told = self._lead + self._write(notes) if self.pieces or notes else ""
+            text = tag_section("memory", learned + told)
             tokens = self._count(text)
             if tokens <= self.room:
-                return self._layer(text, tokens, notes)
+                break
             if notes:
                 notes.pop()
             elif self.pieces:
                 self.pieces.popitem()
             else:
                 self.items.pop()
-        return MemoryLayer()
-
-    def _layer(self, text: str, tokens: int, notes: Sequence[Tickler]) -> MemoryLayer:
-        shown = [self._searched.find(turn) for turn in sorted({piece.turn for piece in self.pieces.values()})]
-        gists = [self._searched.find(gist.turn) for gist in sorted(notes, key=lambda gist: gist.turn)]
+        else:
+            return MemoryLayer()
+        shown = [self._find(turn) for turn in sorted({turn for turn, _ in self.pieces})]
+        short = [self._find(turn) for turn in sorted(gist.turn for gist in notes)]
         return MemoryLayer(
             text,
             tokens,
             tuple(found.turn for found in shown if found.session is None),
-            tuple(found.turn for found in gists if found.session is None),
-            others=tuple(turn_address(found) for found in [*shown, *gists] if found.session is not None),
+            tuple(found.turn for found in short if found.session is None),
+            others=tuple(turn_address(found) for found in [*shown, *short] if found.session is not None),
             knowledge=tuple(item.id for item in self.items),
         )
-
-    def _items_text(self) -> str:
-        return LEAD_OF_ITEMS + "".join(item.text for item in self.items) if self.items else ""
-
-    def _turns_text(self, gists: Sequence[Tickler]) -> str:
-        return self._lead + self._write(gists) if self.pieces or gists else ""
 
     def _write(self, gists: Sequence[Tickler]) -> str:
         """Turns in order, each day named once, with the session if it is another."""
@@ -239,17 +228,34 @@ class LayerBuilder:
         for piece in sorted(self.pieces.values(), key=lambda piece: (piece.turn, piece.number)):
             by_turn.setdefault(piece.turn, []).append(piece)
         for turn, own in by_turn.items():
-            lines.append((turn, own[0].at_us, _turn_lines(self._searched.find(turn).turn, own)))
-        lines += [(gist.turn, gist.at_us, _gist_line(self._searched.find(gist.turn), gist)) for gist in gists]
+            speaker, said = "user", []
+            for piece in own:
+                is_marked = piece.speaker == "tool" and piece.text.startswith(_TOOL_MARKS)
+                mark = "" if piece.speaker == speaker or is_marked else f"[{piece.speaker}] "
+                said.append(f"{mark}{piece.text}\n")
+                speaker = piece.speaker
+            lines.append((turn, own[0].at_us, f"Turn {self._find(turn).turn}: {''.join(said)}"))
+        lines += [(gist.turn, gist.at_us, _gist_line(self._find(gist.turn).turn, gist)) for gist in gists]
         written: list[str] = []
         shown = ""
         for turn, at_us, text in sorted(lines):
-            heading = _heading(self._searched.find(turn), _day(at_us))
+            heading = self._heading(turn, at_us)
             if heading != shown:
                 written.append(heading)
                 shown = heading
             written.append(text)
         return "".join(written)
+
+    def _heading(self, turn: int, at_us: int) -> str:
+        """The day of a turn, and its session if it is another."""
+        day = datetime.fromtimestamp(at_us / 1_000_000, UTC)
+        told = f"{day.day} {calendar.month_name[day.month]} {day.year}"
+        session = self._find(turn).session
+        if session is None:
+            return f"{told}:\n"
+        title = title_of(session)[:MAX_TITLE_CHARS]
+        named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
+        return f"{told}, session {escape_tags(named)}:\n"
 
 
 def turn_address(found: RecalledTurn) -> str:
@@ -258,37 +264,6 @@ def turn_address(found: RecalledTurn) -> str:
     return f"{id_in_tenant(found.session)}/{name}" if found.session else name
 
 
-def _turn_lines(turn: int, pieces: Sequence[MemoryPiece]) -> str:
-    lines = []
-    speaker = "user"
-    for piece in pieces:
-        says_who = piece.speaker != speaker and not (piece.speaker == "tool" and piece.text.startswith(_TOOL_MARKS))
-        lines.append(f"[{piece.speaker}] {piece.text}\n" if says_who else f"{piece.text}\n")
-        speaker = piece.speaker
-    return f"{_label(turn)} {''.join(lines)}"
-
-
-def _gist_line(found: RecalledTurn, gist: Tickler) -> str:
+def _gist_line(turn: int, gist: Tickler) -> str:
     text = escape_tags(escape_marks(" ".join(gist.text.split())[:MAX_GIST_CHARS]))
-    return f"Turn {found.turn}, in short: {_escape_labels(text)}\n"
-
-
-def _escape_labels(text: str) -> str:
-    return _FORGED.sub(r"\\\1", text)
-
-
-def _label(turn: int) -> str:
-    return f"Turn {turn}:"
-
-
-def _heading(found: RecalledTurn, day: date) -> str:
-    told = f"{day.day} {calendar.month_name[day.month]} {day.year}"
-    if found.session is None:
-        return f"{told}:\n"
-    title = title_of(found.session)[:MAX_TITLE_CHARS]
-    named = f'{id_in_tenant(found.session)} "{title}"' if title else id_in_tenant(found.session)
-    return f"{told}, session {escape_tags(named)}:\n"
-
-
-def _day(at_us: int) -> date:
-    return datetime.fromtimestamp(at_us / 1_000_000, UTC).date()
+    return f"Turn {turn}, in short: {_FORGED.sub(_ESCAPE, text)}\n"

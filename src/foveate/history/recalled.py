@@ -6,9 +6,10 @@ All under one deadline. Late and failed results are left out, and a context is m
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter as Counts
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -17,7 +18,9 @@ from foveate.cache import BoundedCache
 from foveate.compress.orders import ORDER_PHRASES, has_standing_order
 from foveate.history.late_writes import LateWrites
 from foveate.history.memory_layer import (
+    LEAST_PIECE_TOKENS,
     LEAST_ROOM_TOKENS,
+    MAX_MISSES,
     Count,
     LayerBuilder,
     MemoryLayer,
@@ -28,24 +31,25 @@ from foveate.history.memory_layer import (
     stored_layer,
 )
 from foveate.models.caller import Caller
-from foveate.recall.dates import spans_in
-from foveate.recall.deadline import Deadline
-from foveate.recall.gate import Breadth, Need, breadth_of, need_of
+from foveate.recall.dates import TIME_WORD, spans_in
 from foveate.recall.judge import Judge, JudgedRequest
-from foveate.recall.knowledge import FoundItem, ItemTable, best_items, read_items
-from foveate.recall.search import Measured, Searcher
-from foveate.recall.sessions import searched_sessions
+from foveate.recall.knowledge import FoundItem, ItemTable, best_items
+from foveate.recall.questions import Breadth, Need, breadth_of, need_of
+from foveate.recall.scopes import RecalledTurn, searched_sessions
+from foveate.recall.search import Deadline, Measured, Searcher
 from foveate.recall.settings import RecallSettings
-from foveate.recall.speakers import SpeakerName, name_at_start, said_by_named
-from foveate.store import SessionRow, Store, bodies
+from foveate.recall.words import query_phrases, telling_words
+from foveate.store import SessionRow, Store, bodies, derived
 from foveate.store.rows import PASSAGE_MASK
+from foveate.store.sql import Connection
+from foveate.text import encodable, json_text
 from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id
 
 if TYPE_CHECKING:
     from foveate.recall.index import Index, Look
     from foveate.recall.rank import PassageScores, RankedPassages
-    from foveate.store.index_reader import IndexReader
+
 MAX_QUERY_CHARS = 20_000
 """Characters of a prompt that are used as the query."""
 LOADED_TURNS = 5_000
@@ -74,6 +78,12 @@ MAX_RECENT_CHARS = 4_000
 """together within this."""
 ORDERS = "orders"
 """The stage of standing orders, as it is named where it is late."""
+LEAST_NAMED_SHARE = 0.5
+"""Of the passages of a role, at least this share must begin with a name; else `Error: …` is a heading, not a name."""
+
+_WORD = r"[^\W\d_][\w.'\u2019-]*"
+NAME_AT_START = re.compile(rf"({_WORD}(?: {_WORD}){{0,2}})[:\uff1a]\s")
+"""The name that a message begins with, one to three words before a colon: `Anna: the keys are in the shed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,10 +113,6 @@ class RecallRequest:
         need = need_of(self.words) if self.is_gated else Need.SURE
         return Need.PERHAPS if need is Need.NONE and self.is_first else need
 
-    @property
-    def breadth(self) -> Breadth:
-        return breadth_of(self.words)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Found:
@@ -120,6 +126,8 @@ class _Found:
     ranked: RankedPassages | None
     """None if no passage matches clearly."""
     items: Sequence[FoundItem]
+    limit: int
+    """How many passages are shown at most."""
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Keys, turns and times of some of the best."""
@@ -175,7 +183,8 @@ class Recaller:
             if not layer.knowledge or set(layer.knowledge) <= (await self._items(session)).rows.keys():
                 return layer
         layer = await self.recall(session, counter, wish)
-        packed = bodies.squeeze({"mark": mark, "asked": asked, **asdict(layer)})
+        shown = json_text({"mark": mark, "asked": asked, **asdict(layer)})
+        packed = bodies.squeeze_bytes(shown.encode("utf-8", "surrogatepass"))
         save = partial(self._store.derived.keep_recalled, session.id, packed)
         await self._writes.write(f"memory of {session.id}", save)
         return layer
@@ -192,57 +201,53 @@ class Recaller:
         if not (session.last_turn or session.scope) and not (await self._items(session)).rows:
             return MemoryLayer()  # without loading anything
         deadline = Deadline(self._settings.deadline_seconds)
-        index = await self._index(session, deadline)
+        index = await self._scope_index(session, deadline) if session.scope else self._searcher.index(session)
         measured = await self._measure(session, index, wish, deadline)
         if measured.look is not None and measured.look.is_alone not in (None, self._is_alone):
             # The first other session of the scope got turns, or the last one lost them.
             self._is_alone = measured.look.is_alone
-            index = await self._index(session, deadline)
+            index = await self._scope_index(session, deadline)
             measured = await self._measure(session, index, wish, deadline)
-        look, late = measured.look, measured.late
-        if look is None or measured.scores is None:
-            return MemoryLayer(late=late)
-        if not look.searched.is_single:
-            wish = replace(wish, visible=look.searched.own(wish.visible), asking=look.searched.own_turn(wish.asking))
-        ranked = self._rank(measured.scores, wish) if self._is_needed(measured.scores, wish) else None
-        items = self._best_items(measured)
-        if ranked is None and wish.is_gated and not (wish.is_first or wish.is_one_off):
-            items = [item for item in items if item.score >= self._settings.knowledge_alone_score]
-        if ranked is None and not items:
-            return MemoryLayer(late=late)
+        look, scores = measured.look, measured.scores
+        if look is None or scores is None:
+            return MemoryLayer(late=measured.late)
+        if searched := look.searched:
+            wish = replace(wish, visible=searched.own(wish.visible), asking=searched.own_turn(wish.asking))
+        limit = MAX_PASSAGES
+        if not wish.is_one_off:
+            is_point = breadth_of(wish.words) is Breadth.POINT
+            limit = self._settings.passages if is_point else self._settings.broad_passages
         found = _Found(
             session=session,
             count=counter.base,
             look=look,
             index=index,
-            scores=measured.scores,
-            ranked=ranked,
-            items=items,
+            scores=scores,
+            ranked=self._rank(scores, wish, limit),
+            items=self._best_items(look, measured.items) if look.items and measured.items else [],
+            limit=limit,
         )
+        if found.ranked is None and wish.is_gated and not (wish.is_first or wish.is_one_off):
+            least = self._settings.knowledge_alone_score
+            found = replace(found, items=[item for item in found.items if item.score >= least])
+        if found.ranked is None and not found.items:
+            return MemoryLayer(late=measured.late)
         if self._is_judged:
             found = await self._judged(found, wish, deadline)
-            layer = await self._store.passages.read(lambda reader: self._fill(reader, found, wish))
-        else:
-            layer = await self._store.passages.read(
-                lambda reader: self._fill(reader, self._lifted(reader, found, wish, deadline), wish)
-            )
-        return replace(layer, late=late)
+        layer = await self._store.passages.read(lambda connection: self._fill(connection, found, wish, deadline))
+        return replace(layer, late=measured.late)
 
     async def _items(self, session: SessionRow) -> ItemTable:
         """The lessons and references of the session's scopes as they are now."""
-        known = self._searcher.items.get(session)
-        items = await self._store.passages.read(lambda reader: read_items(reader, session, known))
-        self._searcher.items.keep(session, items)
-        return items
+        return await self._store.passages.read(lambda connection: self._searcher.items.read(connection, session))
 
-    async def _index(self, session: SessionRow, deadline: Deadline) -> Index:
-        """The index of the session, or that of all if others of its scope have turns and it is ready in time."""
+    async def _scope_index(self, session: SessionRow, deadline: Deadline) -> Index:
+        """The index of a session with a scope, or that of all if others of the scope have turns and it is ready in
+        time."""
         own = self._searcher.index(session)
-        if not session.scope:
-            return own
         if self._is_alone is None:
-            searched = await self._store.passages.read(lambda reader: searched_sessions(reader, session))
-            self._is_alone = searched.is_single
+            searched = await self._store.passages.read(lambda connection: searched_sessions(connection, session))
+            self._is_alone = searched is None
         if self._is_alone:
             return own
         every, left = self._searcher.index_of_all(), deadline.left_seconds()
@@ -254,13 +259,13 @@ class Recaller:
 
         settings = self._settings
         # A large index is loaded after the first context.
-        is_glance = deadline.left_seconds() is not None and session.last_turn > LOADED_TURNS and not index.is_loaded
+        is_glance = session.last_turn > LOADED_TURNS and not index.is_loaded and settings.deadline_seconds is not None
         has_orders = wish.is_one_off and settings.order_weight > 0 and not is_glance
-        query = replace(
-            Query.of(wish.words),
+        query = Query(
+            phrases=query_phrases(encodable(wish.words)),
             orders=ORDER_PHRASES if has_orders else (),
             session=session,
-            items=self._searcher.items.get(session),
+            items=self._searcher.items,
         )
         limits = (settings.keyword_seconds, settings.vector_seconds)
         if settings.search_seconds is not None:
@@ -279,35 +284,30 @@ class Recaller:
         is_late = has_orders and measured.look is None and measured.late
         return replace(measured, late=(*measured.late, ORDERS)) if is_late else measured
 
-    def _best_items(self, measured: Measured) -> list[FoundItem]:
+    def _best_items(self, look: Look, measured: Sequence[Mapping[str, float]]) -> list[FoundItem]:
         """Lessons and references of the session's scopes that match the prompt."""
         settings = self._settings
-        if not settings.knowledge_items or measured.look is None or not measured.items:
+        if not settings.knowledge_items or look.items is None:
             return []
-        assert measured.look.items is not None, "scores of items"
         return best_items(
-            measured.look.items,
-            measured.items,
+            look.items,
+            measured,
             least=settings.knowledge_score,
             confidence=settings.knowledge_confidence,
             limit=settings.candidates if self._is_judged else settings.knowledge_items,
         )
 
-    def _is_needed(self, scores: PassageScores, wish: RecallRequest) -> bool:
-        """Whether a passage clearly matches the prompt. A preview has no cached prefix to protect."""
-        from foveate.recall.rank import outstanding  # noqa: PLC0415 - numpy loads with the index
+    def _rank(self, scores: PassageScores, wish: RecallRequest, limit: int) -> RankedPassages | None:
+        """The best passages; None if none clearly matches the prompt. A preview has no cached prefix to protect."""
+        from foveate.recall.rank import RankWeights, outstanding, rank  # noqa: PLC0415 - numpy loads with the index
 
-        if not len(scores.passages) or (scores.words is None and scores.vectors is None):
-            return False
-        if not wish.is_gated or wish.is_one_off:
-            return True
-        least = self._settings.gate_score if wish.need is Need.SURE else self._settings.gate_doubt_score
-        return outstanding(scores, asking=wish.asking) >= least
-
-    def _rank(self, scores: PassageScores, wish: RecallRequest) -> RankedPassages:
-        from foveate.recall.rank import RankWeights, rank  # noqa: PLC0415
-
-        settings, breadth = self._settings, wish.breadth
+        settings, breadth = self._settings, breadth_of(wish.words)
+        if not len(scores.passages.key) or (scores.words is None and scores.vectors is None):
+            return None
+        if wish.is_gated and not wish.is_one_off:
+            least = settings.gate_score if wish.need is Need.SURE else settings.gate_doubt_score
+            if outstanding(scores, asking=wish.asking) < least:
+                return None
         weights = RankWeights(
             user=settings.broad_user_weight if breadth is Breadth.ORDER else settings.user_weight,
             near=settings.near_weight,
@@ -317,68 +317,57 @@ class Recaller:
             spread=0.0 if breadth is Breadth.POINT else settings.broad_spread,
             sitting_hours=settings.sitting_hours,
         )
-        spans = spans_in(wish.words, from_us(int(scores.passages.at_us.max()))) if settings.date_weight else []
-        limit = MAX_PASSAGES if self._is_judged else max(NAMED_PASSAGES, self._max_passages(wish))
-        return rank(scores, weights, spans=spans, visible=wish.visible, limit=limit)
+        is_dated = settings.date_weight and TIME_WORD.search(wish.words)
+        return rank(
+            scores,
+            weights,
+            spans=spans_in(wish.words, from_us(int(scores.passages.at_us.max()))) if is_dated else (),
+            visible=wish.visible,
+            limit=MAX_PASSAGES if self._is_judged else max(NAMED_PASSAGES, limit),
+        )
 
-    def _max_passages(self, wish: RecallRequest) -> int:
-        """How many passages are shown at most."""
-        if wish.is_one_off:
-            return MAX_PASSAGES
-        return self._settings.passages if wish.breadth is Breadth.POINT else self._settings.broad_passages
+    def _lifted(self, connection: Connection, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
+        """With a bonus for standing orders, and for what was said by somebody whom the prompt names.
 
-    def _lifted(self, reader: IndexReader, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
-        """With a bonus for standing orders, and for what was said by somebody whom the prompt names."""
-        ranked = found.ranked
-        if ranked is None:
+        A passage that begins with a name is found by it, so if none of the best is by such a speaker, no more are read.
+        """
+        if found.ranked is not None and found.scores.orders is not None:
+            found = self._by_orders(connection, found, found.ranked, wish)
+        if found.ranked is None or not self._settings.speaker_weight:
             return found
-        if found.scores.orders is not None:
-            ranked = self._by_orders(reader, found, ranked, wish)
-        if self._settings.speaker_weight:
-            ranked = self._by_named_speakers(reader, replace(found, ranked=ranked), ranked, wish, deadline)
-        return replace(found, ranked=ranked)
+        ranked, by_named = found.ranked, list[bool]()
+        for end in (FIRST_NAMED, min(NAMED_PASSAGES, NAMED_FACTOR * found.limit)):
+            if deadline.left_seconds() == 0.0:
+                break
+            pieces = self._read(connection, found, found.rows(0, end))
+            if not any(piece and piece.name for piece in pieces):
+                return found
+            by_named = said_by_named(wish.words, pieces)
+            if not any(by_named):
+                return found
+        from foveate.recall.rank import prefer  # noqa: PLC0415
 
-    def _by_orders(
-        self, reader: IndexReader, found: _Found, ranked: RankedPassages, wish: RecallRequest
-    ) -> RankedPassages:
+        return replace(found, ranked=prefer(ranked, by_named, self._settings.speaker_weight))
+
+    def _by_orders(self, connection: Connection, found: _Found, ranked: RankedPassages, wish: RecallRequest) -> _Found:
         """With a bonus for standing orders of the user, which hold whatever the prompt is about."""
         from foveate.recall.rank import lift, said_by_user  # noqa: PLC0415
 
         assert found.scores.orders is not None
         best = said_by_user(ranked, found.scores.orders, visible=wish.visible, limit=MAX_ORDERS)
         cued = replace(found, ranked=best)
-        pieces = self._read(reader, cued, cued.rows(0, MAX_ORDERS))
+        pieces = self._read(connection, cued, cued.rows(0, MAX_ORDERS))
         places = [
             place
             for place, piece in zip(best.places.tolist(), pieces, strict=True)
             if piece and has_standing_order(piece.text.removeprefix(f"{piece.name}:"))
         ]
-        return lift(ranked, places, self._settings.order_weight) if places else ranked
-
-    def _by_named_speakers(
-        self, reader: IndexReader, found: _Found, ranked: RankedPassages, wish: RecallRequest, deadline: Deadline
-    ) -> RankedPassages:
-        """With a bonus for what was said by somebody whom the prompt names.
-
-        A passage that begins with a name is found by it, so if none of the best is by such a speaker, no more are read.
-        """
-        from foveate.recall.rank import prefer  # noqa: PLC0415
-
-        by_named: list[bool] = []
-        for end in (FIRST_NAMED, min(NAMED_PASSAGES, NAMED_FACTOR * self._max_passages(wish))):
-            if deadline.has_passed:
-                break
-            pieces = self._read(reader, found, found.rows(0, end))
-            speakers = [SpeakerName(each.speaker, each.name) if each else None for each in pieces]
-            by_named = said_by_named(wish.words, speakers)
-            if not any(by_named):
-                return ranked
-        return prefer(ranked, by_named, self._settings.speaker_weight)
+        return replace(found, ranked=lift(ranked, places, self._settings.order_weight)) if places else found
 
     async def _judged(self, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
         """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
         lifted, asked, texts = await self._store.passages.read(
-            lambda reader: self._candidates(reader, self._lifted(reader, found, wish, deadline))
+            lambda connection: self._candidates(connection, self._lifted(connection, found, wish, deadline))
         )
         recent = await self._recent(found.session) if self._settings.judge_model else ""
         request = JudgedRequest(text=wish.words, session_id=found.session.id, recent=recent)
@@ -392,7 +381,7 @@ class Recaller:
         places = asked.ranked.places[[place - split for place in judged.places if place >= split]]
         return replace(lifted, items=items, ranked=replace(asked.ranked, places=places))
 
-    def _candidates(self, reader: IndexReader, found: _Found) -> tuple[_Found, _Found, list[str]]:
+    def _candidates(self, connection: Connection, found: _Found) -> tuple[_Found, _Found, list[str]]:
         """The results, those of them that models judge, and the texts of the latter, items first."""
         from foveate.recall.rank import candidates  # noqa: PLC0415
 
@@ -400,7 +389,7 @@ class Recaller:
         if found.ranked is not None:
             best = candidates(found.ranked, found.scores, self._settings.candidates)
             asked = replace(found, ranked=replace(found.ranked, places=best))
-        pieces = self._read(reader, asked, asked.rows(0, MAX_PASSAGES))
+        pieces = self._read(connection, asked, asked.rows(0, MAX_PASSAGES))
         return found, asked, [item.row.text for item in found.items] + [piece.text if piece else "" for piece in pieces]
 
     async def _recent(self, session: SessionRow) -> str:
@@ -419,48 +408,51 @@ class Recaller:
             lines.append(line)
         return "\n".join(reversed(lines))
 
-    def _fill(self, reader: IndexReader, found: _Found, wish: RecallRequest) -> MemoryLayer:
+    def _fill(self, connection: Connection, found: _Found, wish: RecallRequest, deadline: Deadline) -> MemoryLayer:
         """Lessons and references, the best passages that fit, and the turns of the next best in one sentence each."""
-        searched = found.look.searched
+        if not self._is_judged:
+            found = self._lifted(connection, found, wish, deadline)
+        searched, settings = found.look.searched, self._settings
         filling = LayerBuilder(wish.room_tokens, found.count, searched)
-        for item in found.items[: self._settings.knowledge_items]:
+        for item in found.items[: settings.knowledge_items]:
             filling.add_item(make_item(item.row, found.count))
         missed: dict[int, int] = {}
-        end = self._max_passages(wish)
-        for start in range(0, end, BATCH):
-            rows = found.rows(start, min(end, start + BATCH))
-            if filling.is_full or not rows:
+        for start in range(0, found.limit if found.ranked else 0, BATCH):
+            rows = found.rows(start, min(found.limit, start + BATCH))
+            if not rows or filling.left < LEAST_PIECE_TOKENS or filling.misses >= MAX_MISSES:
                 break
-            for piece in self._read(reader, found, rows):
+            for piece in self._read(connection, found, rows):
                 if piece and not filling.add(piece):
                     missed.setdefault(piece.turn, piece.at_us)
         gists = []
-        for number, at_us in list(missed.items())[: self._settings.ticklers]:
-            turn = searched.find(number)
-            tiny = reader.tiny((turn.session or found.session).id, turn.turn)
-            if tiny is not None:
-                gists.append(Tickler(number, at_us, tiny))
-        return replace(filling.finish(gists), in_part=tuple(self._in_part(found, filling)))
+        for number, at_us in list(missed.items())[: settings.ticklers]:
+            turn = searched.find(number) if searched else RecalledTurn(None, number)
+            tinies = derived.tinies(connection, (turn.session or found.session).id, turn.turn, turn.turn)
+            if tinies:
+                gists.append(Tickler(number, at_us, tinies[-1][1]))
+        layer = filling.finish(gists)
+        in_part = self._in_part(found, found.ranked, filling) if found.ranked and settings.prefetch_turns else []
+        return replace(layer, in_part=tuple(in_part))
 
-    def _in_part(self, found: _Found, filling: LayerBuilder) -> Iterator[int]:
+    def _in_part(self, found: _Found, ranked: RankedPassages, filling: LayerBuilder) -> list[int]:
         """Those of the best turns that match clearly and are not shown whole."""
+        searched, turns = found.look.searched, ranked.passages.turn
         shown = Counts(turn for turn, _ in filling.pieces)
-        ranked = found.ranked
-        if ranked is None:
-            return
-        best = dict.fromkeys(turn for _, turn, _ in found.rows(0, self._settings.passages))
+        best = dict.fromkeys(turns[ranked.places[: self._settings.passages]].tolist())
+        in_part: list[int] = []
         for turn in list(best)[: self._settings.prefetch_turns]:
-            is_of_turn = ranked.passages.turn == turn
+            is_of_turn = turns == turn
             stands_out = float(ranked.own[is_of_turn].max()) >= self._settings.gate_doubt_score
-            own = found.look.searched.find(turn)
+            own = searched.find(turn) if searched else RecalledTurn(None, turn)
             if own.session is None and stands_out and shown[turn] < int(is_of_turn.sum()):
-                yield own.turn
+                in_part.append(own.turn)
+        return in_part
 
     def _read(
-        self, reader: IndexReader, found: _Found, rows: Sequence[tuple[int, int, int]]
+        self, connection: Connection, found: _Found, rows: Sequence[tuple[int, int, int]]
     ) -> list[MemoryPiece | None]:
         """The passages of these keys, turns and times; None where one is gone."""
-        from foveate.recall.index import LOOSE_KEY  # noqa: PLC0415
+        from foveate.recall.table import LOOSE_KEY  # noqa: PLC0415
 
         encoding = found.session.encoding
         with self._lock:
@@ -468,14 +460,15 @@ class Recaller:
             pieces = {key: self._pieces.get((encoding, key)) for key, _, _ in rows}
         # The first passage of a turn has the name of who speaks; it is in the same row.
         missing = [each for key, piece in pieces.items() if piece is None for each in (key, key & ~PASSAGE_MASK)]
-        texts = found.index.texts(reader, missing) if missing else {}
+        texts = found.index.texts(connection, missing) if missing else {}
         for key, turn, at_us in rows:
             if pieces[key] is None and key in texts:
                 said, first = texts[key], texts[key & ~PASSAGE_MASK]
-                name = name_at_start(said.text) or (first.speaker == said.speaker and name_at_start(first.text)) or ""
-                piece = make_piece(
-                    turn, key & PASSAGE_MASK, said.speaker, said.text, at_us=at_us, count=found.count, name=name
-                )
+                named = NAME_AT_START.match(said.text)
+                if not named and first.speaker == said.speaker:
+                    named = NAME_AT_START.match(first.text)
+                name, number = named[1] if named else "", key & PASSAGE_MASK
+                piece = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=found.count, name=name)
                 pieces[key] = piece
                 if key < LOOSE_KEY:  # the others may still change
                     with self._lock:
@@ -483,3 +476,14 @@ class Recaller:
         # A turn's number depends on the sessions that are searched.
         shown = ((pieces[key], turn) for key, turn, _ in rows)
         return [replace(piece, turn=turn) if piece and piece.turn != turn else piece for piece, turn in shown]
+
+
+def said_by_named(query: str, pieces: Sequence[MemoryPiece | None]) -> list[bool]:
+    """For each passage whether its speaker is named in the query; None: the passage is gone."""
+    asked = telling_words(query)
+    of_role = Counts(piece.speaker for piece in pieces if piece)
+    with_name = Counts(piece.speaker for piece in pieces if piece and piece.name)
+    roles = {role for role, count in with_name.items() if count >= LEAST_NAMED_SHARE * of_role[role]}
+    return [
+        piece is not None and piece.speaker in roles and bool(asked & telling_words(piece.name)) for piece in pieces
+    ]

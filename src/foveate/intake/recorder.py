@@ -24,7 +24,7 @@ from foveate.events import Event
 from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
 from foveate.intake.project import project_scope
 from foveate.intake.sessions import TITLE_CHARS, ClientId, Incoming, Resolver, SessionDecision, branch_of
-from foveate.recall.gate import Need, need_of
+from foveate.recall.questions import Need, need_of
 from foveate.session import Session
 from foveate.session.client_requests import empty_standing
 from foveate.session.record import as_messages

@@ -32,7 +32,7 @@ from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
-    from foveate.recall.vectors import Floats
+    from foveate.recall.table import Floats
 
 BATCH_TURNS = 200
 CHUNK_TURNS = 1 << 40
@@ -177,7 +177,7 @@ async def vectors_of(fov: Foveate, gathered: Gathered) -> Floats:
     """A row for each turn: the mean of the stored vectors of its passages, of length 1; zeros where there are none."""
     import numpy as np  # noqa: PLC0415 - loads when something is learned
 
-    from foveate.recall.vectors import unpack  # noqa: PLC0415
+    from foveate.recall.table import unpack  # noqa: PLC0415
 
     embedder = load_embedder(fov.settings.recall, fov.caller)
     try:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from foveate.recall.vectors import Floats
+    from foveate.recall.table import Floats
 
     Labels = NDArray[np.int64]
 

@@ -37,6 +37,10 @@ _AGO = re.compile(rf"\b(\d{{1,3}}|{'|'.join(COUNTS)})\s+(day|week|month|year)s?\
 _LAST = re.compile(rf"\b(last|this|past)\s+(week|month|year|weekend|night|{'|'.join(DAYS)})\b")
 _BACK = re.compile(r"(\d{1,6})\s*(min|h|d|w|hour|day|week|month|year)(?:ute)?s?(?:\s+ago)?")
 _NEAR = re.compile(r"\b(today|yesterday|this morning|tonight)\b")
+TIME_WORD = re.compile(
+    rf"\d|\b(?:in|during|since|of|last|this)\s+{_MONTH}|\bago\b|{_LAST.pattern}|{_NEAR.pattern}", re.IGNORECASE
+)
+"""Whatever names a time has one of these."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,24 +10,36 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from foveate.errors import ModelError
-from foveate.recall.embed import Embedder, Recent, index_maker
-from foveate.recall.knowledge import ItemTable, read_items
+from foveate.recall.embed import Embedder, Recent
+from foveate.recall.knowledge import ItemTable, KnownItems
 from foveate.recall.passages import Passage, cut_turn, passage_text
-from foveate.recall.rank import PassageScores, Scores
-from foveate.recall.sessions import SearchedSessions, searched_sessions
-from foveate.recall.table import TURN_BITS, TURN_MASK, KnownPhrase, PassageTable, in_sessions
-from foveate.recall.vectors import Alike, Floats, Mask
-from foveate.recall.words import query_phrases, word_count
+from foveate.recall.rank import MeasureScores, Passages, PassageScores, Scores
+from foveate.recall.scopes import SearchedSessions, searched_sessions
+from foveate.recall.table import (
+    EVERYTHING,
+    LOOSE_KEY,
+    MAX_LOOSE_TURNS,
+    MAX_STORE_LOOSE_TURNS,
+    Alike,
+    CutTurn,
+    Filter,
+    Floats,
+    KnownPhrase,
+    LoosePassages,
+    Mask,
+    PassageTable,
+    moments,
+)
+from foveate.recall.words import query_phrases
 from foveate.renditions import without_recalled
-from foveate.store import SessionRow, Store
+from foveate.store import SessionRow, Store, log, passages
 from foveate.store.codec import restore_message
 from foveate.store.rows import (
     KEY_SHIFT,
@@ -37,12 +49,9 @@ from foveate.store.rows import (
     IndexedSession,
     MessageRow,
     PassageText,
-    Speaker,
 )
+from foveate.store.sql import Connection
 from foveate.text import encodable
-
-if TYPE_CHECKING:
-    from foveate.store.index_reader import IndexReader
 
 _log = logging.getLogger(__name__)
 
@@ -53,10 +62,6 @@ MAX_POSTINGS = 1_000
 """A phrase that is in more passages than this is too common to count, unless all phrases of the query are."""
 LEAST_WEIGHT = 1e-3
 """Of a phrase that is in most passages."""
-MAX_LOOSE_TURNS = 32
-"""Turns not indexed yet that a search looks through, the newest."""
-LOOSE_KEY = 1 << 62
-"""With the turn behind it where a row's id would be, the key of a passage that is not indexed yet."""
 MAX_EMBEDDED_CHARS = 2_000
 """Of a query."""
 QUICK_PASSAGES = 100_000
@@ -73,35 +78,6 @@ MAX_GLANCED_ROWS = 2_048
 """Rows that a glance reads for the words of a query, the newest,"""
 GLANCED_TURNS = 512
 """and turns of the whole session, for what passages are like on average."""
-MAX_STORE_LOOSE_TURNS = 256
-"""Turns not indexed yet that a search over all sessions reads, of the sessions used last."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Filter:
-    """Which passages count; None: all do."""
-
-    speaker: Speaker | None = None
-    tool: str | None = None
-    after_us: int | None = None
-    before_us: int | None = None
-    file: str | None = None
-    """A turn counts if any of its passages names this path, or the end of it."""
-    sessions: Mapping[int, int] | None = None
-    """Numbers of the sessions that count, each with the last of its turns that does; only in an index of all. How much
-    a word tells is then computed over these alone."""
-
-    def has_turn(self, turn_key: int) -> bool:
-        """Whether the turn of this key in an index of all sessions is of a session that counts."""
-        return self.sessions is None or turn_key & TURN_MASK <= self.sessions.get(turn_key >> TURN_BITS, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Loose:
-    """A turn that is not indexed yet."""
-
-    at_us: int
-    passages: Sequence[Passage]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,15 +87,15 @@ class Query:
     phrases: Sequence[str]
     orders: Sequence[str] = ()
     """Phrases that are scored apart from the others."""
-    wanted: Filter = field(default_factory=Filter)
+    wanted: Filter = EVERYTHING
     session: SessionRow | None = None
-    """The session that asks: its items are read, and in an index of all sessions those of its scope count."""
-    items: ItemTable | None = None
-    """Its items as they were last read."""
+    """The session that asks: in an index of all sessions, those of its scope count."""
+    items: KnownItems | None = None
+    """If given, the items of the session's scopes are read too."""
 
     @classmethod
-    def of(cls, text: str, wanted: Filter | None = None) -> Query:
-        return cls(phrases=query_phrases(encodable(text)), wanted=wanted or Filter())
+    def of(cls, text: str, wanted: Filter = EVERYTHING) -> Query:
+        return cls(phrases=query_phrases(encodable(text)), wanted=wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,28 +119,44 @@ class Look:
     """False if the words of the index can't be read."""
     mask: Mask | None = None
     """Those of the table that count; None: all."""
-    loose: Sequence[Passage] = ()
+    loose: LoosePassages | None = None
     """The passages that are not indexed yet."""
     orders: Floats | None = None
     """The scores by `Query.orders`."""
-    wanted: Filter = field(default_factory=Filter)
-    searched: SearchedSessions = field(default_factory=SearchedSessions)
+    wanted: Filter = EVERYTHING
+    searched: SearchedSessions | None = None
+    """The sessions that count; None: one session has its own index."""
     is_alone: bool | None = None
     """Whether no other session of the scope has turns; None: not looked up."""
     items: ItemTable | None = None
+    """None: not read, or the store has none."""
     sample: Sample | None = None
 
     def measured(self, scores: Scores, *, is_by_words: bool = True) -> PassageScores:
         """The scores of the passages that count, given with vectors or without; turns as `searched` numbers them."""
-        words, vectors = scores.by_words() if is_by_words and self.has_words else None, scores.by_vectors()
+        kept, alike = scores.allowed, scores.vector
+        keyword = scores.keyword[kept]
+        words = MeasureScores(keyword, *moments(keyword)) if is_by_words and self.has_words else None
+        vectors = None
+        if alike is not None:
+            values = np.full(alike.count, alike.mean, np.float32)  # of what was not compared, or has no vector
+            values[alike.places] = alike.found
+            vectors = MeasureScores(values[kept], alike.mean, alike.deviation)
         if self.sample:
             words = words and words.within(self.sample.count)
-            vectors = vectors and vectors.like(self.sample.is_sampled[scores.allowed])
+            vectors = vectors and vectors.like(self.sample.is_sampled[kept])
+        passages = Passages(
+            key=scores.key[kept],
+            turn=scores.turn[kept],
+            at_us=scores.at_us[kept],
+            is_user=scores.speaker[kept] == SPEAKERS.index("user"),
+            words=scores.words[kept].astype(np.int64),
+        )
         return PassageScores(
-            passages=scores.passages() if self.searched.is_single else self.searched.renumber(scores.passages()),
+            passages=self.searched.renumber(passages) if self.searched else passages,
             words=words,
             vectors=vectors,
-            orders=None if self.orders is None else self.orders[scores.allowed],
+            orders=None if self.orders is None else self.orders[kept],
         )
 
 
@@ -174,23 +166,23 @@ class Index:
     def __init__(self, store: Store, session_id: str | None, embedder: Embedder) -> None:
         self._store = store
         self._session_id = session_id
-        self._embedder = embedder
+        self.embedder = embedder
+        self.is_store = session_id is None
+        """Whether it covers all sessions."""
         self._lock = threading.Lock()
         self._table = self._new_table()
         self._newest_of_all = 0
         self._sessions: Sequence[IndexedSession] = ()
-        self._loose: dict[tuple[int, int], Loose] = {}
+        self._cut: dict[tuple[int, int], CutTurn] = {}
+        """Turns that are not indexed yet, by their keys and their numbers of messages."""
+        self._loose: LoosePassages | None = None
+        """Those that the last look searched."""
         self._recent = Recent(embedder)
         self._loading: asyncio.Task[None] | None = None
 
     @property
-    def is_store(self) -> bool:
-        """Whether it covers all sessions."""
-        return self._session_id is None
-
-    @property
     def is_loaded(self) -> bool:
-        return self._table.newest > 0
+        return self._table.is_loaded
 
     def session_ids(self, numbers: Collection[int]) -> dict[int, str]:
         """The ids of sessions by their numbers, as the last search saw them."""
@@ -214,9 +206,9 @@ class Index:
         """Bring the index up to date and score all passages by their words, in one read transaction."""
         while True:
             with self._lock:
-                if self._table.maker != index_maker(self._embedder.name):  # its dimensions have just become known
+                if self._table.model != self.embedder.name:  # its dimensions have just become known
                     self._table = self._new_table()
-            if not self.is_loaded:
+            if not self._table.is_loaded:
                 self.load_soon()
                 assert self._loading is not None
                 await asyncio.shield(self._loading)  # a caller that gives up does not stop it for the others
@@ -232,11 +224,7 @@ class Index:
         """
         return await self._store.passages.read(partial(self._glance, query=query, last_turn=last_turn))
 
-    def is_current(self, look: Look) -> bool:
-        """Whether the vectors of a look are those of the model as it is known now."""
-        return look.table.maker == index_maker(self._embedder.name)
-
-    async def scores(self, text: str, wanted: Filter | None = None) -> Scores:
+    async def scores(self, text: str, wanted: Filter = EVERYTHING) -> Scores:
         """How well every passage answers, by words and by vectors."""
         vector = await self.embed(text)
         return await self.compare(await self.look(Query.of(text, wanted)), vector)
@@ -247,7 +235,7 @@ class Index:
         if not text:
             return None
         try:
-            vector: Floats = (await self._embedder.embed([text]))[0]
+            vector: Floats = (await self.embedder.embed([text]))[0]
         except ModelError as error:
             _log.warning("searching by words alone: %s", error)
             return None
@@ -260,15 +248,20 @@ class Index:
         near: Mapping[int, float] = {}
         if self.is_store and not look.table.vectors.is_exact:
             near = await self._nearest(look.wanted.sessions, vector)
-        job = partial(self._compare, look, vector, near)
-        alike = job() if look.table.count <= QUICK_PASSAGES else await asyncio.to_thread(job)
-        if look.loose:
-            alike = replace(alike, count=len(look.scores))
-            if self._embedder.is_local:
-                first = len(look.scores) - len(look.loose)
-                found = await self._recent.embed([each.text for each in look.loose]) @ vector
-                places = np.concatenate([alike.places, np.arange(first, len(look.scores))])
-                alike = replace(alike, places=places, found=np.concatenate([alike.found, found]))
+        if look.table.count <= QUICK_PASSAGES:
+            alike = self._compare(look, vector, near)
+        else:
+            alike = await asyncio.to_thread(self._compare, look, vector, near)
+        if loose := look.loose:
+            count = len(look.scores.turn)
+            if self.embedder.is_local and loose.vectors is None:
+                loose.vectors = await self._recent.embed([each.text for each in loose.passages])
+            if loose.vectors is None:
+                alike = replace(alike, count=count)
+            else:
+                places = np.concatenate([alike.places, np.arange(count - len(loose.passages), count)])
+                found = np.concatenate([alike.found, loose.vectors @ vector])
+                alike = replace(alike, places=places, found=found, count=count)
         return replace(look.scores, vector=alike)
 
     async def unsearched(self) -> int:
@@ -282,18 +275,24 @@ class Index:
                 for turn in {size.turn for size in sizes if size.is_pruned}.intersection(missing):
                     table.mark_pruned(table.turn_key(session, turn))
         total = sum(map(table.missing_count, self._sessions))
-        return total - sum(len(turns) for _, turns in self._missing(table, Filter()))
+        loose = (table.turn_key(session, turn) for session, turn in table.loose_turns(self._sessions, None))
+        return total - sum(turn_key not in table.turns for turn_key in loose)
 
-    def texts(self, reader: IndexReader, keys: Sequence[int]) -> dict[int, Passage | PassageText]:
+    def texts(self, connection: Connection, keys: Sequence[int]) -> dict[int, Passage | PassageText]:
         """The passages of these keys; those that were taken away meanwhile are left out."""
         rows = list(dict.fromkeys(key >> KEY_SHIFT for key in keys if key < LOOSE_KEY))
-        stored = reader.texts(rows) if rows else {}
-        loose = {turn: each for (turn, _), each in self._loose.items()}
+        stored = passages.texts(connection, rows) if rows else {}
         found: dict[int, Passage | PassageText] = {}
+        cut: dict[int, CutTurn] | None = None
         for key in keys:
-            row, number = (key & ~LOOSE_KEY) >> KEY_SHIFT, key & PASSAGE_MASK
-            texts = stored.get(row) if key < LOOSE_KEY else loose[row].passages if row in loose else None
-            if texts is not None and number < len(texts):
+            texts: Sequence[Passage | PassageText] = ()
+            if key < LOOSE_KEY:
+                texts = stored.get(key >> KEY_SHIFT, ())
+            else:
+                cut = {turn: each for (turn, _), each in self._cut.items()} if cut is None else cut
+                turn = (key & ~LOOSE_KEY) >> KEY_SHIFT
+                texts = cut[turn].passages if turn in cut else ()
+            if (number := key & PASSAGE_MASK) < len(texts):
                 found[key] = texts[number]
         return found
 
@@ -304,44 +303,48 @@ class Index:
         return dict(await self._store.passages.nearest(vector.tolist(), sessions=numbers, limit=MAX_NEAREST) or ())
 
     def _compare(self, look: Look, vector: Floats, near: Mapping[int, float]) -> Alike:
-        count = len(look.scores) - len(look.loose)
+        count = len(look.scores.turn) - (len(look.loose.passages) if look.loose else 0)
+        table, mask = look.table, look.mask
         with self._lock:
-            mask = look.mask
-            if look.table.count > count:  # what came after the look counts the next time
+            if table.count > count:  # what came after the look counts the next time
                 mask = np.ones(count, np.bool_) if mask is None else mask
-                mask = np.pad(mask, (0, look.table.count - count))
-            alike = look.table.vectors.compare(vector, count, mask)
+                mask = np.pad(mask, (0, table.count - count))
+            alike = table.vectors.compare(vector, count, mask)
             if near:
-                places = look.table.find(list(near))
+                places = table.find(list(near))
                 places = places if mask is None else places[mask[places]]
-                alike = alike.joined(places, [near[key] for key in look.table.column("key")[places].tolist()])
+                alike = alike.joined(places, [near[key] for key in table.columns["key"][places].tolist()])
             return alike
 
-    def _look(self, reader: IndexReader, query: Query) -> Look | None:
+    def _look(self, connection: Connection, query: Query) -> Look | None:
         """Bring the table up to date and score it; None if rows of it were removed, so that it must be loaded again."""
         with self._lock:
             table = self._table
-            since = {phrase: table.since(phrase) for phrase in (*query.phrases, *query.orders)}
+            known = {phrase: table.known.get(phrase) for phrase in (*query.phrases, *query.orders)}
+        common = {phrase for phrase, each in known.items() if each and each.is_common}
         # Common phrases count only if all are common.
         words, orders = (
-            [phrase for phrase in own if since[phrase] >= 0] or list(own) for own in (query.phrases, query.orders)
+            [phrase for phrase in own if phrase not in common] or list(own) for own in (query.phrases, query.orders)
         )
         asked = list(dict.fromkeys((*words, *orders)))
-        snapshot = reader.look(
+        snapshot = passages.look(
+            connection,
             self._session_id,
             after=table.newest,
-            phrases=[(phrase, max(0, since[phrase])) for phrase in asked],
+            phrases=[
+                (phrase, each.newest if (each := known[phrase]) and phrase not in common else 0) for phrase in asked
+            ],
             limit=MAX_STORE_POSTINGS if self.is_store else MAX_POSTINGS,
             is_most=table.rows * 2 > self._newest_of_all,
         )
-        searched, wanted, is_alone = SearchedSessions(), query.wanted, None
+        searched, wanted, is_alone = None, query.wanted, None
         if query.session is not None and query.session.scope:
-            others = searched_sessions(reader, query.session)
-            is_alone = others.is_single
+            others = searched_sessions(connection, query.session)
+            is_alone = others is None
             if self.is_store:
-                searched, wanted = others, replace(wanted, sessions=others.last_turns)
+                searched, wanted = others, replace(wanted, sessions=others.last_turns if others else {})
         having = {
-            name: reader.postings(self._session_id, phrase, field=name)
+            name: passages.postings(connection, self._session_id, phrase, field=name)
             for name, phrase in (("tool", wanted.tool), ("words", wanted.file))
             if phrase
         }
@@ -349,55 +352,58 @@ class Index:
             if table is not self._table or not table.is_current(snapshot.sessions):
                 if table is self._table:  # something was removed: read all again
                     self._table = self._new_table()
-                    self._loose.clear()
+                    self._cut.clear()
                 return None
             table.add(snapshot)
             self._newest_of_all, self._sessions = snapshot.newest, snapshot.sessions
-            learnt = {
-                phrase: table.learn(phrase, postings, snapshot.newest)
-                for phrase, postings in zip(asked, snapshot.postings, strict=True)
-            }
-            mask = _allowed(table, wanted, having)
-            weighed = _allowed(table, Filter(sessions=wanted.sessions), {}) if wanted.sessions else None
-            groups = [_by_words(table, learnt, own, table.count, weighed) for own in (words, orders)]
-            scores = _scores(table, groups[0][0], mask)
-            missing = self._loose_turns(table, wanted)
+            learnt = table.learn(asked, snapshot.postings, snapshot.newest)
+            mask = None if wanted == EVERYTHING and table.is_whole else table.allowed(wanted, having)
+            weighed = table.allowed(Filter(sessions=wanted.sessions), {}) if wanted.sessions else None
+            keyword, weights = _by_words(table, learnt, words, table.count, weighed)
+            by_orders = _by_words(table, learnt, orders, table.count, weighed) if orders else None
+            if mask is None:
+                allowed = np.ones(table.count, np.bool_)
+            else:
+                allowed, keyword = mask, keyword * mask
+            scores = Scores(**table.columns, keyword=keyword, vector=None, allowed=allowed)
+            missing = table.loose_turns(snapshot.sessions, wanted.sessions)
         look = Look(
             table=table,
             scores=scores,
             mask=mask,
-            orders=groups[1][0] * scores.allowed if query.orders else None,
+            orders=by_orders[0] * allowed if by_orders else None,
             wanted=wanted,
             searched=searched,
             is_alone=is_alone,
-            items=read_items(reader, query.session, query.items) if query.session is not None else None,
+            items=_items(connection, query) if snapshot.has_items else None,
         )
-        if not (missing or self._loose):
+        if not (missing or self._cut):
             return look
-        loose = self._read_loose(reader, table, missing, wanted)
-        return _with_loose(reader, look, loose, query, [weights for _, weights in groups]) if loose else look
+        loose = self._read_loose(connection, table, missing, wanted)
+        return _with_loose(look, loose, query, (weights, by_orders[1] if by_orders else {})) if loose else look
 
-    def _glance(self, reader: IndexReader, query: Query, last_turn: int) -> Look:
+    def _glance(self, connection: Connection, query: Query, last_turn: int) -> Look:
         assert self._session_id is not None, "a glance at one session"
-        snapshot = reader.look(
-            self._session_id, after=NEWEST_ID, phrases=[(phrase, 0) for phrase in query.phrases], limit=MAX_POSTINGS
+        snapshot = passages.look(
+            connection,
+            self._session_id,
+            after=NEWEST_ID,
+            phrases=[(phrase, 0) for phrase in query.phrases],
+            limit=MAX_POSTINGS,
         )
         rare = [postings for postings in snapshot.postings if not postings.is_cut] or snapshot.postings
         ids = sorted({key >> KEY_SHIFT for postings in rare for key in postings.keys})[-MAX_GLANCED_ROWS:]
         turns = range(1, last_turn + 1, max(1, last_turn // GLANCED_TURNS))
         table = self._new_table()
-        table.add(replace(snapshot, rows=reader.rows(self._session_id, ids, turns)))
-        is_sampled = np.isin(table.column("turn"), turns)
+        table.add(replace(snapshot, rows=passages.rows(connection, self._session_id, ids, turns)))
+        is_sampled = np.isin(table.columns["turn"], turns)
         count = max(table.count, int(is_sampled.sum()) * turns.step)
-        learnt = {
-            phrase: table.learn(phrase, postings, snapshot.newest)
-            for phrase, postings in zip(query.phrases, snapshot.postings, strict=True)
-        }
+        learnt = table.learn(query.phrases, snapshot.postings, snapshot.newest)
         keyword, _ = _by_words(table, learnt, query.phrases, count)
         return Look(
             table=table,
-            scores=replace(_scores(table, keyword, None), allowed=table.column("alive")),
-            items=read_items(reader, query.session, query.items) if query.session is not None else None,
+            scores=Scores(**table.columns, keyword=keyword, vector=None, allowed=table.alive),
+            items=_items(connection, query) if snapshot.has_items else None,
             sample=Sample(count, is_sampled),
         )
 
@@ -418,135 +424,81 @@ class Index:
                 break
         await asyncio.to_thread(table.vectors.prepare)
         with self._lock:
-            if not self.is_loaded:
+            if not self._table.is_loaded:
+                table.is_loaded = True
                 self._table, self._newest_of_all = table, table.newest
 
     def _new_table(self) -> PassageTable:
-        return PassageTable(index_maker(self._embedder.name), self._embedder.dimensions, is_store=self.is_store)
-
-    def _missing(self, table: PassageTable, wanted: Filter) -> Iterator[tuple[IndexedSession, Sequence[int]]]:
-        """The turns that are not indexed and are searched directly, by session."""
-        left = MAX_STORE_LOOSE_TURNS
-        for session in filter(table.missing_count, self._sessions):
-            if wanted.sessions is not None and session.number not in wanted.sessions:
-                continue
-            turns = table.missing(session, min(left, MAX_LOOSE_TURNS))
-            left -= len(turns)
-            if turns:
-                yield session, turns
-
-    def _loose_turns(self, table: PassageTable, wanted: Filter) -> list[tuple[IndexedSession, int]]:
-        """Turns that are searched directly: those not indexed yet, and open ones of which messages are missing."""
-        missing = [(session, turn) for session, turns in self._missing(table, wanted) for turn in turns]
-        for session in self._sessions:
-            newest = table.turn_key(session, session.last_turn)
-            held = table.messages_of(newest)
-            if held is not None and held != session.last_messages and wanted.has_turn(newest):
-                missing.append((session, session.last_turn))
-        return missing
+        return PassageTable(self.embedder.name, self.embedder.dimensions, is_store=self.is_store)
 
     def _read_loose(
-        self, reader: IndexReader, table: PassageTable, missing: Sequence[tuple[IndexedSession, int]], wanted: Filter
-    ) -> dict[int, Loose]:
-        """Those turns cut into passages, by their keys; turns read before are not read again."""
-        found: dict[int, Loose] = {}
-        known = dict(self._loose)
+        self,
+        connection: Connection,
+        table: PassageTable,
+        missing: Iterable[tuple[IndexedSession, int]],
+        wanted: Filter,
+    ) -> LoosePassages | None:
+        """Those turns cut into passages; turns read before are not read again. None if there is no passage."""
+        found: dict[int, CutTurn] = {}
+        known = dict(self._cut)
         for session, turn in missing:
             turn_key = table.turn_key(session, turn)
             key = (turn_key, session.last_messages if turn == session.last_turn else 0)
-            read = known.get(key) or _cut(reader.messages(session.id, turn))
-            if read is None:
+            cut = known.get(key) or _cut(log.read(connection, session.id, turn, turn))
+            if cut is None:
                 with self._lock:
                     table.mark_pruned(turn_key)
             else:
-                found[turn_key] = known[key] = read
+                found[turn_key] = known[key] = cut
         # Those of sessions that this search leaves out may be what another one is about to read.
         others = set([key for key in known if not wanted.has_turn(key[0])][-MAX_STORE_LOOSE_TURNS:])
-        self._loose = {key: known[key] for key in known if key[0] in found or key in others}
-        return found
+        self._cut = {key: known[key] for key in known if key[0] in found or key in others}
+        if not any(each.passages for each in found.values()):
+            return None
+        turns = dict(sorted(found.items()))
+        loose = self._loose
+        if loose is None or [*map(id, loose.turns.values())] != [*map(id, turns.values())]:
+            loose = self._loose = LoosePassages(connection, turns)
+        return loose
 
 
-def _cut(rows: Sequence[MessageRow]) -> Loose | None:
+def _items(connection: Connection, query: Query) -> ItemTable | None:
+    """The items that a query asks for."""
+    return query.items.read(connection, query.session) if query.items and query.session else None
+
+
+def _cut(rows: Sequence[MessageRow]) -> CutTurn | None:
     """The passages of a turn; None if it was pruned."""
     if not rows or any(row.body is None for row in rows):
         return None
-    return Loose(rows[0].at_us, cut_turn(without_recalled([restore_message(row) for row in rows])))
+    passages = cut_turn(without_recalled([restore_message(row) for row in rows]))
+    return CutTurn(rows[0].at_us, passages, [passage_text(each) for each in passages])
 
 
-def _allowed(table: PassageTable, wanted: Filter, having: Mapping[str, Sequence[int]]) -> Mask | None:
-    """Which places count, given the keys of passages that have the tool and the file; None: all."""
-    if wanted == Filter() and table.is_whole:
-        return None
-    allowed: Mask = table.column("alive").copy()
-    if wanted.speaker is not None:
-        allowed &= table.column("speaker") == SPEAKERS.index(wanted.speaker)
-    if wanted.after_us is not None:
-        allowed &= table.column("at_us") >= wanted.after_us
-    if wanted.before_us is not None:
-        allowed &= table.column("at_us") < wanted.before_us
-    if "tool" in having:
-        allowed &= np.isin(np.arange(table.count), table.find(having["tool"]))
-    if "words" in having:
-        allowed &= np.isin(table.column("turn"), table.column("turn")[table.find(having["words"])])
-    if wanted.sessions is not None:
-        allowed &= in_sessions(table.column("turn"), wanted.sessions)
-    return allowed
-
-
-def _scores(table: PassageTable, keyword: Floats, mask: Mask | None) -> Scores:
-    return Scores(
-        turn=table.column("turn"),
-        at_us=table.column("at_us"),
-        speaker=table.column("speaker"),
-        keyword=keyword if mask is None else keyword * mask,
-        vector=None,
-        allowed=np.ones(table.count, np.bool_) if mask is None else mask,
-        key=table.column("key"),
-        words=table.column("words"),
-    )
-
-
-def _with_loose(
-    reader: IndexReader,
-    look: Look,
-    loose: Mapping[int, Loose],
-    query: Query,
-    weights: Sequence[Mapping[str, float]],
-) -> Look:
+def _with_loose(look: Look, loose: LoosePassages, query: Query, weights: Sequence[Mapping[str, float]]) -> Look:
     """The look with the scores of turns that are looked through directly."""
-    kept = [(turn, each, number) for turn, each in sorted(loose.items()) for number in range(len(each.passages))]
-    if not kept:
-        return look
-    scores = look.scores
-    passages = [each.passages[number] for _, each, number in kept]
+    scores, count = look.scores, len(loose.passages)
     phrases = list(dict.fromkeys((*query.phrases, *query.orders)))
-    having = dict(zip(phrases, reader.among(phrases, [passage_text(each) for each in passages]), strict=True))
-    # A turn that is indexed in part is reported once, as it is now.
-    allowed = scores.allowed & ~np.isin(scores.turn, list(loose))
-    allowed = np.concatenate([allowed, [_counts(turn, each, number, look.wanted) for turn, each, number in kept]])
+    having = dict(zip(phrases, loose.words.match(phrases), strict=True))
+    allowed = scores.allowed
+    if again := look.table.turns.keys() & loose.turns.keys():
+        # A turn that is indexed in part is reported once, as it is now.
+        allowed = allowed & ~np.isin(scores.turn, list(again))
+    own = np.ones(count, np.bool_) if look.wanted == EVERYTHING else np.array(loose.allowed(look.wanted))
+    allowed = np.concatenate([allowed, own])
+    # A phrase that is nowhere in the index tells as much as one that is there once.
+    rare = float(np.log1p(len(scores.turn) + 1))
     extended = []
     for asked, known, table in zip((query.phrases, query.orders), weights, (scores.keyword, look.orders), strict=True):
-        own = np.zeros(len(kept), np.float32)
+        found = np.zeros(count, np.float32)
         for phrase in asked:
-            # A phrase that is nowhere in the index tells as much as one that is there once.
-            own[having[phrase]] += known.get(phrase, float(np.log1p(len(scores) + 1)))
-        extended.append(None if table is None else np.concatenate([table, own]) * allowed)
+            found[having[phrase]] += known.get(phrase, rare)
+        extended.append(None if table is None else np.concatenate([table, found]) * allowed)
     keyword, orders = extended
     assert keyword is not None
+    columns = {name: np.concatenate([look.table.columns[name], each]) for name, each in loose.columns.items()}
     return replace(
-        look,
-        loose=passages,
-        orders=orders,
-        scores=Scores(
-            turn=np.concatenate([scores.turn, [turn for turn, _, _ in kept]]),
-            at_us=np.concatenate([scores.at_us, [each.at_us for _, each, _ in kept]]),
-            speaker=np.concatenate([scores.speaker, [SPEAKERS.index(each.speaker) for each in passages]]),
-            keyword=keyword,
-            vector=None,
-            allowed=allowed,
-            key=np.concatenate([scores.key, [LOOSE_KEY | turn << KEY_SHIFT | number for turn, _, number in kept]]),
-            words=np.concatenate([scores.words, np.array([word_count(each.text) for each in passages], np.uint16)]),
-        ),
+        look, loose=loose, orders=orders, scores=Scores(**columns, keyword=keyword, vector=None, allowed=allowed)
     )
 
 
@@ -563,7 +515,7 @@ def _by_words(
         count = int(weighed.sum())
     scores = np.zeros(table.count, np.float32)
     is_all_common = all(learnt[phrase].is_common for phrase in phrases)
-    words, weights = table.column("words"), {}
+    words, weights = table.columns["words"], dict[str, float]()
     for phrase in phrases:
         if learnt[phrase].is_common and not is_all_common:
             continue
@@ -573,18 +525,6 @@ def _by_words(
         weights[phrase] = max(weight, LEAST_WEIGHT)
         scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / table.mean_words))
     return scores, weights
-
-
-def _counts(turn_key: int, loose: Loose, number: int, wanted: Filter) -> bool:
-    passage = loose.passages[number]
-    return (
-        (wanted.speaker is None or passage.speaker == wanted.speaker)
-        and (wanted.tool is None or (passage.tool or "").lower() == wanted.tool.lower())
-        and (wanted.after_us is None or loose.at_us >= wanted.after_us)
-        and (wanted.before_us is None or loose.at_us < wanted.before_us)
-        and (wanted.file is None or any(wanted.file.lower() in each.text.lower() for each in loose.passages))
-        and wanted.has_turn(turn_key)
-    )
 
 
 def _note_failure(loading: asyncio.Task[None]) -> None:

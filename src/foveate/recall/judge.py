@@ -5,15 +5,18 @@ Each has its time. What a model leaves out is dropped, all of it if nothing help
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
+from typing import Generic, TypeVar
 
+from foveate.errors import FoveateError
 from foveate.models import Ask
 from foveate.models.caller import Caller
 from foveate.models.prompts import prompt_text
-from foveate.recall.deadline import Deadline, run_stages
+from foveate.recall.search import Deadline, give_up
 from foveate.recall.settings import RecallSettings
 from foveate.tokens import count_tokens
 from foveate.turn import Json, Message, Text
@@ -29,6 +32,9 @@ SCHEMA: dict[str, Json] = {
     "required": ["numbers"],
     "additionalProperties": False,
 }
+
+T = TypeVar("T")
+Stage = Callable[[], Awaitable[T]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,6 +125,40 @@ class Judge:
         if chosen is None:
             await self._caller.mark_unfit(answered)
         return chosen
+
+
+@dataclass(frozen=True, slots=True)
+class StageResults(Generic[T]):
+    """What stages brought, by their names."""
+
+    results: Mapping[str, T] = field(default_factory=dict)
+    late: tuple[str, ...] = ()
+    failed: Mapping[str, FoveateError] = field(default_factory=dict)
+
+
+async def run_stages(stages: Mapping[str, Stage[T]], seconds: float | None) -> StageResults[T]:
+    """Run stages concurrently up to the deadline. A failed stage is logged; the others go on."""
+    if seconds is not None and seconds <= 0:
+        return StageResults(late=tuple(stages))
+    tasks = {name: asyncio.ensure_future(stage()) for name, stage in stages.items()}
+    try:
+        await asyncio.wait(tasks.values(), timeout=seconds)
+    finally:
+        give_up(*tasks.values())
+    results: dict[str, T] = {}
+    failed: dict[str, FoveateError] = {}
+    late = [name for name, task in tasks.items() if not task.done() or task.cancelled()]
+    for name, task in tasks.items():
+        if name in late:
+            continue
+        error = task.exception()
+        if error is None:
+            results[name] = task.result()
+        elif isinstance(error, FoveateError):
+            failed[name] = error
+        else:
+            raise error
+    return StageResults(results, tuple(late), failed)
 
 
 def read_numbers(answer: str, count: int) -> list[int] | None:

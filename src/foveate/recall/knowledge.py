@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import re
+import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,12 +22,12 @@ from foveate.cache import BoundedCache
 from foveate.recall.embed import Embedder
 from foveate.recall.scopes import id_in_tenant, own_scopes
 from foveate.recall.words import telling_words
-from foveate.store import SessionRow
+from foveate.store import SessionRow, knowledge
 from foveate.store.knowledge import KnowledgeKind, KnowledgeMark, KnowledgeRow
+from foveate.store.sql import Connection
 
 if TYPE_CHECKING:
-    from foveate.recall.vectors import Floats
-    from foveate.store.index_reader import IndexReader
+    from foveate.recall.table import Floats
 
 SHOWN_KINDS: tuple[KnowledgeKind, ...] = ("lesson", "reference")
 DECIDED = frozenset({"approved", "pinned"})
@@ -95,15 +96,25 @@ class KnownItems:
     """The items of sessions' scopes, and the vectors of their texts, kept in memory."""
 
     def __init__(self) -> None:
+        self._lock = threading.Lock()
         self._tables: BoundedCache[tuple[str, tuple[str, ...]], ItemTable] = BoundedCache(MAX_SCOPES)
         self._vectors: BoundedCache[tuple[str, str], Floats] = BoundedCache(MAX_VECTORS)
 
-    def get(self, session: SessionRow) -> ItemTable | None:
-        """The items of a session's scopes as last read."""
-        return self._tables.get((session.tenant, _scopes(session)))
-
-    def keep(self, session: SessionRow, items: ItemTable) -> None:
-        self._tables[session.tenant, _scopes(session)] = items
+    def read(self, connection: Connection, session: SessionRow) -> ItemTable:
+        """The items of a session's scopes; those in memory, if none was added, replaced or removed since."""
+        scopes = tuple(sorted(str(scope) for scope in own_scopes(session, session_id=id_in_tenant(session))))
+        mark = knowledge.mark(connection, session.tenant, scopes)
+        with self._lock:
+            known = self._tables.get((session.tenant, scopes))
+        if known is not None and known.mark == mark:
+            return known
+        rows: list[KnowledgeRow] = []
+        for kind in SHOWN_KINDS if mark.count else ():
+            rows += knowledge.list_items(connection, session.tenant, scopes=scopes, kind=kind)
+        items = ItemTable.of(mark, rows)
+        with self._lock:
+            self._tables[session.tenant, scopes] = items
+        return items
 
     async def vectors(self, embedder: Embedder, texts: Sequence[str]) -> list[Floats]:
         """A vector for each text; those of known texts are not made again."""
@@ -114,15 +125,6 @@ class KnownItems:
             self._vectors[embedder.name, text] = vector
         found = ((text, self._vectors.get((embedder.name, text))) for text in texts)
         return [made[text] if vector is None else vector for text, vector in found]
-
-
-def read_items(reader: IndexReader, session: SessionRow, known: ItemTable | None) -> ItemTable:
-    """The items of a session's scopes; those known, if none was added, replaced or removed since."""
-    scopes = _scopes(session)
-    mark = reader.mark(session.tenant, scopes)
-    if known is not None and known.mark == mark:
-        return known
-    return ItemTable.of(mark, reader.items(session.tenant, scopes, SHOWN_KINDS) if mark.count else ())
 
 
 def best_items(
@@ -152,10 +154,6 @@ def stems(text: str) -> frozenset[str]:
     return frozenset(
         cut if len(cut := _ENDINGS.sub("", word)) >= LEAST_STEM_CHARS and word.isalpha() else word for word in words
     )
-
-
-def _scopes(session: SessionRow) -> tuple[str, ...]:
-    return tuple(sorted(str(scope) for scope in own_scopes(session, session_id=id_in_tenant(session))))
 
 
 def _share(asked: frozenset[str], items: ItemTable, item_id: str) -> float:

@@ -62,8 +62,7 @@ def index_turn(turn: int, messages: Sequence[Message], *, at_us: int, embeddings
     """The entry of a turn whose messages come without what history tools recalled."""
     # numpy loads in the process that indexes, and not before.
     from foveate.recall.embed import static  # noqa: PLC0415
-    from foveate.recall.table import pack_marks  # noqa: PLC0415
-    from foveate.recall.vectors import pack  # noqa: PLC0415
+    from foveate.recall.table import pack, pack_marks  # noqa: PLC0415
 
     passages = cut_turn(messages)
     numbers = tuple(_embedded(passages))

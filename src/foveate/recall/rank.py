@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.recall.dates import TimeSpan
-from foveate.recall.vectors import Alike, Mask
+from foveate.recall.table import Alike, Mask, moments
 from foveate.store.rows import SPEAKERS
 
 Floats = NDArray[np.float32]
@@ -70,19 +70,6 @@ class MeasureScores:
     mean: float
     deviation: float
 
-    @classmethod
-    def of(cls, values: Floats) -> MeasureScores:
-        if not len(values):
-            return cls(values, 0.0, 0.0)
-        # Added up exactly enough that the order of the passages does not matter.
-        return cls(values, float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64)))
-
-    def standard(self) -> Floats:
-        """In standard deviations from the mean; all 0 if every passage answers alike."""
-        if self.deviation <= TINY_DEVIATION:
-            return np.zeros(len(self.values), np.float32)
-        return ((self.values - np.float32(self.mean)) / np.float32(self.deviation)).astype(np.float32)
-
     def at(self, places: Numbers) -> MeasureScores:
         """The same for some of the passages: mean and deviation stay those of all."""
         return MeasureScores(self.values[places], self.mean, self.deviation)
@@ -97,8 +84,7 @@ class MeasureScores:
 
     def like(self, sample: Mask) -> MeasureScores:
         """The same with the mean and the deviation of a sample."""
-        of_sample = MeasureScores.of(self.values[sample])
-        return MeasureScores(self.values, of_sample.mean, of_sample.deviation)
+        return MeasureScores(self.values, *moments(self.values[sample]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +98,6 @@ class Passages:
     is_user: NDArray[np.bool_]
     words: Numbers
     """The number of words of each."""
-
-    def __len__(self) -> int:
-        return len(self.key)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,9 +133,6 @@ class Scores:
     words: NDArray[np.uint16]
     """The number of words of each."""
 
-    def __len__(self) -> int:
-        return len(self.turn)
-
     def marks(self, places: Sequence[int]) -> list[tuple[int, float, float] | None]:
         """For the passages at these places what copies of a text have in common: speaker and both scores. None for one
         whose vector was not compared, since different texts may have the same words."""
@@ -162,27 +142,6 @@ class Scores:
         alike = self.vector.compared(own)
         columns = zip(self.speaker[own].tolist(), self.keyword[own].tolist(), alike, strict=True)
         return [None if near is None else (speaker, keyword, near) for speaker, keyword, near in columns]
-
-    def passages(self) -> Passages:
-        """The passages that count."""
-        kept = self.allowed
-        return Passages(
-            key=self.key[kept],
-            turn=self.turn[kept],
-            at_us=self.at_us[kept],
-            is_user=self.speaker[kept] == SPEAKERS.index("user"),
-            words=self.words[kept].astype(np.int64),
-        )
-
-    def by_words(self) -> MeasureScores:
-        """Scores of the passages that count by their words."""
-        return MeasureScores.of(self.keyword[self.allowed])
-
-    def by_vectors(self) -> MeasureScores | None:
-        """The same by their vectors; None if the question has none."""
-        if self.vector is None:
-            return None
-        return MeasureScores(self.vector.values()[self.allowed], self.vector.mean, self.vector.deviation)
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +177,7 @@ def rank(
     """The best passages, without those of turns that are visible already."""
     passages, own = scores.passages, scores.fused
     ranked = score(passages, own, weights, spans)
-    allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages), np.bool_)
+    allowed = ~np.isin(passages.turn, list(visible)) if visible else np.ones(len(passages.key), np.bool_)
     return RankedPassages(passages, ranked, best_first(passages, ranked, allowed, limit), own)
 
 
@@ -266,7 +225,7 @@ def outstanding(scores: PassageScores, *, asking: int | None = None) -> float:
 
     The turn that asks says what it asks for, which does not count.
     """
-    return float(scores.fused[scores.passages.turn != asking].max(initial=0.0)) if len(scores.passages) else 0.0
+    return float(scores.fused[scores.passages.turn != asking].max(initial=0.0)) if len(scores.passages.key) else 0.0
 
 
 def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
@@ -308,8 +267,14 @@ def _mean_and_deviation(values: Floats, count: int) -> tuple[float, float]:
 
 
 def fuse(keyword: MeasureScores | None, vector: MeasureScores | None) -> Floats:
-    """The sum of the standard scores by words and by vectors, or the one that is known."""
-    known = [scored.standard() for scored in (keyword, vector) if scored is not None]
+    """The sum of the scores by words and by vectors, or the one that is known, each in standard deviations from its
+    mean; 0 by a measure by which every passage answers alike."""
+    known = []
+    for scored in (keyword, vector):
+        if scored is not None and scored.deviation <= TINY_DEVIATION:
+            known.append(np.zeros(len(scored.values), np.float32))
+        elif scored is not None:
+            known.append((scored.values - np.float32(scored.mean)) / np.float32(scored.deviation))
     assert known, "nothing was measured"
     total: Floats = np.sum(known, axis=0, dtype=np.float32)
     return total
@@ -323,7 +288,14 @@ def score(passages: Passages, fused: Floats, weights: RankWeights, spans: Sequen
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)
     scores += np.float32(weights.length) * np.log(np.clip(passages.words, LEAST_WORDS, FULL_WORDS) / FULL_WORDS)
-    scores = _whole(passages, scores)
+    if not len(passages.key):
+        return scores
+    place = passages.turn - int(passages.turn.min())
+    counts = np.bincount(place)
+    best = np.full(len(counts), -np.inf, np.float32)
+    np.maximum.at(best, place, scores)
+    # Passages of a short turn have the score of its best.
+    scores = np.where(counts[place] <= SHORT_PASSAGES, best[place], scores)
     return scores - np.float32(weights.spread) * _places_in_turn(passages, scores) if weights.spread else scores
 
 
@@ -339,25 +311,28 @@ def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], l
 
 
 def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:
-    inside = np.zeros(len(passages), np.bool_)
+    inside = np.zeros(len(passages.key), np.bool_)
     for span in spans:
         inside |= (passages.at_us >= span.first_us) & (passages.at_us < span.end_us)
     # Where everything or nothing is of that time, it tells nothing.
-    return inside.astype(np.float32) if not inside.all() else np.zeros(len(passages), np.float32)
+    return inside.astype(np.float32) if not inside.all() else np.zeros(len(passages.key), np.float32)
 
 
 def _lent(passages: Passages, scores: Floats, weights: RankWeights) -> Floats:
     """What each passage gets from the turns around its own."""
-    if not len(passages) or not (weights.near or weights.far):
-        return np.zeros(len(passages), np.float32)
+    if not len(passages.key) or not (weights.near or weights.far):
+        return np.zeros(len(passages.key), np.float32)
     first, last = int(passages.turn.min()), int(passages.turn.max())
     place = passages.turn - first
     size = last - first + 1
     best = np.full(size, -np.inf, np.float32)
     np.maximum.at(best, place, scores)
-    moments = np.full(size, -1, np.int64)
-    moments[place] = passages.at_us
-    sittings = _sittings(moments, weights.sitting_hours)
+    times = np.full(size, -1, np.int64)
+    times[place] = passages.at_us
+    known = np.flatnonzero(times >= 0)
+    begins = np.zeros(size, np.int64)
+    begins[known[1:]] = np.abs(np.diff(times[known])) > weights.sitting_hours * HOUR_US
+    sittings = np.cumsum(begins)  # a turn without passages is of the sitting before it
     best[np.isneginf(best)] = 0  # a turn that says nothing lends nothing
     lent = np.zeros(size, np.float32)
     for distance, weight in ((1, weights.near), (2, weights.far)):
@@ -366,18 +341,6 @@ def _lent(passages: Passages, scores: Floats, weights: RankWeights) -> Floats:
             lent[:-distance] += np.float32(weight) * best[distance:] * is_same
             lent[distance:] += np.float32(weight) * best[:-distance] * is_same
     found: Floats = lent[place]
-    return found
-
-
-def _whole(passages: Passages, scores: Floats) -> Floats:
-    """Passages of a short turn have the score of its best."""
-    if not len(passages):
-        return scores
-    place = passages.turn - int(passages.turn.min())
-    counts = np.bincount(place)
-    best = np.full(len(counts), -np.inf, np.float32)
-    np.maximum.at(best, place, scores)
-    found: Floats = np.where(counts[place] <= SHORT_PASSAGES, best[place], scores)
     return found
 
 
@@ -390,12 +353,3 @@ def _places_in_turn(passages: Passages, scores: Floats) -> Floats:
     places = np.empty(len(order), np.float32)
     places[order] = np.where(np.repeat(counts, counts) <= SHORT_PASSAGES, 0, better)
     return places
-
-
-def _sittings(moments: Numbers, gap_hours: float) -> Numbers:
-    """Which sitting each turn is of; a turn without passages is of the one before it."""
-    known = np.flatnonzero(moments >= 0)
-    begins = np.zeros(len(moments), np.int64)
-    gaps = np.abs(np.diff(moments[known])) > gap_hours * HOUR_US
-    begins[known[1:]] = gaps
-    return np.cumsum(begins)

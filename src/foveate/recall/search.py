@@ -8,27 +8,29 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.cache import BoundedCache
-from foveate.errors import Damaged, InputError, ModelError
+from foveate.errors import Damaged, FoveateError, InputError, ModelError
 from foveate.models.caller import Caller
 from foveate.recall.dates import parse_moment
-from foveate.recall.deadline import give_up, is_ready, outcome
 from foveate.recall.embed import Embedder, index_maker, load_embedder
-from foveate.recall.gate import has_question_marks, is_question
-from foveate.recall.knowledge import MAX_EMBEDDED_CHARS, KnownItems
-from foveate.recall.sessions import searched_sessions
+from foveate.recall.knowledge import MAX_EMBEDDED_CHARS, ItemTable, KnownItems
+from foveate.recall.questions import has_question_marks, is_question
+from foveate.recall.scopes import searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.recall.words import find_words, snippet, telling_words
 from foveate.store import SessionRow, Store
 from foveate.store.rows import SPEAKERS, IndexState, Speaker
+from foveate.store.sql import Connection
 from foveate.turn import from_us, to_us, turn_id
 
 if TYPE_CHECKING:
-    from foveate.recall.index import Filter, Index, Look, Query
+    from foveate.recall.index import Index, Look, Query
     from foveate.recall.rank import Matches, PassageScores, Scores
-    from foveate.store.index_reader import IndexReader
+    from foveate.recall.table import Filter, Floats
+
+T = TypeVar("T")
 
 WORDS = "words"
 VECTORS = "vectors"
@@ -134,6 +136,20 @@ class Measured:
     """Stages that missed their time."""
 
 
+class Deadline:
+    """A moment by which all must be done; without one, everything is waited for."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._end = None if seconds is None else self._loop.time() + seconds
+
+    def left_seconds(self, most: float | None = None) -> float | None:
+        """What is left of it, and not more than `most`; None if nothing sets a limit."""
+        left = None if self._end is None else max(0.0, self._end - self._loop.time())
+        # Without a deadline limits of stages don't count either: the same store gives the same bytes.
+        return left if left is None or most is None else min(left, most)
+
+
 class Searcher:
     """The indexes of a store's sessions. They load when something is first searched."""
 
@@ -182,57 +198,60 @@ class Searcher:
             index.glance(query, glanced_turns) if glanced_turns else self._look(index, query)
         )
         embedding = asyncio.ensure_future(index.embed(text))
+        alike: list[asyncio.Future[dict[str, float]]] = []  # the scores of items by vectors, if there are items
 
         async def compare() -> tuple[Look, Scores]:
-            look, vector = await asyncio.shield(looking), await asyncio.shield(embedding)
-            if not (glanced_turns or index.is_current(look)):
+            look = await asyncio.shield(looking)
+            if look.items is not None and look.items.rows:
+                alike.append(asyncio.ensure_future(self._compare_items(index, look.items, text, embedding)))
+            vector = await asyncio.shield(embedding)
+            if not (glanced_turns or look.table.model == index.embedder.name):
                 look = await self._look(index, query)
             return look, await index.compare(look, vector)
 
-        async def compare_items() -> dict[str, float]:
-            items = (await asyncio.shield(looking)).items
-            if items is None or not items.rows:
-                return {}
-            end = text[-MAX_EMBEDDED_CHARS:]
-            vector = await (asyncio.shield(embedding) if end == text else index.embed(end))
-            vectors = await self.items.vectors(self.embedder, items.texts) if vector is not None else ()
-            return {} if vector is None else items.by_vectors(vectors, vector)
-
-        comparing, comparing_items = asyncio.ensure_future(compare()), asyncio.ensure_future(compare_items())
+        comparing = asyncio.ensure_future(compare())
+        limit = Deadline(vectors_seconds)
         try:
-            is_words, is_vectors, is_items = await asyncio.gather(
-                is_ready(looking, words_seconds),
-                is_ready(comparing, vectors_seconds),
-                is_ready(comparing_items, vectors_seconds),
+            is_words, is_vectors = await asyncio.gather(
+                is_ready(looking, words_seconds), is_ready(comparing, vectors_seconds)
             )
+            is_items = all([task.done() or await is_ready(task, limit.left_seconds()) for task in alike])
         finally:
-            give_up(comparing_items, comparing, embedding, looking)
+            tasks: list[asyncio.Future[Any]] = [*alike, comparing, embedding, looking]
+            if not all(task.done() for task in tasks):
+                give_up(*tasks)
         names = (GLANCE, GLANCE, GLANCE) if glanced_turns else (WORDS, VECTORS, VECTORS)
         late = [name for name, ready in zip(names, (is_words, is_vectors, is_items), strict=True) if not ready]
         seen = outcome(looking) if is_words else None
         compared = outcome(comparing) if is_vectors else None
-        alike = outcome(comparing_items) if is_items else None
         look, scores = compared or ((seen, seen.scores) if seen else (None, None))
         if look is None or scores is None:
             return Measured(look=None, scores=None, items=(), late=tuple(dict.fromkeys(late)))
-        items = look.items if look.items and look.items.rows else None
-        shares = items.by_words(text) if items and seen else None
+        measures: list[Mapping[str, float]] = []
+        if look.items is not None and look.items.rows:
+            measures += [look.items.by_words(text)] if seen else []
+            measures += [found for task in alike if is_items and (found := outcome(task)) is not None]
         return Measured(
             look=look,
             scores=look.measured(scores, is_by_words=seen is not None),
-            items=[each for each in (shares, alike) if each is not None] if items else (),
+            items=measures,
             late=tuple(dict.fromkeys(late)),
         )
+
+    async def _compare_items(
+        self, index: Index, items: ItemTable, text: str, embedding: asyncio.Future[Floats | None]
+    ) -> dict[str, float]:
+        """The similarity of each item and a prompt, whose whole vector is being made."""
+        end = text[-MAX_EMBEDDED_CHARS:]
+        vector = await (asyncio.shield(embedding) if end == text else index.embed(end))
+        return {} if vector is None else items.by_vectors(await self.items.vectors(self.embedder, items.texts), vector)
 
     async def _look(self, index: Index, query: Query) -> Look:
         """Look at an index; without words if they can't be read."""
         try:
-            look = await index.look(query)
+            return await index.look(query)
         except Damaged:
-            look = replace(await index.look(replace(query, phrases=(), orders=())), has_words=False)
-        if query.session is not None and look.items is not None:
-            self.items.keep(query.session, look.items)
-        return look
+            return replace(await index.look(replace(query, phrases=(), orders=())), has_words=False)
 
     async def search(
         self,
@@ -251,8 +270,8 @@ class Searcher:
         self, session: SessionRow, query: str, max_results: int, *, asking: int | None = None
     ) -> list[Hit]:
         """The turns that match of a session and of the others of the scope that it was opened with, best first."""
-        searched = await self._store.passages.read(lambda reader: searched_sessions(reader, session))
-        if searched.is_single:
+        searched = await self._store.passages.read(lambda connection: searched_sessions(connection, session))
+        if searched is None:
             return await self.search(session, query, max_results, asking=asking)
         index, wanted = self.index_of_all(), SearchFilter()
         found = await self._search(
@@ -309,9 +328,9 @@ class Searcher:
         least = least if self.embedder.knows(query) else LEAST_ALIKE_UNKNOWN
         asked = None if asking is None else (own, asking)
 
-        def choose(reader: IndexReader) -> list[tuple[_PassageHit, float]]:
+        def choose(connection: Connection) -> list[tuple[_PassageHit, float]]:
             return _choose(
-                partial(_hits, index, reader, scores), scores, partial(_Repeats, query, asked), least, max_results
+                partial(_hits, index, connection, scores), scores, partial(_Repeats, query, asked), least, max_results
             )
 
         return await self._store.passages.read(choose)
@@ -404,7 +423,7 @@ def _choose_among(
     return [*best, *rest][:limit]
 
 
-def _hits(index: Index, reader: IndexReader, scores: Scores, places: Sequence[int]) -> list[_PassageHit]:
+def _hits(index: Index, connection: Connection, scores: Scores, places: Sequence[int]) -> list[_PassageHit]:
     """The passages at these places, in this order; one that was taken away meanwhile is left out."""
     import numpy as np  # noqa: PLC0415 - loads with the first search
 
@@ -412,7 +431,7 @@ def _hits(index: Index, reader: IndexReader, scores: Scores, places: Sequence[in
 
     own = np.array(places, np.int64)
     keys = scores.key[own].tolist()
-    texts = index.texts(reader, keys)
+    texts = index.texts(connection, keys)
     alike = [0.0] * len(places) if scores.vector is None else scores.vector.at(own).tolist()
     turns, keyword, at_us = (column[own].tolist() for column in (scores.turn, scores.keyword, scores.at_us))
     return [
@@ -448,7 +467,7 @@ def _without_copies(scores: Scores, places: Sequence[int], copies: list[int]) ->
 
 
 def _filter(wanted: SearchFilter, sessions: Mapping[int, int] | None) -> Filter:
-    from foveate.recall.index import Filter  # noqa: PLC0415
+    from foveate.recall.table import Filter  # noqa: PLC0415
 
     now = datetime.now(UTC)
     return Filter(
@@ -479,3 +498,32 @@ def _hit(session_id: str, hit: _PassageHit, score: float) -> Hit:
         similarity=round(hit.vector, 3),
         score=round(score, 3),
     )
+
+
+async def is_ready(task: asyncio.Future[T], seconds: float | None) -> bool:
+    """Whether a task is done within a time; never within none."""
+    if seconds is not None and seconds <= 0:
+        return False
+    await asyncio.wait([task], timeout=seconds)
+    return task.done()
+
+
+def outcome(task: asyncio.Future[T]) -> T | None:
+    """The result of a task that is done; None if it failed."""
+    error = task.exception()
+    if error is not None and not isinstance(error, FoveateError):
+        raise error
+    return None if error else task.result()
+
+
+def give_up(*tasks: asyncio.Future[Any]) -> None:
+    """Cancel tasks, and do not wait for them: one may be slow to end, and the deadline is not."""
+    for task in tasks:
+        task.cancel()
+        task.add_done_callback(_look_at)
+
+
+def _look_at(task: asyncio.Future[Any]) -> None:
+    """So that nothing complains of a late failure that nobody heard of."""
+    if not task.cancelled():
+        task.exception()

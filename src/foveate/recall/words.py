@@ -78,8 +78,13 @@ def query_phrases(query: str) -> list[str]:
         query = f"{query[: MAX_QUERY_CHARS // 2]} {query[-MAX_QUERY_CHARS // 2 :]}"
     found = dict.fromkeys(_phrases(query))
     telling = [phrase for phrase in found if phrase not in _SILENT]
-    # Sorting keeps the order of the query among those that tell as much.
-    return sorted(telling or found, key=_specificity, reverse=True)[:MAX_PHRASES]
+    ranks = {
+        phrase: min(len(phrase), MAX_SPECIFICITY_CHARS)
+        + MAX_SPECIFICITY_CHARS * (any(map(str.isdigit, phrase)) + (" " in phrase))
+        for phrase in telling or found
+    }
+    # Sorting keeps the order of the query among those that are likely to tell as much; the index decides later.
+    return sorted(ranks, key=ranks.__getitem__, reverse=True)[:MAX_PHRASES]
 
 
 def telling_words(text: str) -> set[str]:
@@ -104,7 +109,11 @@ def _phrases(query: str) -> Iterator[str]:
             yield " ".join(_WORD.findall(match[0])).lower()
             continue
         for part in _WORD.findall(match[0]):
-            yield from _word_phrases(part)
+            if part.isascii() and (part.islower() or part[1:].islower()) and part.isalpha():
+                if len(part) <= MAX_PHRASE_CHARS:
+                    yield part.lower()
+            else:
+                yield from _word_phrases(part)
     if _NOT_ASCII.search(query):
         yield from _symbols(query)
 
@@ -134,13 +143,6 @@ def _pieces(word: str) -> list[str]:
 def _symbols(text: str) -> Iterable[str]:
     """Emoji and other signs, each as a word the tokenizer takes."""
     return [f"u{ord(char):x}" for char in _NOT_ASCII.findall(text) if unicodedata.category(char) == "So"]
-
-
-def _specificity(phrase: str) -> int:
-    """How much a phrase is likely to tell; what the index has of it decides later."""
-    has_digit = any(char.isdigit() for char in phrase)
-    is_compound = " " in phrase
-    return min(len(phrase), MAX_SPECIFICITY_CHARS) + MAX_SPECIFICITY_CHARS * (has_digit + is_compound)
 
 
 def find_words(text: str, query: str) -> list[tuple[int, int]]:

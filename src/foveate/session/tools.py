@@ -12,9 +12,8 @@ from foveate.context.tools import GetKnowledge, GetTurn, GetTurns, GetTurnsByTop
 from foveate.errors import FoveateError, KnowledgeNotFound, LevelNotReady, TurnNotFound, TurnPruned
 from foveate.history.texts import TextReader
 from foveate.plan import ShownLevel
-from foveate.recall.scopes import Scope, id_in_tenant, own_scopes, sessions_in
+from foveate.recall.scopes import Scope, id_in_tenant, own_scopes, sessions_in, title_of
 from foveate.recall.search import Searcher
-from foveate.recall.sessions import title_of
 from foveate.recall.topics import TopicMatch, match_topic
 from foveate.recall.words import snippet
 from foveate.session.address import find_session

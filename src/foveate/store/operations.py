@@ -33,7 +33,6 @@ from foveate.store.agents import NewAgent
 from foveate.store.cabinet import NewContent
 from foveate.store.check import check_database
 from foveate.store.database import Database, TenantDatabase
-from foveate.store.index_reader import IndexReader
 from foveate.store.rows import DueTurn, Finding, PruneReport, SessionWork
 from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks
 
@@ -189,10 +188,10 @@ class Artefacts(_Part):
 class PassageIndex(_Part):
     """The search index."""
 
-    async def read(self, job: Callable[[IndexReader], T]) -> T:
-        """Run a function that reads the index in one read transaction, on a reading thread. It may run again after a
-        lost connection."""
-        return await self._database.read(lambda connection: job(IndexReader(connection)))
+    async def read(self, job: Callable[[Connection], T]) -> T:
+        """Run a function that reads the index, and the turns, sessions and items around it, in one read transaction on
+        a reading thread. It may run again after a lost connection."""
+        return await self._database.read(job)
 
     look = _reads(passages.look)
     rows = _reads(passages.rows)

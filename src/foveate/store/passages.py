@@ -33,7 +33,13 @@ ADD = """INSERT INTO passages (session, turn, messages, at_us, maker, marks, tex
     texts_digest)
     VALUES (:session, :turn, :messages, :at_us, :maker, :marks, :texts, :vectors, :digest, :texts_digest)
     RETURNING id"""
-NEWEST = "SELECT coalesce(max(id), 0) FROM passages"
+# What a look needs to know first: of the whole store, and of a session that may be there.
+STATE = """SELECT n.newest, n.has_items, s.parent, s.number, s.id, s.created_us, s.index_epoch, 1, s.last_turn,
+    s.last_position
+    FROM (SELECT (SELECT coalesce(max(id), 0) FROM passages) AS newest,
+        EXISTS (SELECT 1 FROM knowledge) AS has_items) n
+    LEFT JOIN sessions s ON s.id = :id"""
+NOTHING = Postings((), is_cut=False)
 ADDED_TURNS = 32
 """Turns that are added together."""
 _TURNS = ", ".join(f":turn{number}" for number in range(ADDED_TURNS))
@@ -95,22 +101,32 @@ def look(
     With `is_most`, most passages of the store are this session's, and others are not filtered first.
     `Damaged` if the index can't be read.
     """
-    chain = [] if session_id is None else chain_of(connection, session_id)
-    sessions = () if is_most else [row.number for row in chain]
-    (newest,) = connection.execute(NEWEST).fetchone()
-    with connection.words.guard():
-        asked = [place for place, (_, beyond) in enumerate(phrases) if beyond >> KEY_SHIFT < newest]
-        matches = connection.words.match_many([phrases[place] for place in asked], sessions=sessions, limit=limit + 1)
-    postings = [Postings((), is_cut=False)] * len(phrases)
-    for place, keys in zip(asked, matches, strict=True):
-        postings[place] = Postings(keys[:limit], is_cut=len(keys) > limit)
-    found = _seen(connection, chain, after, until) if chain else _all_rows(connection, after, until)
-    return IndexSnapshot(
-        sessions=[_indexed(connection, chain)] if chain else _all_indexed(connection),
-        newest=newest,
-        rows=list(found) if newest > after else [],
-        postings=postings,
-    )
+    newest, has_items, parent, *session = connection.execute(STATE, {"id": session_id}).fetchone()
+    chain: Sequence[SessionRow] = ()
+    if session_id is None:
+        indexed, own = _all_indexed(connection), tuple[int, ...]()
+    elif parent is None and session[0] is not None:  # no fork: all rows of the session are its own
+        indexed, own = [IndexedSession(*session)], (session[0],)
+    else:
+        chain = chain_of(connection, session_id)
+        indexed, own = [_indexed(connection, chain)], tuple(row.number for row in chain)
+    asked = [place for place, (_, beyond) in enumerate(phrases) if beyond >> KEY_SHIFT < newest]
+    postings = [NOTHING] * len(phrases)
+    if asked:
+        with connection.words.guard():
+            matches = connection.words.match_many(
+                [phrases[place] for place in asked], sessions=() if is_most else own, limit=limit + 1
+            )
+        for place, keys in zip(asked, matches, strict=True):
+            postings[place] = Postings(keys[:limit], is_cut=len(keys) > limit)
+    found: Iterable[PassagesRow] = ()
+    if newest > after and chain:
+        found = _seen(connection, chain, after, until)
+    elif newest > after:
+        span = {"after": after, "until": until}
+        statement, values = (LIST, {**span, "session": own[0]}) if own else (LIST_ALL, span)
+        found = _intact_rows(connection, statement, values)
+    return IndexSnapshot(indexed, newest, list(found), postings, has_items=bool(has_items))
 
 
 def rows(connection: Connection, session_id: str, ids: Sequence[int], turns: Sequence[int]) -> list[PassagesRow]:
@@ -144,7 +160,7 @@ def nearest(
 
 def among(connection: Connection, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
     """For each phrase the places of the texts that contain it, by the rules of `look`."""
-    return connection.words.match_texts(phrases, texts)
+    return connection.words.index_texts(texts).match(phrases)
 
 
 def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageText]]:
@@ -310,7 +326,7 @@ def _remove(connection: Connection, condition: str, values: Values) -> int:
 
 
 def _vectors(made: NewPassages) -> StoredVectors:
-    """The numbers of each vector, as `foveate.recall.vectors.pack` wrote them."""
+    """The numbers of each vector, as `foveate.recall.table.pack` wrote them."""
     if not made.embedded or not made.vectors:
         return StoredVectors(0, ())
     return _split(made.vectors, len(made.vectors) // len(made.embedded))
@@ -386,10 +402,6 @@ def _visible(chain: Sequence[SessionRow], owner: SessionRow, found: Iterable[Pas
         is_whole = span is not None and (row.turn < span.last or row.messages <= span.last_position)
         if (is_inside and is_whole) or (owner.number, row.turn) in own:
             yield row
-
-
-def _all_rows(connection: Connection, after: int, until: int) -> Iterator[PassagesRow]:
-    return _intact_rows(connection, LIST_ALL, {"after": after, "until": until})
 
 
 def _intact_rows(connection: Connection, statement: str, values: Values) -> Iterator[PassagesRow]:

@@ -544,6 +544,8 @@ class IndexSnapshot:
     """The highest id at that moment, in the whole store."""
     rows: Sequence[PassagesRow]
     postings: Sequence[Postings]
+    has_items: bool = False
+    """The store has items of knowledge, of whatever scope."""
 
 
 @dataclass(frozen=True, slots=True)

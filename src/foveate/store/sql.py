@@ -116,6 +116,13 @@ class Cursor(Protocol):
     def fetchall(self) -> list[Any]: ...
 
 
+class TextWords(Protocol):
+    """A full-text index of some texts in memory. Threads may share it."""
+
+    def match(self, phrases: Sequence[str]) -> list[list[int]]:
+        """For each phrase the places of the texts that contain it, the last first."""
+
+
 class WordIndex(Protocol):
     """The full-text index of passages, which every database has in its own way. An entry's key is the passage's."""
 
@@ -146,8 +153,8 @@ class WordIndex(Protocol):
     ) -> list[list[int]]:
         """Like `match` for each phrase, given with the key to look beyond."""
 
-    def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
-        """For each phrase the places of the texts that contain it, by the same rules."""
+    def index_texts(self, texts: Sequence[PassageText]) -> TextWords:
+        """Index texts in memory, by the same rules."""
 
     def count(self) -> int: ...
 

@@ -9,6 +9,7 @@ import sqlite3
 import stat
 import threading
 import time
+import weakref
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
@@ -120,7 +121,7 @@ class SqliteConnection(sqlite3.Connection):
     def _repairs(self) -> list[tuple[str, sql.Values]]:
         return []
 
-    @property
+    @functools.cached_property
     def words(self) -> SqliteWords:
         return SqliteWords(self)
 
@@ -174,19 +175,24 @@ class SqliteWords:
     def match(
         self, phrase: str, *, sessions: Sequence[int] = (), field: str | None = None, beyond: int = -1, limit: int = -1
     ) -> list[int]:
-        names = " OR ".join(_quoted(_tag(session)) for session in sessions)
-        tags = f"{{tags}} : ({names}) AND " if names else ""
         columns = {None: "", "tool": "{tags} : ", "words": "{text extra} : "}[field]
-        found = self._connection.execute(MATCH_WORDS, (f"{tags}{columns}{_quoted(phrase)}", beyond, limit))
-        return [key for (key,) in found]
+        (found,) = self.match_many([(phrase, beyond)], sessions=sessions, limit=limit, columns=columns)
+        return found
 
     def match_many(
-        self, phrases: Sequence[tuple[str, int]], *, sessions: Sequence[int] = (), limit: int = -1
+        self, phrases: Sequence[tuple[str, int]], *, sessions: Sequence[int] = (), limit: int = -1, columns: str = ""
     ) -> list[list[int]]:
-        return [self.match(phrase, sessions=sessions, beyond=beyond, limit=limit) for phrase, beyond in phrases]
+        names = " OR ".join([f'"{_tag(session)}"' for session in sessions])
+        head = f"{{tags}} : ({names}) AND {columns}" if names else columns
+        found = []
+        for phrase, beyond in phrases:
+            quoted = phrase.replace("\x00", " ").replace('"', '""')  # without operators
+            rows = self._connection.execute(MATCH_WORDS, (f'{head}"{quoted}"', beyond, limit))
+            found.append([key for (key,) in rows])
+        return found
 
-    def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
-        return match_texts(phrases, texts)
+    def index_texts(self, texts: Sequence[PassageText]) -> SqliteTextWords:
+        return SqliteTextWords(texts)
 
     def count(self) -> int:
         (count,) = self._connection.execute(COUNT_WORDS).fetchone()
@@ -248,12 +254,22 @@ class WordCutter:
         return found
 
 
-def match_texts(phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
-    """See `foveate.store.sql.WordIndex.match_texts`."""
-    with closing(sqlite3.connect(":memory:", factory=SqliteConnection)) as memory:
+class SqliteTextWords:
+    """See `foveate.store.sql.TextWords`."""
+
+    def __init__(self, texts: Sequence[PassageText]) -> None:
+        memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False, factory=SqliteConnection)
+        weakref.finalize(self, memory.close)
         memory.execute(CREATE_WORDS)
+        memory.execute("BEGIN")
         memory.words.add(0, enumerate(texts))
-        return [memory.words.match(phrase) for phrase in phrases]
+        memory.execute("COMMIT")
+        self._words = memory.words
+        self._lock = threading.Lock()
+
+    def match(self, phrases: Sequence[str]) -> list[list[int]]:
+        with self._lock:
+            return self._words.match_many([(phrase, -1) for phrase in phrases])
 
 
 class SqliteFile:
@@ -412,11 +428,6 @@ def _words(text: PassageText, session: int) -> tuple[str, str, str]:
 def _tag(session: int) -> str:
     """A word that is in no tool's name."""
     return f"session{session}session"
-
-
-def _quoted(phrase: str) -> str:
-    """A phrase without operators."""
-    return '"' + phrase.replace("\x00", " ").replace('"', '""') + '"'
 
 
 def _translate(location: str, error: sqlite3.Error) -> StoreError:

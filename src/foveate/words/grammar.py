@@ -36,7 +36,8 @@ SMALL_START = re.compile(r"(?:\A|([.!?])\s+)([a-z][a-z']*)(?=[\s,])")
 
 _INDEX_BORDER = re.compile(rf"(?<=[{ENDS}])[\"'”’)\]]*\s+|[{WIDE_ENDS}]+\s*|\n\s*")
 _PROMPT_ENDS = f"!.?{WIDE_ENDS}؟"
-_PROMPT_SENTENCE = re.compile(rf"[^{_PROMPT_ENDS}\n]*[{_PROMPT_ENDS}]*\s*")
+PROMPT_SENTENCE = re.compile(rf"[^{_PROMPT_ENDS}\n]*[{_PROMPT_ENDS}]*\s*")
+"""A sentence of a prompt with its marks; a dot ends one wherever it is."""
 _MESSAGE_ENDS = f"{ENDS}{WIDE_ENDS}؟।"
 _MESSAGE_BORDER = re.compile(rf"(?<![{_MESSAGE_ENDS}])[{_MESSAGE_ENDS}]+(?=\s|$|[^\x00-\x7f])|\n+")
 
@@ -58,11 +59,6 @@ TASK_MARK = rf"(?:[{_BULLETS}]|\d{{1,4}}[.)])"
 def index_borders(text: str) -> Iterator[int]:
     """Yield the positions after each sentence and each line. Stored indexes depend on them."""
     return (match.end() for match in _INDEX_BORDER.finditer(text))
-
-
-def prompt_sentences(text: str) -> list[str]:
-    """Split a prompt into sentences with their marks; every dot ends one."""
-    return [match[0].strip() for match in _PROMPT_SENTENCE.finditer(text) if match[0].strip()]
 
 
 def message_sentences(text: str) -> list[str]:

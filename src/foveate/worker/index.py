@@ -107,7 +107,7 @@ class Indexer:
 
     async def _with_vectors(self, embedder: Embedder, made: Sequence[NewPassages], maker: str) -> list[NewPassages]:
         """All vectors of several turns are asked for together."""
-        from foveate.recall.vectors import pack  # noqa: PLC0415 - numpy loads where another model is used
+        from foveate.recall.table import pack  # noqa: PLC0415 - numpy loads where another model is used
 
         texts = [entry.texts[number].text[:EMBEDDED_CHARS] for entry in made for number in entry.embedded]
         vectors = await embedder.embed(texts)

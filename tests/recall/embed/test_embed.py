@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from foveate.errors import SettingsError
-from foveate.recall.embed import STATIC_NAME, StaticEmbedder, static
+from foveate.recall.embed import STATIC_NAME, static
 from foveate.recall.embed.minilm import MinilmEmbedder
+from foveate.recall.embed.static import StaticEmbedder
 from foveate.settings import load_settings
 from support.paths import ROOT
 

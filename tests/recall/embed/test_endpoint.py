@@ -19,7 +19,7 @@ from foveate.models.caller import Caller
 from foveate.recall.embed import static
 from foveate.recall.embed.endpoint import REST_SECONDS, EmbeddingEndpoint, EndpointEmbedder
 from foveate.recall.settings import RecallSettings
-from foveate.recall.vectors import EXACT_PASSAGES, Vectors, pack, unpack
+from foveate.recall.table import EXACT_PASSAGES, Vectors, pack, unpack
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
 from foveate.store import open_store

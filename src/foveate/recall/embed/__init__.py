@@ -13,7 +13,7 @@ from foveate.recall.settings import RecallSettings
 
 if TYPE_CHECKING:
     from foveate.models.caller import Caller
-    from foveate.recall.vectors import Floats
+    from foveate.recall.table import Floats
 
 PASSAGES_VERSION = 1
 """Raised when passages are cut another way, so that all are made again."""
@@ -72,30 +72,12 @@ class Recent:
         return np.stack([self._known[text] for text in texts])
 
 
-class StaticEmbedder:
-    """The model in the package."""
-
-    is_local = True
-
-    def __init__(self) -> None:
-        from foveate.recall.embed import static  # noqa: PLC0415 - numpy and the model load when something is searched
-
-        self.name = static.NAME
-        self.dimensions = static.DIMENSIONS
-        self.knows = static.knows
-        self._embed = static.embed
-
-    async def learn(self) -> None:
-        pass
-
-    async def embed(self, texts: Sequence[str]) -> Floats:
-        return self._embed(texts)
-
-
 def load_embedder(settings: RecallSettings, caller: Caller) -> Embedder:
     """The model that the settings name; one elsewhere is asked through the caller."""
     match settings.embeddings:
         case "static":
+            from foveate.recall.embed.static import StaticEmbedder  # noqa: PLC0415 - loads when something is searched
+
             return StaticEmbedder()
         case "minilm":
             from foveate.recall.embed.minilm import MinilmEmbedder  # noqa: PLC0415

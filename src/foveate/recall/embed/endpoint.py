@@ -27,7 +27,7 @@ from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, Usage
 
 if TYPE_CHECKING:
-    from foveate.recall.vectors import Floats
+    from foveate.recall.table import Floats
 
 KEY = "recall.embeddings"
 MAX_ANSWER_BYTES = 64 * 1024 * 1024

@@ -12,7 +12,7 @@ import numpy as np
 
 from foveate.errors import SettingsError
 from foveate.recall.embed.static import knows, minilm_pieces
-from foveate.recall.vectors import Floats
+from foveate.recall.table import Floats
 
 KEY = "recall.model_path"
 DIMENSIONS = 384

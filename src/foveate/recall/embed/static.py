@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -32,8 +32,27 @@ MINILM_END = 102
 
 Vectors = NDArray[np.float32]
 
-_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9]")
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_ASCII_WORD = re.compile(r"[a-z0-9]+|[^a-z0-9\s]")
+_CONTROL = re.compile(r"[\x00-\x08\x0e-\x1b\x7f]")
+
+
+class StaticEmbedder:
+    """The model in the package: see `foveate.recall.embed.Embedder`."""
+
+    is_local = True
+
+    def __init__(self) -> None:
+        self.name = NAME
+        self.dimensions = DIMENSIONS
+
+    def knows(self, text: str) -> bool:
+        return knows(text)
+
+    async def learn(self) -> None:
+        """Both are known."""
+
+    async def embed(self, texts: Sequence[str]) -> Vectors:
+        return embed(texts)
 
 
 def embed(texts: Sequence[str]) -> Vectors:
@@ -111,12 +130,18 @@ def _load() -> _Model:
         return _Model(stored["rows"], stored["scales"], bytes(stored["pieces"]).decode().split("\n"))
 
 
-def _words(text: str) -> Iterator[str]:
+def _words(text: str) -> Iterable[str]:
     """Lower case, without accents, cut at white space; punctuation and ideographs are tokens of their own."""
-    for token in text.lower().split():
+    lower = text.lower()
+    if lower.isascii():  # the same, quicker: this is most of what there is
+        return _ASCII_WORD.findall(lower if lower.isprintable() else _CONTROL.sub("", lower))
+    return _words_of_any_script(lower)
+
+
+def _words_of_any_script(text: str) -> Iterator[str]:
+    for token in text.split():
         if token.isascii():
-            # The same, quicker: this is most of what there is.
-            yield from _ASCII_WORD.findall(token if token.isprintable() else _CONTROL.sub("", token))
+            yield from _ASCII_WORD.findall(_CONTROL.sub("", token))
             continue
         word = ""
         for char in unicodedata.normalize("NFD", token):

@@ -1,4 +1,9 @@
-"""How questions, orders and small talk are put, by language: `LANGUAGE.txt` has the words, separated by commas.
+"""What a prompt asks for, by how it is put: whether it needs anything recalled, and how much of the conversation. Pure.
+
+What a prompt brings up changes from turn to turn, so each recall costs the cached end of a prompt. Small talk, an
+answer, or "go on" need none of it.
+
+How questions, orders and small talk are put differs by language: `LANGUAGE.txt` has the words, separated by commas.
 
     [openers]  what may precede a question           [asks]    what a question begins with, without a question mark
     [polite]   what may precede a request            [orders]  what it must also say, where the language has it
@@ -16,12 +21,18 @@ import re
 from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass
-from functools import cache
+from enum import Enum
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from foveate.recall.words import STOP_WORDS
 from foveate.words import stop_words
+from foveate.words.grammar import PROMPT_SENTENCE, QUESTION_MARKS
 
+MAX_CHARS = 4_000
+"""Of a longer prompt the end is read: there is what it asks for."""
+LEAST_TELLING = 2
+"""A question with fewer words that tell something may be small talk."""
 ENGLISH = "en"
 SPACED = (ENGLISH, "de", "fr", "es", "it", "pt", "nl")
 """In the Latin alphabet; of two that fit as well, the earlier."""
@@ -34,6 +45,27 @@ APOSTROPHE = "\u2019"
 _SCRIPTS = tuple((language, re.compile(f"[{letters}]")) for language, letters in SCRIPTS)
 _WORD = re.compile(rf"[^\W_]+(?:['{APOSTROPHE}][^\W_]+)*")
 _NOTHING = re.compile(r"(?!)")
+_OPENS_A_QUESTION = "\u00bf"
+_IDENTIFIER = re.compile(r"\b(?:[A-Za-z]+[-_/.:]?\d[\w./:-]*|\w+_\w+|[\w-]+/[\w./-]+|[a-z]+[A-Z]\w*|[A-Z]{3,}\w*)\b")
+
+
+class Need(Enum):
+    """How much a prompt needs what was said before."""
+
+    NONE = 0
+    PERHAPS = 1
+    SURE = 2
+
+
+class Breadth(Enum):
+    """How much of the conversation an answer to a prompt draws on."""
+
+    POINT = 0
+    """A fact or a few."""
+    WHOLE = 1
+    """A summary, or a comparison."""
+    ORDER = 2
+    """An order of events, or all mentions of something: mostly what the user said."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +92,80 @@ class Language:
             runs = (run for word in words for run in self.small_in_runs.split(word))
             return [run[start : start + 2] for run in runs for start in range(0, len(run), 2)]
         return [word for word in words if word not in self.small and len(word) > 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A text cut into sentences, those of them that ask, and its language."""
+
+    text: str
+    sentences: list[str]
+    asking: list[str]
+    language: Language
+
+
+@lru_cache(maxsize=256)
+def breadth_of(prompt: str) -> Breadth:
+    """By the words of its questions and requests alone."""
+    read = _read(prompt)
+    for breadth, pattern in ((Breadth.ORDER, read.language.order), (Breadth.WHOLE, read.language.whole)):
+        # "Compare both plans" begins with the word, and is no question by its form.
+        if any(pattern.search(each) and (each in read.asking or pattern.match(each)) for each in read.sentences):
+            return breadth
+    return Breadth.POINT
+
+
+@lru_cache(maxsize=256)
+def need_of(prompt: str) -> Need:
+    """By its words alone."""
+    read = _read(prompt)
+    language = read.language
+    if not language.telling_words(read.text):
+        return Need.NONE
+    if language.memory.search(read.text):
+        return Need.SURE
+    asked = [language.polite.sub("", sentence) for sentence in read.asking]
+    telling = [len(language.telling_words(question)) for question in asked]
+    if any(
+        count >= LEAST_TELLING and not language.you.search(question)
+        for question, count in zip(asked, telling, strict=True)
+    ):
+        return Need.SURE
+    return Need.PERHAPS if any(telling) or _IDENTIFIER.search(read.text) else Need.NONE
+
+
+def is_question(text: str) -> bool:
+    """Whether a text consists of questions alone, with question marks or without."""
+    read = _read(text)
+    return bool(read.sentences) and len(read.asking) == len(read.sentences)
+
+
+def has_question_marks(text: str) -> bool:
+    """Whether every sentence of a text ends with a question mark. Needs no language, so it is quick."""
+    sentences = prompt_sentences(text[-MAX_CHARS:])
+    return bool(sentences) and all(sentence.endswith(QUESTION_MARKS) for sentence in sentences)
+
+
+def prompt_sentences(text: str) -> list[str]:
+    """The sentences of a prompt with their marks."""
+    return [sentence for each in PROMPT_SENTENCE.findall(text) if (sentence := each.strip())]
+
+
+@lru_cache(maxsize=8)
+def _read(prompt: str) -> _Read:
+    text = prompt[-MAX_CHARS:].strip()
+    language, sentences = language_of(text), prompt_sentences(text)
+    asking = []
+    for sentence in sentences:
+        plain = language.polite.sub("", sentence)
+        if (
+            sentence.endswith(QUESTION_MARKS)
+            or _OPENS_A_QUESTION in sentence
+            or language.tells.search(plain)
+            or (language.asks.search(plain) and (language.orders is None or language.orders.search(plain)))
+        ):
+            asking.append(sentence)
+    return _Read(text, sentences, asking, language)
 
 
 def language_of(text: str) -> Language:

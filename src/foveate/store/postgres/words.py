@@ -14,7 +14,7 @@ from foveate.errors import Damaged
 from foveate.store import sql
 from foveate.store.postgres import policies
 from foveate.store.rows import PassageText
-from foveate.store.sqlite import DAMAGED_INDEX, WordCutter, match_texts
+from foveate.store.sqlite import DAMAGED_INDEX, SqliteTextWords, WordCutter
 
 CREATE_WORDS = (
     "CREATE TABLE passage_words (key BIGINT PRIMARY KEY, session BIGINT NOT NULL, words TSVECTOR NOT NULL)",
@@ -116,8 +116,8 @@ class PostgresWords:
             found[place] = keys
         return found
 
-    def match_texts(self, phrases: Sequence[str], texts: Sequence[PassageText]) -> list[list[int]]:
-        return match_texts(phrases, texts)
+    def index_texts(self, texts: Sequence[PassageText]) -> SqliteTextWords:
+        return SqliteTextWords(texts)
 
     def count(self) -> int:
         (count,) = self._connection.execute(COUNT_WORDS).fetchone() or (0,)

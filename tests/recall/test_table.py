@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from foveate.recall.vectors import EXACT_PASSAGES, Floats, Vectors, pack, unpack
+from foveate.recall.table import EXACT_PASSAGES, Floats, Vectors, pack, unpack
 
 DIMENSIONS = 64
 
@@ -41,8 +41,8 @@ def test_among_few_every_vector_is_compared() -> None:
     rows = some(500)
     alike = held(rows, step=70).compare(rows[7], 600)
     assert alike.is_exact
-    assert np.abs(alike.values()[:500] - rows @ rows[7]).max() < 0.02
-    assert np.allclose(alike.values()[500:], alike.mean)
+    assert np.abs(alike.at(range(500)) - rows @ rows[7]).max() < 0.02
+    assert np.allclose(alike.at(range(500, 600)), alike.mean)
     assert np.allclose(alike.at([7, 550]), [1.0, alike.mean], atol=0.02)
 
 
@@ -70,4 +70,4 @@ def test_only_what_is_allowed_is_compared() -> None:
 
 def test_there_is_nothing_to_compare_in_an_empty_session() -> None:
     alike = Vectors(DIMENSIONS).compare(some(1)[0], 3)
-    assert (alike.values().tolist(), alike.at([1]).tolist()) == ([0, 0, 0], [0])
+    assert (alike.at(range(3)).tolist(), alike.at([1]).tolist()) == ([0, 0, 0], [0])

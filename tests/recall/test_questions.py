@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.recall.gate import Breadth, Need, breadth_of, need_of
-from foveate.recall.questions import SCRIPTS, SPACED, load
+from foveate.recall.questions import SCRIPTS, SPACED, Breadth, Need, breadth_of, load, need_of, prompt_sentences
 
 ASKS = (
     "When did Caroline go to the support group?",
@@ -172,3 +171,7 @@ def test_of_a_long_prompt_the_end_is_what_asks() -> None:
 def test_any_prompt_is_judged(prompt: str) -> None:
     assert need_of(prompt) in Need
     assert breadth_of(prompt) in Breadth
+
+
+def test_the_sentences_of_a_prompt_keep_their_marks() -> None:
+    assert prompt_sentences("So? Yes!\nそう。はい") == ["So?", "Yes!", "そう。", "はい"]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from foveate.recall.speakers import SpeakerName, name_at_start, said_by_named
+from foveate.history.memory_layer import MemoryPiece
+from foveate.history.recalled import NAME_AT_START, said_by_named
 
 
 @pytest.mark.parametrize(
@@ -21,11 +22,16 @@ from foveate.recall.speakers import SpeakerName, name_at_start, said_by_named
     ],
 )
 def test_a_name_is_what_stands_before_the_first_colon(text: str, name: str) -> None:
-    assert name_at_start(text) == name
+    found = NAME_AT_START.match(text)
+    assert (found[1] if found else "") == name
 
 
-def users(*names: str) -> list[SpeakerName | None]:
-    return [SpeakerName("user", name) for name in names]
+def said(role: str, name: str) -> MemoryPiece:
+    return MemoryPiece(1, 0, role, "", 0, 0, name)
+
+
+def users(*names: str) -> list[MemoryPiece | None]:
+    return [said("user", name) for name in names]
 
 
 def test_passages_of_the_speakers_that_a_query_names_are_told_apart() -> None:
@@ -36,5 +42,5 @@ def test_passages_of_the_speakers_that_a_query_names_are_told_apart() -> None:
 
 def test_a_heading_is_no_name_where_most_passages_have_none() -> None:
     assert said_by_named("What was the error?", users("Error", "", "")) == [False, False, False]
-    reply = SpeakerName("assistant", "")
+    reply = said("assistant", "")
     assert said_by_named("What did Anna say?", [*users("Anna"), reply, reply]) == [True, False, False]
