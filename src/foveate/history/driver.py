@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -92,7 +93,10 @@ class _Fitted:
 class _StoredArtefacts:
     """The stored artefacts of one strategy."""
 
-    mark: ArtefactsMark
+    mark: ArtefactsMark | None
+    """None if the store has newer ones."""
+    read_at: float
+    """When they were read or saved, by `time.perf_counter`: an older snapshot has an outdated mark."""
     made: dict[str, Artefact]
 
 
@@ -132,7 +136,8 @@ class HistoryDriver:
 
     async def state(self, name: str) -> State:
         """The state that a strategy keeps."""
-        return self._kept.state(name, await self._store.artefacts.state(self._session_id, name))
+        read_at = time.perf_counter()
+        return self._kept.state(name, await self._store.artefacts.state(self._session_id, name), read_at)
 
     async def keep_state(self, name: str, state: State) -> None:
         """Set what a strategy keeps, as when a topic is sealed by hand."""
@@ -179,14 +184,16 @@ class HistoryDriver:
             return False
         if task := self._building.get(request.name):
             # Once its state is saved the strategy is ready, even if the task has not ended: same store, same bytes.
-            return not task.done() and not self._kept.state(request.name, request.snapshot.state)
-        is_long = request.session.last_turn > MEANWHILE_TURNS
-        return is_long and not self._kept.state(request.name, request.snapshot.state)
+            return not task.done() and not self._state(request)
+        return request.session.last_turn > MEANWHILE_TURNS and not self._state(request)
+
+    def _state(self, request: ContextRequest) -> State:
+        return self._kept.state(request.name, request.snapshot.state, request.snapshot.read_at)
 
     async def _seen(self, request: ContextRequest, room_tokens: int) -> tuple[SizedSnapshot, State]:
         """The session as the strategy sees it, and the strategy's state."""
         snapshot, strategy = request.snapshot, request.strategy
-        kept = await self._kept.plan(request.name, snapshot.plan) if strategy.keeps_plan else None
+        kept = await self._kept.plan(request.name, snapshot.plan, snapshot.read_at) if strategy.keeps_plan else None
         seen = SizedSnapshot(
             stored=snapshot,
             kept=kept.plan if kept else None,
@@ -196,15 +203,16 @@ class HistoryDriver:
             read=request.read,
             room_tokens=room_tokens,
         )
-        return seen, kept.state if kept else self._kept.state(request.name, snapshot.state)
+        return seen, kept.state if kept else self._state(request)
 
     async def _made(self, request: ContextRequest) -> dict[str, Artefact]:
         """The strategy's stored artefacts by name."""
-        name, mark = request.name, request.snapshot.made
+        name, mark, read_at = request.name, request.snapshot.made, request.snapshot.read_at
         known = self._artefacts.get(name)
-        if known is None or known.mark != mark:
+        if known is None or (known.mark != mark and known.read_at <= read_at):
             rows = await self._store.artefacts.made(self._session_id, name) if mark.count else []
-            known = self._artefacts[name] = _StoredArtefacts(mark, {row.name: unpack_made(row) for row in rows})
+            made = {row.name: unpack_made(row) for row in rows}
+            known = self._artefacts[name] = _StoredArtefacts(mark, read_at, made)
         return known.made
 
     async def _fitted(self, request: ContextRequest, seen: SizedSnapshot, state: State, ledger: Ledger) -> _Fitted:
@@ -412,9 +420,10 @@ class HistoryDriver:
         known = self._artefacts.get(name)
         fresh = [one for one in fitted.seen.made.values() if known is None or one.name not in known.made]
         if fresh:
-            await self._store.artefacts.keep_made(self._session_id, name, [pack_made(made) for made in fresh])
-            mark = await self._store.artefacts.mark(self._session_id, name)
-            self._artefacts[name] = _StoredArtefacts(mark, dict(fitted.seen.made))
+            packed = [pack_made(made) for made in fresh]
+            mark = await self._store.artefacts.keep_made(self._session_id, name, packed, request.snapshot.made)
+            # Without a mark, others were stored since: the next context reads them all.
+            self._artefacts[name] = _StoredArtefacts(mark, time.perf_counter(), dict(fitted.seen.made))
             for made in fresh:
                 self._remembered.pop((name, made.name))
         if fitted.state != before or not self._kept.is_state_saved(name):
@@ -431,8 +440,8 @@ class HistoryDriver:
         if name not in self._offered:
             self._offered[name] = await self._store.derived.offer(self._session_id, name) or pack_wants(())
         if packed != self._offered[name]:
-            self._offered[name] = packed
             await self._store.derived.keep_offer(self._session_id, name, packed)
+            self._offered[name] = packed
             if self._worker:
                 self._worker.reword(self._session_id)
 

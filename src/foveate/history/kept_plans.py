@@ -5,6 +5,9 @@ A kept plan is stored with its texts, raw turns by their number, so that it is s
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -19,6 +22,8 @@ from foveate.store import Store, bodies
 
 _OLD_PLAN_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
 """Fields of a plan that were once stored among the strategy's state."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,17 +42,22 @@ NOTHING = Kept({})
 
 @dataclass(slots=True)
 class _Cell:
-    """A value in use, and what the store had when it was last read or written."""
+    """A value in use, and the value that the store has."""
 
     stored: bytes | None
     packed: bytes | None
+    """The value in use; another one than `stored` is not saved yet."""
     value: Kept
-    replaced: tuple[bytes | None, ...] = ()
-    """What the store had before this process saved the value: a snapshot of that time is outdated."""
+    saved_at: float = -math.inf
+    """When this process saved `stored`, by `time.perf_counter`."""
 
-    def is_current(self, stored: bytes | None) -> bool:
-        """Whether the value is in use, where a snapshot has this."""
-        return stored == self.stored or stored in self.replaced
+    def is_current(self, stored: bytes | None, read_at: float) -> bool:
+        """Return whether the store still has `stored`, as far as a value that was read then can tell."""
+        return stored == self.stored or read_at < self.saved_at
+
+    def note_saved(self, packed: bytes) -> None:
+        """Note what the store has now."""
+        self.stored, self.saved_at = packed, time.perf_counter()
 
 
 class KeptPlans:
@@ -65,10 +75,10 @@ class KeptPlans:
         self._plans.clear()
         self._states.clear()
 
-    def state(self, name: str, stored: bytes | None) -> State:
-        """The state in use, where the store has this one."""
+    def state(self, name: str, stored: bytes | None, read_at: float) -> State:
+        """Return the state in use: the stored one as it was read at this time, unless memory has a newer one."""
         cell = self._states.get(name)
-        if cell is None or not cell.is_current(stored):
+        if cell is None or not cell.is_current(stored, read_at):
             cell = self._states[name] = _Cell(stored, stored, NOTHING if stored is None else Kept(_expanded(stored)))
         return cell.value.state
 
@@ -78,21 +88,23 @@ class KeptPlans:
         return cell is None or cell.packed == cell.stored
 
     async def keep_state(self, name: str, state: State) -> None:
-        """Save a state."""
+        """Save a state and use it, unless a newer one came into use while it was saved."""
         packed, before = bodies.squeeze(dict(state)), self._states.get(name)
         await self._store.artefacts.keep_state(self._session_id, name, packed)
-        self._states[name] = _Cell(packed, packed, Kept(state), (before.stored,) if before else ())
+        cell = self._states.get(name)
+        if cell is None or cell is before or cell.packed == cell.stored:
+            cell = self._states[name] = _Cell(packed, packed, Kept(state))
+        cell.note_saved(packed)
 
     def use_state(self, name: str, stored: bytes | None, state: State) -> None:
         """Use a state that could not be saved, until the store has another one."""
         self._states[name] = _Cell(stored, bodies.squeeze(dict(state)), Kept(state))
 
-    async def plan(self, name: str, stored: bytes | None) -> Kept:
-        """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
+    async def plan(self, name: str, stored: bytes | None, read_at: float) -> Kept:
+        """Return the plan in use. One that could not be saved is saved now, unless the store has another one since."""
         cell = self._plans.get(name)
-        if cell is None or not cell.is_current(stored):
-            value = NOTHING if stored is None else unpack_plan(stored)
-            cell = self._plans[name] = _Cell(stored, stored, value)
+        if cell is None or not cell.is_current(stored, read_at):
+            cell = self._plans[name] = _Cell(stored, stored, self._unpacked(name, stored))
         elif cell.packed != cell.stored:
             await self._save_plan(name, cell)
         return cell.value
@@ -106,11 +118,25 @@ class KeptPlans:
     async def _save_plan(self, name: str, cell: _Cell) -> None:
         packed = cell.packed
         assert packed is not None, "there is a plan to save"
-        if await self._writes.write(
-            f"plan {name} of {self._session_id}",
-            lambda: self._store.derived.keep_plan(self._session_id, name, packed),
-        ):
-            cell.replaced, cell.stored = (cell.stored,), packed
+
+        async def save() -> None:
+            await self._store.derived.keep_plan(self._session_id, name, packed)
+            if current := self._plans.get(name):  # a newer one, if this took long
+                current.note_saved(packed)
+
+        await self._writes.write(f"plan {name} of {self._session_id}", save)
+
+    def _unpacked(self, name: str, stored: bytes | None) -> Kept:
+        try:
+            return NOTHING if stored is None else unpack_plan(stored)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            _log.warning(
+                "the plan %s of %s was stored by another version and can't be read; a new one is made: %s",
+                name,
+                self._session_id,
+                error,
+            )
+            return NOTHING
 
 
 async def stored_state(store: Store, session_id: str, strategy: str) -> State:

@@ -276,16 +276,18 @@ class RunningSteps:
 
     compressor: Compressor
     sizes: SentSizes
-    turn: int = 0
-    known: dict[int, StepTexts] = field(default_factory=dict)
+    known: tuple[int, dict[int, StepTexts]] = field(default_factory=lambda: (0, {}))
+    """The turn and its steps by number; one value, since contexts of two turns may be made in two threads."""
 
     def texts(self, turn: int, step: Step, counter: Counter) -> StepTexts:
-        if turn != self.turn:
-            self.turn, self.known = turn, {}
-        known = self.known.get(step.number)
-        if known is None or known.messages != len(step.messages):
-            known = self.known[step.number] = self._make(turn, step, counter)
-        return known
+        """Return the renditions of a step; it is compressed again if it has grown."""
+        known = self.known
+        if known[0] != turn:
+            known = self.known = (turn, {})
+        made = known[1].get(step.number)
+        if made is None or made.messages != len(step.messages):
+            made = known[1][step.number] = self._make(turn, step, counter)
+        return made
 
     def items(self, turn: int, steps: Sequence[Step], counter: Counter) -> list[TurnSizes]:
         """The steps as a strategy sees them, oldest first; the prompt is always kept."""

@@ -73,8 +73,33 @@ class Survey:
     costs: Overheads
 
 
+class _TextCache:
+    """Texts in memory. They are dropped by replacing the cache: a context in progress then fills an unused one."""
+
+    def __init__(self) -> None:
+        self.closed: BoundedCache[int, RawTurn] = BoundedCache(MAX_CACHED_TURNS)
+        """Closed turns by number."""
+        self.newest: BoundedCache[tuple[int, int], RawTurn] = BoundedCache(MAX_OPEN_TURNS)
+        """The newest turn by its number and the position of its last message."""
+        self.blocks: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
+        """Blocks of closed turns, written out."""
+        self.eras: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
+        """Texts of eras by level, first turn, last turn and size."""
+
+    def get(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
+        """Return a turn of a session whose newest message is this one."""
+        return self.newest.get(newest) if turn == newest[0] else self.closed.get(turn)
+
+    def add(self, turn: int, raw: RawTurn, newest: tuple[int, int]) -> None:
+        """Add a turn of a session whose newest message is this one."""
+        if turn < newest[0]:
+            self.closed[turn] = raw
+        else:
+            self.newest[newest] = raw
+
+
 class TextReader:
-    """Reads one session's texts as plans ask for them; what does not change any more is kept in memory."""
+    """Reads the texts of one session. What can't change any more is cached."""
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
@@ -83,14 +108,9 @@ class TextReader:
         self._compressor = LocalCompressor()
         self._sent = SentSizes.of(None)
         self._steps = RunningSteps(self._compressor, self._sent)
-        self._raw: BoundedCache[int, RawTurn] = BoundedCache(MAX_CACHED_TURNS)
-        """Turns that are over."""
-        self._open: BoundedCache[tuple[int, int], RawTurn] = BoundedCache(MAX_OPEN_TURNS)
-        """The newest turn by its number and the position of its last message."""
-        self._whole: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
-        self._era_texts: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
+        self._cache = _TextCache()
         self.known = KnownTurns()
-        """What `take` need not be given again."""
+        """The messages in memory; a snapshot need not include them."""
 
     @property
     def pruned_us(self) -> int | None:
@@ -105,42 +125,36 @@ class TextReader:
         if sent != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._forget()
-        known, newest = self.known, (session.last_turn, session.last_position)
-        rows = snapshot.messages
-        if (known.turn, known.position) > newest or not (rows or self._open.get(newest)):
+        held, known, rows = self.known, snapshot.known, snapshot.messages
+        newest = (session.last_turn, session.last_position)
+        if (held.turn, held.position) > newest or not rows:
             return
-        before = self._open.get((known.turn, known.position))
+        before = self._cache.newest.get((known.turn, known.position))
+        restored: dict[int, RawTurn] = {}
         for turn, own in groupby(rows, attrgetter("turn")):
-            begun = before if before and turn == known.turn else None
+            begun = before if turn == known.turn else None
             if begun is None and rows[0].position > 1 and turn == rows[0].turn:
-                # How the turn began is not in memory: it is read when it is asked for.
+                # The beginning of the turn is not in memory any more: the next snapshot includes it.
                 self.known = KnownTurns(pruned_us=snapshot.pruned_us)
                 return
-            raw = await self._restored(list(own), begun)
-            self._note(turn, raw, newest)
-        if before and known.turn < newest[0] and not (rows and rows[0].turn == known.turn):
-            self._raw[known.turn] = before  # it ended as it was
-        self.known = KnownTurns(*newest, snapshot.pruned_us)
-
-    def _note(self, turn: int, raw: RawTurn, newest: tuple[int, int]) -> None:
-        if turn < newest[0]:
-            self._raw[turn] = raw
-        else:
-            self._open[newest] = raw
+            restored[turn] = await self._restored(list(own), begun)
+        if before and rows[0].turn == known.turn + 1:
+            restored[known.turn] = before  # the turn was closed without another message
+        if self.known is held:  # else another context has added newer messages, or dropped the cache
+            for turn, raw in restored.items():
+                self._cache.add(turn, raw, newest)
+            self.known = KnownTurns(*newest, snapshot.pruned_us)
 
     def _renew(self, pruned_us: int | None) -> None:
         """Drop what is in memory, if turns were pruned since."""
         if pruned_us != self.known.pruned_us:
             self._sizes = SizeCache()
-            self._era_texts.clear()
             self._forget()
             self.known = KnownTurns(pruned_us=pruned_us)
 
     def _forget(self) -> None:
         """Drop the texts of turns from memory."""
-        self._raw.clear()
-        self._whole.clear()
-        self._open.clear()
+        self._cache = _TextCache()
         self.known = KnownTurns(pruned_us=self.known.pruned_us)
 
     async def survey(
@@ -165,9 +179,9 @@ class TextReader:
         made: Mapping[str, Artefact] | None = None,
     ) -> list[BlockText]:
         """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
-        made, counter = made or {}, session.exact
-        self._whole.reserve(len(rows))
-        lasting = [self._whole.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
+        made, counter, cache = made or {}, session.exact, self._cache
+        cache.blocks.reserve(len(rows))
+        lasting = [cache.blocks.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
         unwritten = [row for row, whole in zip(rows, lasting, strict=True) if whole is None]
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(session, turn_rows, made)
@@ -176,7 +190,9 @@ class TextReader:
         blocks = []
         for planned, whole in zip(rows, lasting, strict=True):
             if whole:
-                blocks.append(whole if whole.row == planned else self._whole_with(whole, planned, made))
+                block = whole if whole.row == planned else replace(whole, row=planned)
+                cache.blocks[_key(planned, made)] = block
+                blocks.append(block)
                 continue
             # Hidden steps are in a range of steps with one line for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
@@ -195,14 +211,9 @@ class TextReader:
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
             is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
             blocks.append(await asyncio.to_thread(write) if is_large else write())
-            if _is_lasting(row) and row.last in self._raw:
-                self._whole[_key(row, made)] = blocks[-1]
+            if _is_lasting(row) and row.last in cache.closed:
+                cache.blocks[_key(row, made)] = blocks[-1]
         return blocks
-
-    def _whole_with(self, whole: BlockText, row: Block, made: Mapping[str, Artefact]) -> BlockText:
-        """A text that is kept, as the text of this row from now on."""
-        block = self._whole[_key(row, made)] = replace(whole, row=row)
-        return block
 
     async def appended(self, session: SessionRow, after_turn: int, after_step: int) -> list[BlockText]:
         """What came after a plan was made: whole turns, and the steps of the turn it reached into, all raw."""
@@ -361,9 +372,9 @@ class TextReader:
 
     async def _raws(self, session: SessionRow, turns: Collection[int]) -> dict[int, RawTurn]:
         """Turns as they were recorded, the newest one as far as the session's row reaches."""
-        self._raw.reserve(len(turns))
-        newest = (session.last_turn, session.last_position)
-        found = {turn: raw for turn in turns if (raw := self._known_turn(turn, newest))}
+        cache, newest = self._cache, (session.last_turn, session.last_position)
+        cache.closed.reserve(len(turns))
+        found = {turn: raw for turn in turns if (raw := cache.get(turn, newest))}
         for first, last in _runs(turn for turn in turns if turn not in found):
             groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
             for row in await self._store.read(self._session_id, first, last):
@@ -371,11 +382,8 @@ class TextReader:
                     groups[row.turn].append(row)
             for turn, rows in groups.items():
                 found[turn] = await self._restored(rows)
-                self._note(turn, found[turn], newest)
+                cache.add(turn, found[turn], newest)
         return found
-
-    def _known_turn(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
-        return self._open.get(newest) if turn == newest[0] else self._raw.get(turn)
 
     async def _restored(self, rows: Sequence[MessageRow], begun: RawTurn | None = None) -> RawTurn:
         """A turn from its rows, or from how it began and the rows since; a large one in a thread."""
@@ -385,11 +393,12 @@ class TextReader:
 
     async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
         entries: dict[Block, TagEntry] = {}
+        cached = self._cache.eras
         for row in rows:
             key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
-            text = self._era_texts.get(key) if row.era_level else ""
+            text = cached.get(key) if row.era_level else ""
             if text is None:
-                text = self._era_texts[key] = await self._era_text(row, key[-1], counter)
+                text = cached[key] = await self._era_text(row, key[-1], counter)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             entries[row] = TagEntry(row.first_step or row.first, text or hidden or ONLY_NAMED)
         return entries
@@ -407,7 +416,7 @@ class TextReader:
     def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
         if not messages:
             return 0
-        whole = None if row.first_step or row.first != row.last else self._raw.get(row.first)
+        whole = None if row.first_step or row.first != row.last else self._cache.closed.get(row.first)
         return whole.extra_tokens if whole else self._sent.extra_tokens(messages)
 
     def _step_entry(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> TagEntry:

@@ -417,18 +417,19 @@ class Session:
         """`context` with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
         snapshot = await self._contexts.snapshot(strategy)
         self.take(snapshot.session)
+        row, counter = self._row, self._counter  # another call may replace them before this one ends
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         asked = Asked(
-            prompt="" if prompt and await self._contexts.reader.is_waiting(self._row, said) else prompt,
+            prompt="" if prompt and await self._contexts.reader.is_waiting(row, said) else prompt,
             budget_tokens=budget_tokens,
             system=system,
-            tools_tokens=offer.tokens(self._counter) if offer else 0,
-            history_tools_tokens=offer.late_tokens(self._counter) if offer else 0,
+            tools_tokens=offer.tokens(counter) if offer else 0,
+            history_tools_tokens=offer.late_tokens(counter) if offer else 0,
             order=order or self._shared.settings.context.order,
             strategy=strategy,
             recall=recall,
         )
-        context = await self._contexts.make(replace(snapshot, session=self._row), self._counter, asked)
+        context = await self._contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
         drops = self._shared.settings.context.drop_unbound_thinking
         context = replace(context, offer=sent, drops_unbound_thinking=drops)

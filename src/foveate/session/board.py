@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from foveate.context import board as boards
-from foveate.context.board import Board, Note
+from foveate.context.board import Board, ExpiryReport, Note
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.events import EventKind
 from foveate.history.late_writes import LateWrites
@@ -45,22 +46,23 @@ class SessionBoard:
 
     async def load(self, session: SessionRow) -> Board:
         """The board as the newest turn sees it. Expired items are removed, with an event."""
-        return await self._current(session, await self._store.artefacts.board(self._session_id), keep=True)
+        left = _unexpired(await self._store.artefacts.board(self._session_id), session.last_turn)
+        if left.retrieved:
+            await self._save_expired(left, partial(self.keep, left.board))
+        return left.board
 
-    async def _current(self, session: SessionRow, packed: bytes | None, *, keep: bool) -> Board:
-        if packed is None:
-            return Board()
-        left = boards.expire(boards.from_json(bodies.expand(packed)), session.last_turn)
-        save = partial(self.keep, left.board)
-        if left.retrieved and keep and await self._writes.write(f"board of {self._session_id}", save):
+    async def _save_expired(self, left: ExpiryReport, save: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if await self._writes.write(f"board of {self._session_id}", save):
             for entry in left.retrieved:
                 self._publish("board-expired", entry.first, {"name": entry.name})
-        return left.board
 
     async def shown(self, snapshot: SessionSnapshot, *, ends_turn: bool, keep: bool) -> Board:
         """The board to show: in a turn in progress, unless the prompt ends it, as it was when the turn began."""
         session = snapshot.session
-        board = await self._current(session, snapshot.board, keep=keep)
+        left = _unexpired(snapshot.board, session.last_turn)
+        board = left.board
+        if left.retrieved and keep:
+            await self._save_expired(left, partial(self._remove_expired, session.last_turn))
         if not session.is_open or ends_turn:
             return boards.current(board)
         board = boards.without_new_notes(board, session.last_turn)
@@ -73,6 +75,13 @@ class SessionBoard:
             for result in message.tool_results
         ]
         return boards.as_begun(board, session.last_turn, results)
+
+    async def _remove_expired(self, turn: int) -> None:
+        """Remove what has expired from the stored board, which may have more on it than a snapshot."""
+        async with self._lock:
+            left = _unexpired(await self._store.artefacts.board(self._session_id), turn)
+            if left.retrieved:
+                await self.keep(left.board)
 
     async def note(self, session: SessionRow, note: Note) -> None:
         """Put a note on the board. Calls of tools that run side by side wait for each other."""
@@ -117,6 +126,11 @@ class SessionBoard:
         ]
         count = session.exact.base
         return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
+
+
+def _unexpired(packed: bytes | None, turn: int) -> ExpiryReport:
+    """Return a stored board as this turn sees it, and what has expired."""
+    return ExpiryReport(Board(), ()) if packed is None else boards.expire(boards.from_json(bodies.expand(packed)), turn)
 
 
 def _texts(whole: WholeTurn, room_tokens: int) -> Iterator[tuple[ShownLevel, str]]:

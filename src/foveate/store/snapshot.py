@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -63,7 +64,11 @@ class SessionSnapshot:
     memory: bytes | None = None
     """The memory layer of the last prompt."""
     messages: Sequence[MessageRow] = ()
-    """Messages since the known ones; of many turns only the newest turn's."""
+    """Messages after `known`; if there are more than `MAX_NEW_TURNS` turns of them, those of the newest turn."""
+    known: KnownTurns = KnownTurns()
+    """The messages that were not read again."""
+    read_at: float = field(default=0.0, compare=False)
+    """When the transaction began, by `time.perf_counter`: it includes everything that this process saved before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +91,7 @@ def take(
 
     `strategy` names the strategy whose plan and state are read; messages in `known` are not read again.
     """
+    read_at = time.perf_counter()
     found = connection.execute(GET_SESSION, {"id": session_id}).fetchone()
     if found is None:
         raise SessionNotFound(session_id)
@@ -108,6 +114,7 @@ def take(
     )
     values = {(table, key): intact_data(connection, table, number, key, row) for table, key, *row in kept}
     texts = prompts.texts(connection, shared) if shared else {}
+    known = known if known and known.pruned_us == pruned_us else KnownTurns()
     return SessionSnapshot(
         session=session,
         pruned_us=pruned_us,
@@ -123,7 +130,9 @@ def take(
         is_agent_running=bool(lease),
         board=values.get(("boards", artefacts.BOARD)),
         memory=values.get(("recalled", derived.LAYER)),
-        messages=_new_messages(connection, session, known if known and known.pruned_us == pruned_us else KnownTurns()),
+        messages=_new_messages(connection, session, known),
+        known=known,
+        read_at=read_at,
     )
 
 
