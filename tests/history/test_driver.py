@@ -383,7 +383,9 @@ def test_a_short_message_that_another_of_the_same_size_replaces_is_shown(tmp_pat
     _run(tmp_path, job)
 
 
-def test_an_artefact_that_is_replaced_while_a_plan_is_made_is_seen_by_the_next_one(tmp_path: Path) -> None:
+def test_an_artefact_that_is_replaced_while_a_plan_is_made_is_seen_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     class Watching(Summing):
         def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
             self.seen = snapshot.made
@@ -401,7 +403,7 @@ def test_an_artefact_that_is_replaced_while_a_plan_is_made_is_seen_by_the_next_o
             await artefacts.replace_made("s", "toy", row, reworded)
             return await keep_made(*given)
 
-        artefacts.keep_made = replaced_before  # type: ignore[method-assign]
+        monkeypatch.setattr(artefacts, "keep_made", replaced_before)
         await _view(session, strategy)
         assert strategy.made == ["sum-8", "sum-9"]
         await _view(session, strategy)
@@ -411,21 +413,22 @@ def test_an_artefact_that_is_replaced_while_a_plan_is_made_is_seen_by_the_next_o
     _run(tmp_path, job)
 
 
-def test_an_offer_that_could_not_be_saved_is_saved_with_the_next_context(tmp_path: Path) -> None:
+def test_an_offer_that_could_not_be_saved_is_saved_with_the_next_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def job(fov: Foveate) -> None:
         session, derived = await fov.session("s", budget_tokens=3_000, strategy="topics"), fov.store.derived
         await talk(session, 40)
         await session.context("Now?")
         await session.topics.seal_current_topic()
         await talk(session, 40, first=41)
-        keep_offer = derived.keep_offer
 
         async def busy(*_: Any) -> None:
             raise StoreBusy(fov.location, "is locked")
 
-        derived.keep_offer = busy  # type: ignore[method-assign]
+        monkeypatch.setattr(derived, "keep_offer", busy)
         await session.context("Now?")
-        derived.keep_offer = keep_offer  # type: ignore[method-assign]
+        monkeypatch.undo()
         before = await derived.offer("s", "topics")
         await session.context("Now?")
         assert await derived.offer("s", "topics") != before

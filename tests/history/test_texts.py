@@ -128,7 +128,9 @@ def test_a_turn_that_grew_before_many_others_is_shown_whole(tmp_path: Path) -> N
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-def test_a_turn_that_is_pruned_while_it_is_read_stays_out_of_memory(tmp_path: Path) -> None:
+def test_a_turn_that_is_pruned_while_it_is_read_stays_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def job(fov: Foveate) -> None:
         session, store = await fov.session("s", budget_tokens=100_000), fov.store
         await session.record([user("The code is albatross."), assistant("Noted.")], at="2020-01-01T00:00:00Z")
@@ -138,12 +140,12 @@ def test_a_turn_that_is_pruned_while_it_is_read_stays_out_of_memory(tmp_path: Pa
 
         async def pruned_meanwhile(*given: Any) -> Any:
             found = await read(*given)
-            store.read = read  # type: ignore[method-assign]
+            monkeypatch.undo()
             await store.prune("s", before_us=time.time_ns() // 1_000 - 60_000_000, dry_run=False)
             await session._contexts.snapshot()  # of another context
             return found
 
-        store.read = pruned_meanwhile  # type: ignore[method-assign]
+        monkeypatch.setattr(store, "read", pruned_meanwhile)
         assert "albatross" in (await reader.raw_turn(row, 1)).text
         assert "albatross" not in (await session.context("And now?")).text
 
