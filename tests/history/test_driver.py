@@ -251,7 +251,7 @@ def test_old_turns_are_read_when_a_plan_requests_them(tmp_path: Path) -> None:
             *(count + 2, 0),
         ]
         assert infos.first == 1
-        assert len(infos.over) == count + 1
+        assert len(infos.closed) == count + 1
 
     _run(tmp_path, job)
 

@@ -1,6 +1,6 @@
 """Plans and states that strategies keep between contexts, in the store and in memory.
 
-A kept plan is stored with its texts, raw turns by their number, so that it is shown again byte for byte.
+A kept plan is stored with its texts, and raw turns by number, so that the next context repeats it byte for byte.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from foveate.plan import Band, Block, KeptPlan, LevelChange, Plan, State
 from foveate.store import Store, bodies
 
 _OLD_PLAN_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
-"""Fields of a plan that were once stored among the strategy's state."""
+"""Fields of a plan that earlier versions stored in the strategy's state."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a strategy keeps: its state, and the plan if it keeps one."""
+    """The state of a strategy, and its plan if it keeps one."""
 
     state: State
     plan: KeptPlan | None = None
@@ -46,22 +46,22 @@ class _Cell:
 
     stored: bytes | None
     packed: bytes | None
-    """The value in use; another one than `stored` is not saved yet."""
+    """The packed value in use; it is not saved yet if it differs from `stored`."""
     value: Kept
     saved_at: float = -math.inf
-    """When this process saved `stored`, by `time.perf_counter`."""
+    """When this process saved `stored` (`time.perf_counter`)."""
 
     def is_current(self, stored: bytes | None, read_at: float) -> bool:
-        """Return whether the store still has `stored`, as far as a value that was read then can tell."""
+        """Return whether to use this value if another read found `stored` in the store: it is the same, or outdated."""
         return stored == self.stored or read_at < self.saved_at
 
     def note_saved(self, packed: bytes) -> None:
-        """Note what the store has now."""
+        """Set the value that the store has now."""
         self.stored, self.saved_at = packed, time.perf_counter()
 
 
 class KeptPlans:
-    """The plans and states of one session's strategies. What could not be saved is used from memory until it is."""
+    """The plans and states of one session's strategies. A value that could not be saved is used from memory."""
 
     def __init__(self, store: Store, session_id: str, writes: LateWrites) -> None:
         self._store = store
@@ -71,19 +71,19 @@ class KeptPlans:
         self._states: dict[str, _Cell] = {}
 
     def forget(self) -> None:
-        """Drop what is in memory: turns were pruned."""
+        """Drop all values from memory, after turns were pruned."""
         self._plans.clear()
         self._states.clear()
 
     def state(self, name: str, stored: bytes | None, read_at: float) -> State:
-        """Return the state in use: the stored one as it was read at this time, unless memory has a newer one."""
+        """Return the state in use: the stored one, which was read at `read_at`, unless memory has a newer one."""
         cell = self._states.get(name)
         if cell is None or not cell.is_current(stored, read_at):
             cell = self._states[name] = _Cell(stored, stored, NOTHING if stored is None else Kept(_expanded(stored)))
         return cell.value.state
 
     def is_state_saved(self, name: str) -> bool:
-        """Whether the store has the state in use."""
+        """Return whether the store has the state in use."""
         cell = self._states.get(name)
         return cell is None or cell.packed == cell.stored
 
@@ -97,11 +97,11 @@ class KeptPlans:
         cell.note_saved(packed)
 
     def use_state(self, name: str, stored: bytes | None, state: State) -> None:
-        """Use a state that could not be saved, until the store has another one."""
+        """Use a state that could not be saved, until the store has a different one."""
         self._states[name] = _Cell(stored, bodies.squeeze(dict(state)), Kept(state))
 
     async def plan(self, name: str, stored: bytes | None, read_at: float) -> Kept:
-        """Return the plan in use. One that could not be saved is saved now, unless the store has another one since."""
+        """Return the plan in use. If it could not be saved, try again, unless the store has a different one now."""
         cell = self._plans.get(name)
         if cell is None or not cell.is_current(stored, read_at):
             cell = self._plans[name] = _Cell(stored, stored, self._unpacked(name, stored))
@@ -110,18 +110,18 @@ class KeptPlans:
         return cell.value
 
     async def keep_plan(self, name: str, value: Kept) -> None:
-        """Use a plan from now on, and save it."""
+        """Use a plan and save it."""
         before = self._plans.get(name)
         cell = self._plans[name] = _Cell(before.stored if before else None, value.pack(), value)
         await self._save_plan(name, cell)
 
     async def _save_plan(self, name: str, cell: _Cell) -> None:
         packed = cell.packed
-        assert packed is not None, "there is a plan to save"
+        assert packed is not None, "a plan that is not saved has a value"
 
         async def save() -> None:
             await self._store.derived.keep_plan(self._session_id, name, packed)
-            if current := self._plans.get(name):  # a newer one, if this took long
+            if current := self._plans.get(name):  # a newer plan, if the write took long
                 current.note_saved(packed)
 
         await self._writes.write(f"plan {name} of {self._session_id}", save)
@@ -131,7 +131,7 @@ class KeptPlans:
             return NOTHING if stored is None else unpack_plan(stored)
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             _log.warning(
-                "the plan %s of %s was stored by another version and can't be read; a new one is made: %s",
+                "the stored plan %s of %s can't be read by this version; a new one is made: %s",
                 name,
                 self._session_id,
                 error,
@@ -140,13 +140,13 @@ class KeptPlans:
 
 
 async def stored_state(store: Store, session_id: str, strategy: str) -> State:
-    """The stored state of a session's strategy."""
+    """Read the state of a session's strategy from the store."""
     packed = await store.artefacts.state(session_id, strategy)
     return {} if packed is None else _expanded(packed)
 
 
 def unpack_plan(data: bytes) -> Kept:
-    """A plan as it was stored, by this version or an earlier one."""
+    """Unpack a plan that this version or an earlier one stored."""
     found: Any = bodies.expand(data)
     if "plan" not in found:
         old = found["state"]
@@ -170,8 +170,8 @@ def unpack_plan(data: bytes) -> Kept:
 
 
 def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, *, now: float, turn: int) -> KeptPlan:
-    """A new plan as its blocks were written; `turn` is the newest one."""
-    assert plan.reach, "a plan that is kept says how far it reaches"
+    """Return a new plan with its written blocks, to be kept; `turn` is the newest turn."""
+    assert plan.reach, "a plan to be kept has a reach"
     assert plan.cause, "a new plan has a cause"
     texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
     last_turn, last_step = plan.reach
@@ -194,7 +194,7 @@ def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, 
 
 
 def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
-    """How the levels of a kept plan were chosen."""
+    """Report how the levels of a kept plan were chosen."""
     return PlanReport(
         kept.bands,
         kept.cause,
@@ -211,7 +211,7 @@ def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
 
 
 def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[str | None]) -> float:
-    """The share of tokens that were not shown so before."""
+    """Return the share of tokens that the old plan did not show in the same form."""
     total = sum(block.tokens for block in blocks)
     if old is None or not total:
         return 0.0
@@ -226,7 +226,7 @@ def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[st
 
 
 def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
-    """Ranges of turns that went from one level to another; turns appended to the old plan were raw."""
+    """Yield the ranges of turns whose level changes; turns appended to the old plan were raw."""
     appended = Block(old.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
     before = [span for row in (*old.rows, appended) if not row.first_step for span in row.spans()]
     start = 0
