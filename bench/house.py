@@ -1,12 +1,11 @@
-"""Figures of the code's layout: modules, lines, long functions, names used twice, and what one `context()` crosses.
+"""Measures the layout of the code: modules, lines, long functions, duplicate names, and the path of one `context()`.
 
-    python bench/house.py [SOURCE]        SOURCE: a `src/foveate` to measure, by default this one
+    python bench/house.py [SOURCE]        SOURCE: the `src/foveate` to measure, default: this one
     python bench/house.py --json
-    python bench/house.py --check         exits with 1 if a figure is above its limit
+    python bench/house.py --check         exits with 1 if a figure exceeds its limit
 
-A `context()` crosses modules, functions and read transactions of a store in SQLite. Its own path counts: the event loop
-and the reading threads. The writing thread does not, since a context stores its plan after it was returned, and
-background tasks don't.
+For the path of a `context()`, it counts modules, functions and read transactions in the event loop and the reading
+threads of a SQLite store. The writing thread and background tasks are not counted: a context does not wait for them.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ WRITER = "foveate-writer"
 BUDGET_TOKENS = 8_000
 TURNS = 80
 MAX_TURNS_TO_REBUILD = 400
-GOES_ON = "Thanks, go on."
+FOLLOW_UP = "Thanks, go on."
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 T = TypeVar("T")
@@ -59,10 +58,10 @@ Layout = dict[str, int | list[str]]
 
 @dataclass(slots=True)
 class Crossed:
-    """What one `context()` ran through."""
+    """The path of one `context()`."""
 
     functions: set[tuple[str, str]] = field(default_factory=set)
-    """Each with its file."""
+    """Files and names of functions."""
     reads: int = 0
 
     def figures(self) -> dict[str, int]:
@@ -71,18 +70,18 @@ class Crossed:
 
 
 _CALL: ContextVar[Crossed | None] = ContextVar("_CALL", default=None)
-"""The measured call, in its own task and those that it starts."""
+"""The measured call, in its task and the tasks that it starts."""
 
 
 class Tracer:
-    """Counts, while it is installed, what measured calls run through."""
+    """Records the paths of measured calls while it is installed."""
 
     def __init__(self) -> None:
         self._current: Crossed | None = None
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
-        """Trace this thread and those that the store starts; open the store inside."""
+        """Trace this thread and the threads of a store that is opened inside."""
         read = Database.read
 
         async def counted(database: Database, job: Job[T]) -> T:
@@ -130,15 +129,15 @@ async def crossings() -> dict[str, dict[str, int]]:
             chat = await fov.session("house", budget_tokens=BUDGET_TOKENS)
 
             async def measure(prompt: str) -> tuple[Context, dict[str, int]]:
-                await fov.settle()  # what the background does is no part of a context
+                await fov.settle()  # background work is not part of a context
                 context, crossed = await tracer.measure(lambda: chat.context(prompt, tools=True))
                 return context, crossed.figures()
 
-            told = load_conversation(TURNS)
-            for turn in told.turns:
+            conversation = load_conversation(TURNS)
+            for turn in conversation.turns:
                 await chat.record(turn)
-            question, *others = (fact.question for fact in told.facts)
-            for prompt in (*others[:2], GOES_ON):  # loads what is loaded once
+            question, *others = (fact.question for fact in conversation.facts)
+            for prompt in (*others[:2], FOLLOW_UP):  # loads lazy modules
                 await measure(prompt)
             await _add_turn(chat)
             context, figures["new turn with recall"] = await measure(question)
@@ -146,7 +145,7 @@ async def crossings() -> dict[str, dict[str, int]]:
             repeated, figures["repeated call"] = await measure(question)
             assert repeated.text == context.text, "a repeated call returns the same context"
             await _add_turn(chat)
-            context, figures["new turn without recall"] = await measure(GOES_ON)
+            context, figures["new turn without recall"] = await measure(FOLLOW_UP)
             _expect(context, is_new=False, has_memory=False)
             for _ in range(MAX_TURNS_TO_REBUILD):
                 await _add_turn(chat)
@@ -214,7 +213,7 @@ def imports_of(tree: ast.AST, modules: set[str]) -> set[str]:
 
 
 def code_lines(text: str, tree: ast.AST) -> int:
-    """Count the lines that are neither blank nor only a comment or a docstring, attributes' docstrings included."""
+    """Count the lines that are neither blank nor only a comment or a docstring (of attributes, too)."""
     found: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in NO_CODE:
@@ -239,7 +238,7 @@ def _longest(lines: Mapping[str, int], limit: int) -> list[str]:
 
 
 def swallows(node: ast.AST) -> bool:
-    """Whether a handler catches everything and does not raise, or an `__exit__` returns True."""
+    """Return whether a handler catches everything and does not raise, or an `__exit__` returns True."""
     if isinstance(node, ast.FunctionDef) and node.name == "__exit__":
         returned = [inner.value for inner in ast.walk(node) if isinstance(inner, ast.Return)]
         return any(isinstance(value, ast.Constant) and value.value is True for value in returned)
@@ -272,7 +271,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", nargs="?", type=Path, default=SOURCE)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--check", action="store_true", help="exit with 1 if a figure is above its limit")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a figure exceeds its limit")
     options = parser.parse_args()
     layout, crossed = static_figures(options.source), asyncio.run(crossings())
     above = excesses(layout, crossed)

@@ -10,7 +10,7 @@ import pytest
 
 from foveate import Foveate, Session
 from foveate.context.tags import parse_blocks
-from foveate.errors import HistoryExceedsBudget, SettingsError, UnknownStrategy
+from foveate.errors import HistoryExceedsBudget, SettingsError, StoreBusy, UnknownStrategy
 from foveate.history.driver import HistoryView
 from foveate.history.sizes import INFOS_CHUNK_TURNS
 from foveate.plan import Artefact, ArtefactSpec, Block, Ledger, Plan, PlanEvent, Snapshot, State
@@ -251,7 +251,7 @@ def test_old_turns_are_read_when_a_plan_requests_them(tmp_path: Path) -> None:
             *(count + 2, 0),
         ]
         assert infos.first == 1
-        assert len(infos.over) == count + 1
+        assert len(infos.closed) == count + 1
 
     _run(tmp_path, job)
 
@@ -379,5 +379,58 @@ def test_a_short_message_that_another_of_the_same_size_replaces_is_shown(tmp_pat
         await session.engine.store.artefacts.keep_made("s", "toy", [pack_made(replace(made, data={SHORT: changed}))])
         after = (await _view(session, Shortening())).blocks[0].text
         assert after == before.replace("1 line", "2 line") != before
+
+    _run(tmp_path, job)
+
+
+def test_an_artefact_that_is_replaced_while_a_plan_is_made_is_seen_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Watching(Summing):
+        def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+            self.seen = snapshot.made
+            return super().plan(snapshot, state, ledger)
+
+    async def job(fov: Foveate) -> None:
+        session, strategy, artefacts = await fov.session("s"), Watching(), fov.store.artefacts
+        await talk(session, 10)
+        await _view(session, strategy)
+        await talk(session, 1, first=11)
+        (row,) = await artefacts.made("s", "toy")
+        reworded, keep_made = pack_made(replace(unpack_made(row), text="Worded by a model.")), artefacts.keep_made
+
+        async def replaced_before(*given: Any) -> Any:
+            await artefacts.replace_made("s", "toy", row, reworded)
+            return await keep_made(*given)
+
+        monkeypatch.setattr(artefacts, "keep_made", replaced_before)
+        await _view(session, strategy)
+        assert strategy.made == ["sum-8", "sum-9"]
+        await _view(session, strategy)
+        assert strategy.made == ["sum-8", "sum-9"]
+        assert [strategy.seen[name].text for name in ("sum-8", "sum-9")] == ["Worded by a model.", "Summed up."]
+
+    _run(tmp_path, job)
+
+
+def test_an_offer_that_could_not_be_saved_is_saved_with_the_next_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(fov: Foveate) -> None:
+        session, derived = await fov.session("s", budget_tokens=3_000, strategy="topics"), fov.store.derived
+        await talk(session, 40)
+        await session.context("Now?")
+        await session.topics.seal_current_topic()
+        await talk(session, 40, first=41)
+
+        async def busy(*_: Any) -> None:
+            raise StoreBusy(fov.location, "is locked")
+
+        monkeypatch.setattr(derived, "keep_offer", busy)
+        await session.context("Now?")
+        monkeypatch.undo()
+        before = await derived.offer("s", "topics")
+        await session.context("Now?")
+        assert await derived.offer("s", "topics") != before
 
     _run(tmp_path, job)

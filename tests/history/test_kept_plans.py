@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,9 @@ import pytest
 
 from foveate import Foveate
 from foveate.events import Event
-from foveate.history.kept_plans import unpack_plan
+from foveate.history import late_writes
+from foveate.history.kept_plans import Kept, KeptPlans, unpack_plan
+from foveate.history.late_writes import LateWrites
 from foveate.plan import CachePrices, Ledger
 from foveate.store import bodies
 from foveate.strategy.gradient import Gradient
@@ -230,3 +233,79 @@ STORED_PLAN = """
  "bands": [{"level": "C", "first": 1, "last": 3, "turns": 2, "target_share": 0.3, "tokens": 90}],
  "changes": [{"first": 1, "last": 1, "before": "R", "after": "C"}]}
 """
+
+
+def test_a_state_that_another_process_sets_back_is_used(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await fov.session("s")
+        kept, stored = KeptPlans(fov.store, "s", LateWrites()), fov.store.artefacts
+        await kept.keep_state("topics", {"sealed": 0})
+        await kept.keep_state("topics", {"sealed": 1})
+        await stored.keep_state("s", "topics", bodies.squeeze({"sealed": 0}))
+        assert kept.state("topics", await stored.state("s", "topics"), time.perf_counter()) == {"sealed": 0}
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_snapshot_from_before_two_saves_sets_no_state_back(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await fov.session("s")
+        kept, began = KeptPlans(fov.store, "s", LateWrites()), time.perf_counter()
+        for sealed in (1, 2):
+            await kept.keep_state("topics", {"sealed": sealed})
+        assert kept.state("topics", None, began) == {"sealed": 2}
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_what_is_saved_late_replaces_nothing_newer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(late_writes, "WAIT_SECONDS", 0.01)
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 50)
+        await session.context("Now?")
+        made = unpack_plan(await fov.store.derived.plan("s", "gradient") or b"")
+        kept, is_free = KeptPlans(fov.store, "s", LateWrites()), asyncio.Event()
+        written = {"keep_plan": asyncio.Event(), "keep_state": asyncio.Event()}
+
+        def held_up(part: Any, name: str) -> None:
+            write = getattr(part, name)
+
+            async def late(*given: Any) -> None:
+                await is_free.wait()
+                await write(*given)
+                written[name].set()
+
+            monkeypatch.setattr(part, name, late)
+
+        held_up(fov.store.derived, "keep_plan")
+        held_up(fov.store.artefacts, "keep_state")
+        older, newer = (Kept({**made.state, "low_tokens": tokens}, made.plan) for tokens in (1, 2))
+        await kept.keep_plan("gradient", older)
+        await kept.keep_plan("gradient", newer)
+        saving = asyncio.create_task(kept.keep_state("topics", older.state))
+        await asyncio.sleep(0)
+        kept.use_state("topics", None, newer.state)
+        is_free.set()
+        await saving
+        await written["keep_plan"].wait()
+        stored = await fov.store.derived.plan("s", "gradient"), await fov.store.artefacts.state("s", "topics")
+        assert await kept.plan("gradient", stored[0], time.perf_counter()) == newer
+        assert kept.state("topics", stored[1], time.perf_counter()) == newer.state
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_plan_of_a_later_version_is_made_again(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 50)
+        await fov.settle()
+        shown = await session.context("Now?")
+        stored: Any = bodies.expand(await fov.store.derived.plan("s", "gradient") or b"")
+        stored["plan"]["added_later"] = 1
+        await fov.store.derived.keep_plan("s", "gradient", bodies.squeeze(stored))
+        assert (await session.context("Now?")).text == shown.text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -6,8 +6,13 @@ from types import SimpleNamespace
 from typing import Any
 
 from foveate.cache import BoundedCache
-from foveate.history.sizes import CHUNK_TURNS, SMALLEST_ERA_TOKENS, SizeCache, gather
+from foveate.compress.local import LocalCompressor
+from foveate.formats.sizes import SentSizes
+from foveate.history.sizes import CHUNK_TURNS, SMALLEST_ERA_TOKENS, RunningSteps, SizeCache, Step, gather
+from foveate.renditions import Renditions
 from foveate.store.rows import ERA_FANOUT, RenditionSizes
+from foveate.tokens import exact_counter
+from support.engine import assistant, user
 
 RAW, TINY = 100, 20
 CHUNKS = 20
@@ -93,3 +98,19 @@ def test_eras_are_read_once() -> None:
     before = derived.eras_read
     gathered(derived, sizes, 2_000)
     assert derived.eras_read == before
+
+
+def test_steps_of_two_turns_compressed_at_once_are_not_mixed_up() -> None:
+    counter, local = exact_counter("o200k_base"), LocalCompressor()
+
+    class Interrupted(LocalCompressor):
+        """Another context turns to the next turn while a step is compressed."""
+
+        def compress(self, turn: int, *given: Any, **options: Any) -> Renditions:
+            if turn == 5:
+                running.texts(6, Step(1, (user("Next."),)), counter)
+            return local.compress(turn, *given, **options)
+
+    running = RunningSteps(Interrupted(), SentSizes.of(None))
+    running.texts(5, Step(2, (assistant("Albatross."), user("Yes."))), counter)
+    assert "Heron" in running.texts(6, Step(2, (assistant("Heron."), user("Yes."))), counter).made.smoothed

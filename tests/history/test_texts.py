@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from foveate.plan import BRIEF_LINE, Block
 from foveate.store import open_store
 from foveate.store.database import Database
 from foveate.store.settings import StoreSettings
+from foveate.store.snapshot import MAX_NEW_TURNS
 from support.engine import assistant, user, with_store
 from support.stores import draft, new_session
 from support.stores.derived import rendition
@@ -98,3 +100,53 @@ def test_a_line_in_brief_shows_the_brief_form_and_c_where_there_is_none(tmp_path
         return block.text
 
     assert "Turn 1: brief one\nTurn 2: compressed two\n" in asyncio.run(job())
+
+
+def test_contexts_made_at_once_show_a_new_message_once(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await session.record([user("Hello"), assistant("Good day."), user("How deep is it?")])
+        await session.context()
+        await session.record([assistant("Nine fathoms.")])
+        made = await asyncio.gather(*(session.context("And now?") for _ in range(3)))
+        for context in (*made, await session.context("And now?")):
+            assert context.text.count("Nine fathoms.") == 1
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_turn_that_grew_before_many_others_is_shown_whole(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session, other = await fov.session("s", budget_tokens=100_000), await fov.session("s")
+        await session.record([user("Hello"), assistant("Good day."), user("How deep is it?")])
+        await session.context()
+        await other.record([assistant("Nine fathoms.")])
+        for number in range(MAX_NEW_TURNS + 1):
+            await other.record([user(f"Question {number}"), assistant(f"Answer {number}")])
+        assert "Nine fathoms." in (await session.context()).text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_turn_that_is_pruned_while_it_is_read_stays_out_of_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(fov: Foveate) -> None:
+        session, store = await fov.session("s", budget_tokens=100_000), fov.store
+        await session.record([user("The code is albatross."), assistant("Noted.")], at="2020-01-01T00:00:00Z")
+        await session.record([user("Hello"), assistant("Good day.")])
+        reader, row = session.engine.contexts.reader, await store.get_session("s")
+        read = store.read
+
+        async def pruned_meanwhile(*given: Any) -> Any:
+            found = await read(*given)
+            monkeypatch.undo()
+            await store.prune("s", before_us=time.time_ns() // 1_000 - 60_000_000, dry_run=False)
+            await session.engine.contexts.snapshot()  # of another context
+            return found
+
+        monkeypatch.setattr(store, "read", pruned_meanwhile)
+        assert "albatross" in (await reader.raw_turn(row, 1)).text
+        assert "albatross" not in (await session.context("And now?")).text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

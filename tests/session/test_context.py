@@ -349,5 +349,28 @@ def test_once_the_history_exceeds_it_a_one_off_budget_is_used_to_the_full(tmp_pa
     asyncio.run(run())
 
 
+def test_a_strategy_that_is_changed_while_a_context_is_made_is_the_next_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000, strategy="checkpoint")
+        await talk(session, 60)
+        await fov.settle()
+        await session.context("Now?")
+        reader = session.engine.contexts.reader
+        is_waiting = reader.is_waiting
+
+        async def changed_meanwhile(*given: Any) -> bool:
+            await session.use("topics")
+            return await is_waiting(*given)
+
+        monkeypatch.setattr(reader, "is_waiting", changed_meanwhile)
+        assert (await session.context("Now?")).planned.strategy == "checkpoint"
+        monkeypatch.undo()
+        assert (await session.context("Now?")).planned.strategy == "topics"
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def _records(rendered: Any) -> list[dict[str, Any]]:
     return list(rendered)

@@ -1,7 +1,7 @@
-"""How a budget is shared out between the history, the board and recall.
+"""Divides a budget between history, board and recall.
 
-The shares of the board and recall are limits. A history that is rebuilt now and then may use what they leave, and gives
-it back at a rebuild when they need it; any other history leaves them their shares.
+The shares of board and recall are limits. A history that is rebuilt from time to time may use what they leave free, and
+gives it back at a rebuild if they need it. Any other history leaves them their shares.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 from foveate.plan import Ledger
 
 HISTORY_MINIMUM_TOKENS = 256
-"""Recall leaves the history at least this much: with less it has no bands."""
+"""Minimum that recall leaves to the history: with less it has no bands."""
 
 
 class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,10 +36,10 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             raise ValueError(f"board and recall leave room for the history; they add up to {self.board + self.recall}")
 
     def open(self, ledger: Ledger, *, takes_rest: bool, recalls: bool = True, history_share: float = 1.0) -> Ledger:
-        """Share out what the fixed part, the prompt and the board leave.
+        """Divide what the fixed part, the prompt and the board leave.
 
-        A history that `takes_rest` also has what board and recall don't use; with a strategy that `recalls` nothing,
-        every history has recall's share.
+        With `takes_rest`, the history also gets what board and recall don't use. Without `recalls`, it gets recall's
+        share.
         """
         free = max(0, ledger.budget_tokens - ledger.fixed_tokens - ledger.prompt_tokens)
         board = int(free * self.board)
@@ -53,6 +53,6 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         )
 
     def preview_recall(self, history_tokens: int) -> int:
-        """What is set aside for recall in a preview, before the history is planned."""
+        """Return the tokens reserved for recall in a preview, before the history is planned."""
         most = min(int(history_tokens * self.recall_one_off), self.recall_one_off_limit_tokens)
         return max(0, min(most, history_tokens - HISTORY_MINIMUM_TOKENS))

@@ -1,10 +1,10 @@
-"""From a plan to a context: fixed part, history, memory, board and prompt, joined where token counts add up.
+"""Assembles a context: fixed part, history, memory, board and prompt, joined where token counts add up.
 
-cache-first   system · explanation · pins · documents · history · memory · changing ones · board · prompt, or the turn
-              in progress
+cache-first   system · explanation · pins · documents · history · memory · changing documents · board · prompt, or the
+              turn in progress
 documented    system · explanation · pins · documents · memory · changing documents · board · history · prompt
 
-Memory and board come before the prompt they were made for, and stay there while its turn is in progress: so they are
+Memory and board come before the prompt they were made for and stay there while its turn is in progress. So they are
 cached, and a request ends with the user's message or a tool result.
 """
 
@@ -30,9 +30,9 @@ from foveate.turn import Message, Text
 Order = Literal["cache-first", "documented"]
 
 MESSAGE_TOKENS = 4
-"""What a provider adds around each message."""
+"""Tokens that a provider adds around each message."""
 REPLY_TOKENS = 3
-"""What it adds for the answer to begin with."""
+"""Tokens that a provider adds to begin the answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ class BlockText:
 
     row: Block
     text: str
-    """With its tags, as `tags.write_block` makes it."""
+    """The output of `tags.write_block`: escaped and in its tags."""
     tokens: int
-    """The base tokens of the text."""
+    """Base tokens of the text."""
     messages: tuple[Message, ...] | None = None
-    """The messages it was written from, if it can be sent as messages in place of its text."""
+    """The messages of the block, if they can be sent instead of its text."""
     is_stable: bool = True
     """The next context repeats it byte for byte, unless there is a rebuild."""
     extra_tokens: int = 0
@@ -64,43 +64,43 @@ class BlockText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextParts:
-    """Everything a context is made of."""
+    """The input of `assemble`."""
 
     budget_tokens: int
     counter: Counter
     calibration: float = 1.0
     model: str | None = None
-    """Whose rule counts images."""
+    """The model whose rule counts the tokens of images."""
     system: str = ""
     explanation: str = ""
-    """What the strategy tells the model about its tags; ends in a newline."""
+    """The strategy's description of its tags for the model; ends in a newline."""
     pins: Sequence[ShownPin] = ()
     documents: Mapping[Section, str] = field(default_factory=dict)
-    """Fixed documents after the pins, each as `tags.tag_document` makes it."""
+    """Fixed documents after the pins, each in its tag (`tags.tag_document`)."""
     changing: Mapping[Section, str] = field(default_factory=dict)
     """Documents that change often, placed with the board."""
     history: Sequence[BlockText] = ()
     at_work: int = 0
-    """Number of the last history blocks that belong to the turn in progress."""
+    """Number of blocks at the end of the history that belong to the turn in progress."""
     memory: str = ""
-    """As `tags.tag_section` makes it."""
+    """The memory layer in its tag (`tags.tag_section`)."""
     board: str = ""
-    """As `board.render` makes it."""
+    """The board in its tag (`board.render`)."""
     prompt: str | Sequence[Message] = ""
     open_call: str = ""
-    """The tool that the newest turn has called, if the result is not recorded and no prompt is given."""
+    """The tool that the newest turn has called, if its result is not recorded and there is no prompt."""
     tools_tokens: int = 0
-    """The base tokens of the tool definitions that are sent along."""
+    """Base tokens of the tool definitions in the request."""
     history_tools_tokens: int = 0
-    """Of these, what the history tools take where they are sent only with a history in tags."""
+    """The part of `tools_tokens` for history tools that are sent only if there is a history in tags."""
     explains_late: bool = False
-    """The explanation and such tools are left out as long as no turn and no pin is in tags: a new conversation does not
-    pay for them, and they come with the rebuild that changes the cached prefix anyway."""
+    """Omit the explanation and those tools until a turn or a pin is in tags. A new conversation does not pay for them;
+    they are added by the rebuild that changes the cached prefix anyway."""
     order: Order = "cache-first"
 
 
 def assemble(parts: ContextParts) -> Context:
-    """A context within its budget; `BudgetExceeded` if what is never compressed does not fit by itself."""
+    """Assemble a context within its budget; `BudgetExceeded` if the parts that are never compressed do not fit."""
     if parts.explains_late and not _first_native(parts.history, prompt_messages(parts.prompt)):
         context = _assemble_plain(parts)
         if all(segment.is_native for segment in context.segments if segment.name == "history"):
@@ -109,7 +109,7 @@ def assemble(parts: ContextParts) -> Context:
 
 
 def _assemble_plain(parts: ContextParts) -> Context:
-    """Without explanation and history tools, as far as nothing needs them."""
+    """Assemble a context without explanation and history tools, unless something in it needs them."""
     # Providers reject calls in a request without tools.
     has_calls = any(message.tool_calls for block in parts.history for message in block.messages or ())
     needs_tools = has_calls and parts.tools_tokens == parts.history_tools_tokens
@@ -144,7 +144,7 @@ def _assemble(parts: ContextParts) -> Context:
         if has_media(oldest.messages or ()):
             parts = replace(parts, history=_with_notes(parts, native_from))
         else:
-            # Tagged text needs no framing of its own, so a turn that does not fit as messages still fits so.
+            # Tagged text has no framing, so a turn that does not fit as messages still fits as text.
             native_from += 1
 
     history = _history_segments(parts, native_from, dynamic)
@@ -171,7 +171,7 @@ def _assemble(parts: ContextParts) -> Context:
 
 
 def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:
-    """The prompt as messages; one without a visible character is none."""
+    """Return the prompt as messages; none if it has no visible character."""
     if isinstance(prompt, str):
         return (Message("user", (Text(prompt),)),) if prompt.strip() else ()
     return tuple(message for message in prompt if message.kind != "display")
@@ -182,10 +182,10 @@ def _sizes(parts: ContextParts) -> SentSizes:
 
 
 def _with_notes(parts: ContextParts, index: int) -> list[BlockText]:
-    """The history, with notes for what is attached to one of its blocks."""
+    """Return the history with notes instead of the attachments of one block."""
     sizes, block = _sizes(parts), parts.history[index]
     messages = tuple(map(sizes.without_media, block.messages or ()))
-    # A note is longer than the mark of an attachment in the block's text.
+    # A note is longer than the placeholder of an attachment in the block's text.
     longer = max(0, parts.counter.base(turn_text(messages)) - parts.counter.base(turn_text(block.messages or ())))
     noted = replace(block, messages=messages, extra_tokens=sizes.extra_tokens(messages) + longer)
     return [*parts.history[:index], noted, *parts.history[index + 1 :]]
@@ -198,11 +198,11 @@ def _prompt_text(prompt: str | Sequence[Message]) -> str:
 
 
 def _fixed_segments(parts: ContextParts, pins_tokens: int) -> list[Segment]:
-    """The system message; like all segments before `_scale_segments`, in base tokens."""
+    """Return the segments of the system message, in base tokens like all segments before `_scale_segments`."""
     count = parts.counter.stable_base
     segments = []
     if parts.system:
-        # The next part begins on a new line, or the counts would not add up.
+        # Token counts only add up if the next part begins on a new line.
         system = parts.system if parts.system.endswith("\n") else f"{parts.system}\n"
         segments.append(Segment("system", count(system), is_stable=True, text=system))
     if explanation := parts.explanation:
@@ -261,7 +261,7 @@ def _check_fixed(
 
 
 def _first_native(history: Sequence[BlockText], prompt: tuple[Message, ...]) -> int:
-    """From which block on all can go out as messages: whole tool pairs, and a user to begin with."""
+    """Return the first block from which all can be sent as messages: tool pairs are whole and the user speaks first."""
     first = len(history)
     following: tuple[Message, ...] = leading_results(prompt)
     for index in range(len(history) - 1, -1, -1):
@@ -286,7 +286,7 @@ def _opens_with_user(messages: Sequence[Message]) -> bool:
 
 
 def leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
-    """The results that a prompt begins with: they belong right behind their calls."""
+    """Return the tool results at the beginning of a prompt, which must follow their calls directly."""
     count = next((index for index, message in enumerate(prompt) if not message.tool_results), len(prompt))
     return prompt[:count]
 
@@ -299,7 +299,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
         if native:
             native[-1] = replace(native[-1], messages=(*native[-1].messages, *results), is_stable=False)
         else:
-            # Their calls are in tagged text, where no provider would find them.
+            # Their calls are in tagged text, so no provider would match them.
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
     tail = "".join(segment.text for segment in dynamic)
     note = native_note(newer[0].row) if older and newer else ""
@@ -308,7 +308,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
         return Layout("", lead, tuple(native), "", prompt, is_cacheable=False, note=note, open_call=parts.open_call)
     texts = [(block.text, block.is_stable) for block in older]
     if tail and native and not prompt and not parts.at_work:
-        # Nothing is asked: even so the last word is not one of ours.
+        # Without a prompt, too, the last message is not one that was added here.
         texts.append((tail, False))
         tail = ""
     if tail and parts.at_work:
@@ -332,7 +332,7 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
 
 
 def native_note(row: Block) -> str:
-    """The line between tagged and native turns, so that a model can name those it sees as messages."""
+    """Return the line between tagged and native turns, which tells the model the ids of the native ones."""
     step = f", from step {row.first_step} on" if row.first_step > 1 else ""
     return f"The next messages are turn T-{row.first}{step}; each message of the user begins the next turn.\n"
 
@@ -352,7 +352,7 @@ def _scaled(parts: ContextParts, base_tokens: int) -> int:
 
 
 def _scale_segments(parts: ContextParts, segments: Sequence[Segment]) -> tuple[Segment, ...]:
-    """The segments that are not empty, from base to scaled tokens, which add up exactly to the scaled total."""
+    """Return the segments that are not empty, in scaled tokens that add up exactly to the scaled total."""
     found = []
     base = scaled = 0
     for segment in segments:
@@ -365,7 +365,7 @@ def _scale_segments(parts: ContextParts, segments: Sequence[Segment]) -> tuple[S
 
 
 def _with_tokens(segment: Segment, tokens: int) -> Segment:
-    """A copy, made field by field: a context has hundreds of segments, and `replace` is slow."""
+    """Copy a segment field by field: a context has hundreds of them, and `replace` is slow."""
     return Segment(
         segment.name,
         tokens,

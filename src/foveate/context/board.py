@@ -1,8 +1,8 @@
-"""The announcement board: what a model retrieved, for a few turns, and short notes; it has a budget of its own.
+"""The announcement board: turns that a model retrieved, shown for some turns, and short notes. It has its own budget.
 
-What a prompt is likely to need is put there ahead, for that prompt alone, in the room that the rest leaves.
+Turns that a prompt is likely to need are prefetched for that prompt, if the rest leaves room for them.
 
-All functions are pure: they take a board and give the next one. Its state is JSON (`to_json`, `from_json`).
+All functions are pure: they take a board and return the next one. Its state is JSON (`to_json`, `from_json`).
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from foveate.plan import Band, ShownLevel
 from foveate.turn import Json, turn_id
 
 LIFE_TURNS = 5
-"""For how many turns after its retrieval a turn stays."""
+"""Number of turns that a retrieved turn stays on the board."""
 MAX_RETRIEVED = 64
 MAX_NOTES = 64
 MAX_TURNS = 100
-"""Beyond these the oldest goes first, saved ones last."""
+"""Limits of a board. Above them the oldest entries are dropped, saved ones last."""
 MAX_NOTE_CHARS = 500
 FRAME_TOKENS = 64
-"""Room that a page leaves for the board's own lines."""
+"""Room that each page leaves for the lines around it."""
 MIN_PAGE_TOKENS = 32
 CHARS_PER_TOKEN = 16
-"""More characters than ordinary text has to a token."""
+"""Characters per token: more than ordinary text has."""
 
 NoteKind = Literal["fetch", "cabinet", "agent", "reminder", "bands"]
 NOTE_HEADINGS: dict[NoteKind, str] = {
@@ -65,7 +65,7 @@ CABINET_REMINDER = "read_cabinet reads lines of a key, write_from_cabinet writes
 
 @dataclass(frozen=True, slots=True)
 class BoardEntry:
-    """A page of what was retrieved: a turn, a range of turns, or an era, at one level."""
+    """A page of something retrieved: a turn, a range of turns, or an era, at one level."""
 
     first: int
     last: int
@@ -75,12 +75,12 @@ class BoardEntry:
     page: int
     pages: int
     until_turn: int
-    """The last turn that still sees it, unless it is saved."""
+    """The last turn that shows it, unless it is saved."""
     is_saved: bool = False
     since_turn: int = 0
     """The turn it was retrieved in."""
     replaced_in: int | None = None
-    """The turn in which it was retrieved again; while that is in progress, this is what it began with."""
+    """The turn in which it was retrieved again. While that turn is in progress, this older page is shown."""
 
     @property
     def name(self) -> str:
@@ -90,30 +90,30 @@ class BoardEntry:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A line on the board; a later one with the same kind and key takes its place."""
+    """A line on the board; a later one with the same kind and key replaces it."""
 
     kind: NoteKind
     key: str
-    """A file key, or whatever tells it from others of its kind."""
+    """Identifies it among notes of its kind, e.g. a file key."""
     text: str
     until_turn: int | None = None
     since_turn: int = 0
-    """The turn it was added in; while that is in progress, it is not shown."""
+    """The turn it was added in. It is shown from the next turn on."""
 
 
 @dataclass(frozen=True, slots=True)
 class Board:
     retrieved: tuple[BoardEntry, ...] = ()
-    """The latest last."""
+    """Retrieved pages, newest last."""
     notes: tuple[Note, ...] = ()
     prefetched: tuple[BoardEntry, ...] = ()
-    """Shown with one prompt and no part of the state: nobody asked for it."""
+    """Turns shown for one prompt without a request by the model; not part of the state."""
     turns: tuple[int, ...] = ()
-    """Single turns that were retrieved, the latest last; they stay when their pages expire."""
+    """Single turns that were retrieved, newest last; they stay when their pages expire."""
 
 
 class ExpiryReport(NamedTuple):
-    """What is left of a board, and what went."""
+    """A board without expired entries, and the expired ones."""
 
     board: Board
     retrieved: tuple[BoardEntry, ...]
@@ -123,7 +123,7 @@ Page: TypeAlias = tuple[TagBlock, ...]
 
 
 def paginate(blocks: Iterable[TagBlock], page_tokens: int, count: Count) -> list[Page]:
-    """The blocks on pages of at most this many tokens, tags included; too long a text is continued on the next."""
+    """Divide blocks into pages of at most this many tokens, including tags; a long text continues on the next page."""
     room = max(page_tokens - FRAME_TOKENS, MIN_PAGE_TOKENS)
     pages: list[list[TagBlock]] = [[]]
     left = room
@@ -146,7 +146,7 @@ def paginate(blocks: Iterable[TagBlock], page_tokens: int, count: Count) -> list
 
 
 def _measure(block: TagBlock, count: Count) -> Callable[[TagEntry], int]:
-    """What an entry adds to a block: counts of entries add up."""
+    """Return a function that counts the tokens that an entry adds to a block."""
     steps = bool(block.first_step)
 
     def measure(entry: TagEntry) -> int:
@@ -157,9 +157,9 @@ def _measure(block: TagBlock, count: Count) -> Callable[[TagEntry], int]:
 
 
 def _pieces(entry: TagEntry, room: int, measure: Callable[[TagEntry], int], level: ShownLevel) -> Iterator[TagEntry]:
-    """The entry in as many pieces as its size asks for."""
+    """Split an entry into pieces that fit the room."""
     start = 0
-    # A token has few characters, so a page is found in a window of the text: each part is counted a few times, not once
+    # A token has few characters, so a page ends within a window of the text. Each part is counted a few times, not once
     # for every page before it.
     window = max(room, 1) * CHARS_PER_TOKEN
     while True:
@@ -187,7 +187,7 @@ def retrieve(
     page: int = 1,
     life_turns: int = LIFE_TURNS,
 ) -> Board:
-    """The board with a page of these blocks (of one level) on it; what was there of them already is renewed."""
+    """Add a page of these blocks, which have one level; a page of the same turns is replaced."""
     assert blocks, "nothing to retrieve"
     pages = paginate(blocks, page_tokens, count)
     chosen = min(max(page, 1), len(pages))
@@ -216,19 +216,19 @@ def retrieve(
 
 
 def current(board: Board) -> Board:
-    """The board without what was retrieved again since."""
+    """Remove pages that were retrieved again since."""
     return replace(board, retrieved=tuple(entry for entry in board.retrieved if entry.replaced_in is None))
 
 
 def without_new_notes(board: Board, turn: int) -> Board:
-    """The board without the notes of a turn in progress, whose own results show what they say."""
+    """Remove the notes of a turn in progress: the results of its own calls say the same."""
     return replace(board, notes=tuple(note for note in board.notes if note.since_turn < turn or not note.since_turn))
 
 
 def as_begun(board: Board, turn: int, results: Sequence[str]) -> Board:
-    """The board as a turn in progress found it, as far as the results of its own calls show the rest.
+    """Restore the board as it was at the beginning of the turn in progress, except for pages that no result shows.
 
-    So what comes before the turn stays the same while it goes on: it is cached, and signed thinking stays valid.
+    So the text before the turn does not change during the turn: it stays cached, and signed thinking stays valid.
     """
 
     def is_repeated(entry: BoardEntry) -> bool:
@@ -246,14 +246,14 @@ def as_begun(board: Board, turn: int, results: Sequence[str]) -> Board:
 def _limited(retrieved: tuple[BoardEntry, ...]) -> tuple[BoardEntry, ...]:
     if len(retrieved) <= MAX_RETRIEVED:
         return retrieved
-    leaving = next((entry for entry in retrieved if not entry.is_saved), retrieved[0])
-    return tuple(entry for entry in retrieved if entry is not leaving)
+    dropped = next((entry for entry in retrieved if not entry.is_saved), retrieved[0])
+    return tuple(entry for entry in retrieved if entry is not dropped)
 
 
 def prefetch(
     board: Board, choices: Iterable[Sequence[TagBlock]], *, now_turn: int, budget_tokens: int, count: Count
 ) -> Board:
-    """The board with the first of each turn's blocks, the best level first, that fits whole beside all it shows."""
+    """Add each turn at the first of its levels that fits completely in the remaining room."""
     for blocks in choices:
         for block in blocks:
             entry = BoardEntry(block.first, block.last, block.level, write_block(block), 1, 1, until_turn=now_turn)
@@ -264,7 +264,7 @@ def prefetch(
 
 
 def save(board: Board, name: str) -> Board:
-    """The entry of this name stays until it is dismissed."""
+    """Keep the entry of this name until it is dismissed."""
     return _changed(board, name, lambda entry: replace(entry, is_saved=True))
 
 
@@ -274,20 +274,21 @@ def _changed(board: Board, name: str, change: Callable[[BoardEntry], BoardEntry]
 
 
 def dismiss(board: Board, name: str) -> Board:
-    """Without the entry of this name, saved or not, or the note with this key."""
+    """Remove the entry of this name, saved or not, or the note with this key."""
     retrieved = tuple(entry for entry in board.retrieved if entry.name != name)
     return Board(retrieved, tuple(note for note in board.notes if note.key != name), turns=board.turns)
 
 
 def add_note(board: Board, note: Note) -> Board:
+    """Add a note; one of the same kind and key is replaced."""
     others = (old for old in board.notes if (old.kind, old.key) != (note.kind, note.key))
     return replace(board, notes=(*others, note)[-MAX_NOTES:])
 
 
 def renew_note(board: Board, note: Note) -> Board:
-    """The board with a note; one of the same kind and key stays as it is, and lives longer.
+    """Add a note; one of the same kind and key keeps its text and expires later.
 
-    So a turn in progress that files a content again changes nothing that stands before it.
+    So a turn in progress that files the same content again does not change the text before it.
     """
     if not any((old.kind, old.key) == (note.kind, note.key) for old in board.notes):
         return add_note(board, note)
@@ -299,7 +300,7 @@ def renew_note(board: Board, note: Note) -> Board:
 
 
 def with_notes(board: Board, bands: Iterable[Band], *, has_tools: bool) -> Board:
-    """The board with the turns of each band, and what a model can do about shortened ones; nothing if none is."""
+    """Add notes on the turns of each band and on the tools that read shortened turns, if there are any."""
     if has_tools and any(note.kind in ("cabinet", "fetch") for note in board.notes):
         board = add_note(board, Note("reminder", "cabinet", CABINET_REMINDER))
     shortened = sorted((band for band in bands if band.turns and band.level != "R"), key=lambda band: band.first)
@@ -315,7 +316,7 @@ def _turns(first: int, last: int) -> str:
 
 
 def expire(board: Board, now_turn: int) -> ExpiryReport:
-    """The board as turn `now_turn` sees it, and the retrieved turns that have gone."""
+    """Remove the entries and notes that turn `now_turn` does not show any more."""
     held = tuple(entry for entry in board.retrieved if entry.replaced_in is None or entry.replaced_in >= now_turn)
     left = tuple(entry for entry in held if entry.is_saved or entry.until_turn >= now_turn)
     gone = tuple(entry for entry in held if entry not in left and entry.replaced_in is None)
@@ -324,14 +325,14 @@ def expire(board: Board, now_turn: int) -> ExpiryReport:
 
 
 class _Layout(NamedTuple):
-    """What there is room for, and how much room is left."""
+    """The texts that fit, and the tokens that they leave."""
 
     texts: list[str]
     left_tokens: int
 
 
 def _lay_out(board: Board, now_turn: int, budget_tokens: int, count: Count) -> _Layout:
-    """The latest retrieved is served first, then the notes; what came ahead has what they leave."""
+    """Choose the texts that fit: retrieved pages, newest first, then notes, then prefetched turns."""
     notes = [_note_line(note) for kind in NOTE_HEADINGS for note in board.notes if note.kind == kind]
     left = budget_tokens - count("<board>\n") - count("</board>\n")
     shown: dict[int, str] = {}
@@ -344,22 +345,22 @@ def _lay_out(board: Board, now_turn: int, budget_tokens: int, count: Count) -> _
     missing = [entry.name for index, entry in enumerate(board.retrieved) if index not in shown]
     lines = [f"No room for {', '.join(missing)}: retrieve again\n"] if missing else []
     kept: list[str] = []
-    ahead: list[str] = []
+    prefetched: list[str] = []
     for line, group in [
         *((line, kept) for line in [*lines, *notes]),
-        *((_prefetched_text(entry), ahead) for entry in board.prefetched),
+        *((_prefetched_text(entry), prefetched) for entry in board.prefetched),
     ]:
         size = count(line)
         if size <= left:
             group.append(line)
             left -= size
-    return _Layout([*kept, *(shown[index] for index in sorted(shown)), *ahead], left)
+    return _Layout([*kept, *(shown[index] for index in sorted(shown)), *prefetched], left)
 
 
 def render(board: Board, *, now_turn: int, budget_tokens: int, count: Count) -> str:
-    """The board in its tag, never more than its budget; what has no room is named, the latest retrieved first served.
+    """Write the board in its tag, within its budget. Newer pages take precedence; pages that do not fit are named.
 
-    Empty if there is nothing to show, or no room for anything.
+    Empty if there is nothing to show or no room for anything.
     """
     rendered = tag_section("board", "".join(_lay_out(board, now_turn, budget_tokens, count).texts))
     assert count(rendered) <= max(budget_tokens, 0), "the parts of a board add up"
@@ -384,12 +385,12 @@ def _prefetched_text(entry: BoardEntry) -> str:
 
 
 def whole_turns(board: Board) -> set[int]:
-    """The turns that are on the board verbatim and whole."""
+    """Return the turns that the board shows verbatim and complete."""
     return {entry.first for entry in board.retrieved if entry.level == "R" and entry.pages == 1}
 
 
 def to_json(board: Board) -> dict[str, Json]:
-    """What is kept of it."""
+    """Return the state of a board, without prefetched turns."""
     return {
         "retrieved": [asdict(entry) for entry in board.retrieved],
         "notes": [asdict(note) for note in board.notes],
@@ -398,7 +399,7 @@ def to_json(board: Board) -> dict[str, Json]:
 
 
 def from_json(state: Json) -> Board:
-    """The board that `to_json` wrote."""
+    """Restore a board from the state that `to_json` returned."""
     assert isinstance(state, Mapping), "a board's state is an object"
     retrieved, notes, turns = (state.get(name, ()) for name in ("retrieved", "notes", "turns"))
     assert isinstance(retrieved, Sequence), "a board's state has lists"

@@ -1,4 +1,4 @@
-"""A context as it is given out: one text, its exact size, what is where, and messages for each provider."""
+"""A context: its text, exact size, segments, and messages for each provider."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Segment:
     text: str = field(default="", repr=False)
     """Its text in the context or the prompt; empty for tool definitions, framing and attachments."""
     levels: str = ""
-    """The levels of its turns, a letter each and `-` for a turn without a line, where they differ from `level`."""
+    """The levels of its turns if they differ from `level`: a letter each, `-` for a turn without a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,16 +107,16 @@ class Context:
     """The session's calibration factor when the tokens were counted."""
     planned: PlanReport = field(default=PlanReport(), repr=False)
     board: Board = field(default=Board(), repr=False)
-    """Retrieved turns, and turns put there in advance for this prompt."""
+    """Retrieved turns, and turns prefetched for this prompt."""
     offer: ToolSet | None = field(default=None, repr=False)
     """The tools that were counted."""
     has_history_tools: bool = True
-    """False: the history tools were left out, because no turn is in tags yet."""
+    """False: the history tools were omitted because no turn is in tags yet."""
     drops_unbound_thinking: bool = field(default=False, repr=False)
     """The setting `context.drop_unbound_thinking`."""
 
     def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
-        """Everything that was counted, as the keyword arguments of a provider's own call.
+        """Return the request as keyword arguments of a provider's own call, with everything that was counted.
 
             client.chat.completions.create(model=…, **context.request("openai"))
             client.responses.create(model=…, **context.request("openai-responses"))
@@ -131,26 +131,26 @@ class Context:
         return {**request, **copy.deepcopy(dict(signatures.DROP_UNBOUND))} if drops else request
 
     def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
-        """The messages alone, in the format `openai`, `openai-responses`, `anthropic` or `gemini`; the prompt is last.
+        """Return the messages in the format `openai`, `openai-responses`, `anthropic` or `gemini`; the prompt is last.
 
-        OpenAI's begin with a system message. For `anthropic` and `gemini`, `system` (with explanation and pins) goes
-        beside them, as tools do for all: `request` puts everything in its place. `cache` puts Anthropic's breakpoints
-        where the next context will still be the same.
+        OpenAI's begin with a system message. For `anthropic` and `gemini`, `system` (with explanation and pins) is a
+        separate argument, as tools are for all: see `request`. `cache` sets Anthropic's cache breakpoints at the end of
+        the parts that the next context repeats.
         """
         rendered = render_layout(self.layout, self.system, format, cache=cache)
         if format != signatures.FORMAT:
             return rendered
-        # Thinking that was made under another prefix is left out: the provider would reject the request.
+        # Thinking that was signed for another prefix is omitted: the provider would reject the request.
         shown = [*self.native_messages, *self.layout.prompt]
         return signatures.without_unbound(self.system, self._definitions(format), rendered, filter(_is_answer, shown))
 
     def prefix(self, format: str = signatures.FORMAT) -> str:  # noqa: A002
-        """A hash of the whole request, which is stored with an answer that has signed thinking."""
+        """Return a hash of the whole request, which is stored with an answer that has signed thinking."""
         return signatures.request_prefix(self.system, self._definitions(format), self.messages(format))
 
     @property
     def token(self) -> str:
-        """What `Session.record` takes with the answer: a hash of the request; empty while a call lacks its result."""
+        """A hash of the request, to pass to `Session.record` with the answer; empty while a call lacks its result."""
         return "" if self.layout.open_call else self.prefix()
 
     def _definitions(self, format: str) -> Sequence[Mapping[str, Json]]:  # noqa: A002
@@ -172,7 +172,7 @@ class Context:
 
     @property
     def stable_tokens(self) -> int:
-        """Share of this context that the next one begins with, unless there is a rebuild: what stays cached."""
+        """Tokens at the beginning that the next context repeats unless there is a rebuild: they stay cached."""
         stable = itertools.takewhile(lambda segment: segment.is_stable, self.segments)
         return sum(segment.tokens for segment in stable)
 

@@ -1,6 +1,6 @@
-"""What tags and texts cost, exactly: the tokens of the parts of a block add up to those of the whole.
+"""Exact token counts of tags and texts: those of a block's parts add up to that of the block.
 
-All counts are base counts, in the counter's encoding; a counter's scale applies to their sum.
+All counts are base counts in the counter's encoding; a counter's scale applies to their sum.
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from foveate.tokens import Counter, EncodingName, count_tokens
 
 _DIGIT = re.compile(r"\d")
 MAX_CUT_TOKENS = 999_999_999
-"""Overheads allow for notes on texts of up to this many tokens."""
+"""Size of the largest text whose cut note `overheads` covers."""
 
 
 def content_tokens(text: str, level: ShownLevel, counter: Counter, *, in_steps: bool = False) -> int:
-    """What a text costs in any block of this level, escaping included: what is stored with a rendition."""
+    """Count the tokens of a text in any block of this level, including escapes; this is stored with a rendition."""
     return counter.base(content_text(text, level, in_steps=in_steps))
 
 
 def counting(level: ShownLevel, counter: Counter, *, in_steps: bool = False) -> Callable[[str], int]:
-    """`content_tokens` as a function of the text alone, of any piece of it too: what `cut_text` measures with."""
+    """Return `content_tokens` as a function of the text alone, for `cut_text`; it counts any piece of a text."""
     if level in MARKED:
         return lambda text: counter.base(escape_text(text, level, in_steps=in_steps))
     return lambda text: content_tokens(text, level, counter, in_steps=in_steps)
 
 
 def frame_tokens(block: TagBlock, counter: Counter) -> int:
-    """The opening and closing tag."""
+    """Count the tokens of the opening and the closing tag."""
     return _shape_tokens(opening_text(block), counter) + _shape_tokens(closing_text(block), counter)
 
 
 def label_tokens(number: int, level: ShownLevel, counter: Counter, *, in_steps: bool = False) -> int:
-    """`Turn 12:` before an entry of a range; which digits it has makes no difference, only how many."""
+    """Count the tokens of `Turn 12:` before an entry of a range; they depend on the number of digits only."""
     return _digits_tokens(len(str(number)), level, counter, in_steps)
 
 
 def block_tokens(block: TagBlock, counter: Counter) -> int:
-    """The whole block, by its parts."""
+    """Count the tokens of a block by its parts."""
     steps = bool(block.first_step)
     texts = sum(content_tokens(entry.text, block.level, counter, in_steps=steps) for entry in block.entries)
     if not block.is_range:
@@ -63,7 +63,7 @@ def block_tokens(block: TagBlock, counter: Counter) -> int:
 
 @lru_cache(maxsize=256)
 def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overheads:
-    """What structure costs at most in a conversation of this many turns, whose running one has this many steps."""
+    """Return the maximum tokens of tags and labels in a conversation with this many turns and steps."""
     turn, step = max(last_turn, 1), last_step
     levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "U", "M")
     singles = [TagBlock(turn, turn, level, (TagEntry(turn, ""),)) for level in levels]
@@ -83,7 +83,7 @@ def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overhe
 
 
 def _shape_tokens(text: str, counter: Counter) -> int:
-    # Both encodings have a token for every one, two or three digits, so which digits they are makes no difference.
+    # Both encodings have a token for every one, two or three digits, so only the number of digits matters.
     return _counted(_DIGIT.sub("9", text), counter.encoding)
 
 

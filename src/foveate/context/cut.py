@@ -1,7 +1,7 @@
-"""Cutting a text that is too large for its place: its beginning and its end stay, and a note says how large it was.
+"""Cuts a text that is too large: beginning and end stay, with a note of its full size between them.
 
-A text is cut before it is escaped, so a cut can't break a tag; it falls between lines if it can, else between
-words, else between characters that a reader sees as one.
+A text is cut before it is escaped, so a cut can't break a tag. It is cut between lines if possible, else between words,
+else between visible characters.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from collections.abc import Callable
 Count = Callable[[str], int]
 
 HEAD_SHARE = 0.7
-"""Of what a cut leaves, this share is from the beginning."""
+"""Share of a cut text that is taken from the beginning."""
 _LINE_REACH = 0.15
 _WORD_REACH = 0.05
-"""A cut moves back by up to this share of the text to fall between lines, or between words."""
+"""Share of the text by which a cut may move to fall between lines, or between words."""
 _MIN_REACH_CHARS = 60
 _TRIES = 12
 _WIDE_CHARS = 16
-"""More characters to a token than ordinary text has."""
+"""Characters per token: more than ordinary text has."""
 _SEAM_TOKENS = 8
-"""A part may count this many more tokens than the same characters inside the whole."""
+"""Maximum difference between the tokens of a part and of the same characters inside the whole text."""
 _CLOSE = 0.97
 _ZWJ = "\u200d"
 _BACKSLASH = "\\"
@@ -34,10 +34,10 @@ def cut_note(total_tokens: int) -> str:
 
 
 def cut_text(text: str, max_tokens: int, count: Count, total_tokens: int) -> str:
-    """The text, or as much of its head and tail as fits `max_tokens` by `count`, with a note of its size between.
+    """Return the text if it fits `max_tokens`, else its beginning and end with a note of its full size between them.
 
-    `count` measures the text as it is sent (`costs.counting`). Where not even the note fits, what comes back is
-    the shortest sign of a cut that does, or nothing.
+    `count` measures the text as it is sent (`costs.counting`). If not even the note fits, the result is an ellipsis or
+    empty.
     """
     if not exceeds(text, max_tokens, count):
         return text
@@ -59,35 +59,35 @@ def cut_text(text: str, max_tokens: int, count: Count, total_tokens: int) -> str
 
 
 def exceeds(text: str, max_tokens: int, count: Count) -> bool:
-    """Whether the text is too large; seen from a part of it, where that is enough."""
+    """Return whether the text has more tokens than this; of a long text only a part is counted if that is enough."""
     part = text[: max_tokens * _WIDE_CHARS]
     return (len(part) < len(text) and count(part) > max_tokens + _SEAM_TOKENS) or count(text) > max_tokens
 
 
 def _join(head: str, note: str, tail: str, ending: str) -> str:
-    behind_head = "" if not head or head.endswith("\n") else " "
-    behind_note = "\n" if tail else ending
-    return f"{head}{behind_head}{note}{behind_note}{tail}"
+    after_head = "" if not head or head.endswith("\n") else " "
+    after_note = "\n" if tail else ending
+    return f"{head}{after_head}{note}{after_note}{tail}"
 
 
 def take_head(text: str, max_tokens: int, count: Count) -> str:
-    """A prefix of at most this many tokens, ending at a line, a word, or a whole character."""
+    """Return a prefix of at most this many tokens that ends with a line, a word, or a visible character."""
     return text[: _fit(len(text), max_tokens, lambda end: count(text[:end]), lambda end: _place(text, end))]
 
 
 def take_tail(text: str, max_tokens: int, count: Count, start: int = 0) -> str:
-    """The end of a text behind `start`, in at most this many tokens, from a line, a word, or a whole character on."""
+    """Return the end of `text[start:]`, at most this many tokens, from the beginning of a line, word or character."""
     size = len(text)
 
     def fits(length: int) -> int:
         return count(text[size - length :])
 
-    length = _fit(size - start, max_tokens, fits, lambda length: size - _place_behind(text, size - length))
+    length = _fit(size - start, max_tokens, fits, lambda length: size - _place_after(text, size - length))
     return text[size - length :] if length else ""
 
 
 def _fit(size: int, max_tokens: int, measure: Callable[[int], int], snap: Callable[[int], int]) -> int:
-    """The largest of a few lengths tried that fits, each moved to a good place."""
+    """Search for the largest length that fits, in a few tries; `snap` moves each to a good place."""
     best, low, high = 0, 0, size + 1
     guess = min(size, max_tokens * 4)
     for _ in range(_TRIES):
@@ -111,7 +111,7 @@ def _line_reach(length: int) -> int:
 
 
 def _place(text: str, end: int) -> int:
-    """The best place to end at or before `end`."""
+    """Return the best place for the end of a text at or before `end`."""
     if end >= len(text):
         return len(text)
     line = text.rfind("\n", end - _line_reach(end), end)
@@ -125,8 +125,8 @@ def _place(text: str, end: int) -> int:
     return end
 
 
-def _place_behind(text: str, start: int) -> int:
-    """The best place to begin at or behind `start`."""
+def _place_after(text: str, start: int) -> int:
+    """Return the best place for the beginning of a text at or after `start`."""
     if start <= 0:
         return 0
     length = len(text) - start
@@ -142,7 +142,7 @@ def _place_behind(text: str, start: int) -> int:
 
 
 def _is_whole(text: str, place: int) -> bool:
-    """Whether a cut here leaves characters whole: letters with their accents, emoji with what they are joined to."""
+    """Return whether a cut here splits no character from its accents and no joined emoji."""
     if not 0 < place < len(text):
         return True
     before, after = text[place - 1], text[place]

@@ -1,4 +1,4 @@
-"""Which calls and results of some messages belong together, before any provider's format is chosen."""
+"""Pairs tool calls with their results, in canonical messages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class TurnMessages(tuple[Message, ...]):
-    """The messages of a turn, with what is derived from them once: most contexts show the same turns again."""
+    """The messages of a turn, with cached derived values: most contexts repeat the same turns."""
 
     @cached_property
     def has_loose_ends(self) -> bool:
@@ -23,12 +23,12 @@ class TurnMessages(tuple[Message, ...]):
 
     @cached_property
     def provider_messages(self) -> int:
-        """As `provider_message_count` counts them."""
+        """The result of `provider_message_count`."""
         return _provider_message_count(self)
 
     @cached_property
     def rendered(self) -> dict[str, RenderedTurn | None]:
-        """By format; filled and used by the renderer alone."""
+        """The turn as the renderer wrote it, by format."""
         return {}
 
 
@@ -44,24 +44,24 @@ class LooseEnds:
 
 
 def loose_ends(messages: Iterable[Message]) -> LooseEnds:
-    """What the messages leave open: by id where both sides have one, else by name, else in order."""
-    waiting: list[ToolCall] = []
+    """Find unpaired calls and results. They are paired by id if both have one, else by name, else in order."""
+    unanswered: list[ToolCall] = []
     stray: list[ToolResult] = []
     for message in messages:
         for part in message.parts:
             if isinstance(part, ToolCall):
-                waiting.append(part)
+                unanswered.append(part)
             elif isinstance(part, ToolResult):
-                call = next((call for call in waiting if answers(part, call)), None)
+                call = next((call for call in unanswered if answers(part, call)), None)
                 if call is None:
                     stray.append(part)
                 else:
-                    waiting.remove(call)
-    return LooseEnds(tuple(waiting), tuple(stray))
+                    unanswered.remove(call)
+    return LooseEnds(tuple(unanswered), tuple(stray))
 
 
 def provider_message_count(messages: Iterable[Message]) -> int:
-    """How many messages these become at most, in the format that splits them most: one for each result."""
+    """Return the maximum number of messages in any provider's format: some need one for each result."""
     return messages.provider_messages if isinstance(messages, TurnMessages) else _provider_message_count(messages)
 
 

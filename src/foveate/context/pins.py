@@ -4,7 +4,7 @@
     Never deploy on a Friday.
     </P-3>
 
-A pin's text is escaped like a turn's, so it can hold tags without closing its own.
+A pin's text is escaped like a turn's, so it can contain tags without closing its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _PIN_ID = re.compile(r"P-[1-9]\d*")
 
 
 class ShownPin(Protocol):
-    """What a pin needs to be shown."""
+    """A pin as contexts show it."""
 
     @property
     def id(self) -> str: ...
@@ -34,7 +34,7 @@ class ShownPin(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PinText:
-    """A pin as it was read back from a context."""
+    """A pin parsed from a context."""
 
     id: str
     text: str
@@ -46,12 +46,12 @@ def write_pin(pin: ShownPin) -> str:
 
 
 def write_pins(pins: Iterable[ShownPin]) -> str:
-    """The pins section: nothing if there are none."""
+    """Write the pins section; empty without pins."""
     return "".join(map(write_pin, pins))
 
 
 def parse_pins(text: str) -> list[PinText]:
-    """The pins that a section consists of, exactly."""
+    """Parse the pins section; `TagsBroken` if there is anything else in it."""
     pins: list[PinText] = []
     position = 0
     while position < len(text):
@@ -64,7 +64,7 @@ def parse_pins(text: str) -> list[PinText]:
 
 
 def check_pins(pins: Sequence[ShownPin], budget_tokens: int, counter: Counter, calibration: float = 1.0) -> int:
-    """The base tokens of the pins section; `PinsExceedBudget` if it alone is larger than the budget."""
+    """Return the base tokens of the pins section; `PinsExceedBudget` if it alone exceeds the budget."""
     sizes = {pin.id: counter.base(write_pin(pin)) for pin in pins}
     total = sum(sizes.values())
     if counter.scale(total, calibration) > budget_tokens:

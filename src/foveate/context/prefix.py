@@ -1,4 +1,4 @@
-"""What two prompts begin with alike: provider caches match prefixes, so that much of the second one is cached."""
+"""Measures the common prefix of two prompts: provider caches match prefixes, so that part of the second is cached."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class PrefixPart(Protocol):
 
     @property
     def is_native(self) -> bool:
-        """It is a message of its own; the same text inside another message is not the same prompt."""
+        """Whether it is a separate message; the same text inside another message is a different prompt."""
         ...
 
 
 def matching_tokens(before: Sequence[PrefixPart], after: Sequence[PrefixPart], counter: Counter) -> int:
-    """The tokens of the prefix that two prompts share."""
+    """Count the tokens of the prefix that two prompts share."""
     matched = 0
     for old, new in zip(before, after, strict=False):
         if old.is_native != new.is_native:
@@ -36,7 +36,7 @@ def matching_tokens(before: Sequence[PrefixPart], after: Sequence[PrefixPart], c
 
 
 def _common_tokens(old: PrefixPart, new: PrefixPart, counter: Counter) -> int:
-    """Of a turn that has grown meanwhile; the shorter side is counted."""
+    """Count the common tokens of two parts that begin alike; the shorter remainder is counted."""
     common = _common_length(old.text, new.text)
     if common < len(old.text) // 2:
         return min(new.tokens, counter.count(old.text[:common]))

@@ -1,9 +1,9 @@
-"""The one renderer: a layout as canonical messages, and as the messages of each provider.
+"""The renderer: writes a layout as canonical messages and as the messages of each provider.
 
     system · tagged history · newest turns, native · memory, board and the turn in progress, or the prompt
 
-Messages recorded in the same format are sent byte for byte, except for cache hints, which belong to the request that
-had them, what an Anthropic answer has beside role and content, and whatever the provider would reject (see
+Messages recorded in the same format are sent unchanged, except for cache hints, which belong to an earlier request,
+fields of an Anthropic answer other than role and content, and anything that the provider would reject (see
 `formats.acceptance`).
 """
 
@@ -27,9 +27,9 @@ Record: TypeAlias = Mapping[str, Json]
 
 FORMATS: Final = ("openai", "openai-responses", "anthropic", "gemini")
 MAX_BREAKPOINTS: Final = 4
-"""Anthropic refuses more."""
+"""Anthropic's limit."""
 NATIVE_BREAKPOINTS: Final = 2
-"""The ends of the newest two turns: of this context, and of the one before, whose cache is to be found."""
+"""Breakpoints at the ends of the newest two turns: for the next context, and to match the cache of the previous one."""
 _TWO_SIDED: Final = ("anthropic", "gemini")
 _TEXT_TYPES: Final = {"openai": "text", "openai-responses": "input_text", "anthropic": "text"}
 _THINKING: Final = ("thinking", "redacted_thinking")
@@ -38,26 +38,26 @@ _EPHEMERAL: Final = {"type": "ephemeral"}
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What goes where in a request."""
+    """The parts of a request in order."""
 
     stable_lead: str = ""
     """Tagged history that the next context repeats."""
     lead: str = ""
-    """What else comes before the native turns."""
+    """Other text before the native turns."""
     native: tuple[Stretch, ...] = ()
     """The newest turns, or their steps, sent as messages."""
     tail: str = ""
-    """Memory and board, where a prompt follows; in a turn in progress they are sent before that turn."""
+    """Memory and board, if a prompt follows; in a turn in progress they are sent before that turn."""
     prompt: tuple[Message, ...] = ()
     is_cacheable: bool = True
-    """Nothing that changes comes before the native turns."""
+    """The next context repeats all text before the native turns."""
     note: str = ""
-    """Says which turn the first native message is. A text of its own, so that it changes nothing before it."""
+    """The line with the id of the first native turn; a separate text, so that the text before it stays the same."""
     open_call: str = ""
-    """The tool whose result a model would have to wait for: there is nothing to answer yet."""
+    """The called tool whose result is missing: there is nothing to answer yet."""
 
     def stretches(self) -> Iterator[Stretch]:
-        """The parts of the request in order, as all renderers and counts use them."""
+        """Yield the parts of the request in order, for all renderers and counts."""
         if lead := tuple(text for text in (self.stable_lead, self.lead, self.note) if text):
             yield Stretch(lead)
         yield from self.native
@@ -67,16 +67,16 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Part of a request: texts of ours, and the messages that follow them. Both may be empty."""
+    """Part of a request: texts that are added, and the messages after them. Both may be empty."""
 
     texts: tuple[str, ...] = ()
     messages: tuple[Message, ...] = ()
     turn: int = 0
-    """The recorded turn whose messages they are; 0 if they are not of the history."""
+    """The recorded turn of the messages; 0 if they are not part of the history."""
     is_stable: bool = False
     """The next context repeats it."""
     is_cut: bool = False
-    """Texts in its messages are cut to fit, with a note."""
+    """Texts in its messages are cut, with a note."""
 
     @property
     def shown(self) -> tuple[Message, ...]:
@@ -84,24 +84,24 @@ class Stretch:
 
     @property
     def is_joined(self) -> bool:
-        """Whether the texts are sent in the first message: it begins with words of the user in every format."""
+        """Whether the texts are sent in the first message, which is the user's in every format."""
         first = next(iter(self.shown), None)
         return bool(self.texts) and first is not None and first.role == "user" and not first.tool_results
 
 
 @dataclass(frozen=True, slots=True)
 class RenderedTurn:
-    """A turn as a provider takes it, the same in each request whose other turns have other call ids."""
+    """A turn in a provider's format; requests share it unless other turns have the same call ids."""
 
     prepared: Sequence[Message]
     records: Sequence[Record]
-    """As recorded; each request sends copies."""
+    """The messages as recorded; each request sends copies."""
     call_ids: frozenset[str]
     is_encodable: bool
 
 
 def message_count(layout: Layout) -> int:
-    """How many messages a layout becomes at most, the system message aside."""
+    """Return the maximum number of messages of a layout, without the system message."""
     return sum(
         provider_message_count(stretch.messages) + (bool(stretch.texts) and not stretch.is_joined)
         for stretch in layout.stretches()
@@ -111,10 +111,10 @@ def message_count(layout: Layout) -> int:
 def canonical_messages(
     layout: Layout, system: str, *, has_tools: bool = True, names_files: bool = True
 ) -> tuple[Message, ...]:
-    """A request in canonical form; it ends with the prompt, or with the results that wait for an answer.
+    """Return a request in canonical messages; the last one is the prompt or an unanswered result.
 
-    Without tools, calls and results are written as text: some providers reject calls of tools they were not given.
-    With `names_files`, images and files of earlier turns are named, not sent: not every model takes them.
+    Without tools, calls and results are written as text: some providers reject calls of unknown tools. With
+    `names_files`, images and files of earlier turns are named and not sent: not every model accepts them.
     """
     check_answerable(layout)
     messages = [Message("system", (Text(system),))] if system else []
@@ -135,14 +135,14 @@ def canonical_messages(
 
 
 def check_answerable(layout: Layout) -> None:
-    """`InvalidMessage` if the conversation ends with a call whose result is not recorded."""
+    """Raise `InvalidMessage` if the conversation ends with a call whose result is not recorded."""
     if layout.open_call:
         problem = f"has a call of {layout.open_call!r} without its result; record the result, or give a prompt"
         raise InvalidMessage("newest turn", problem)
 
 
 def render_request(format: str, messages: list[Any], *, system: str, tools: Sequence[Record]) -> dict[str, Any]:  # noqa: A002
-    """The keyword arguments of the provider's own call, everything in its place; what is empty is left out."""
+    """Return the keyword arguments of the provider's own call, without empty ones."""
     offered = _filled(tools=list(tools))
     system = str(encodable(system))
     match format:
@@ -160,15 +160,15 @@ def _filled(**parts: Any) -> dict[str, Any]:
 
 
 def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
-    """The messages of a provider's own format, checked: no call without its result, no call without its thinking."""
+    """Return the messages in a provider's own format; every call has its result and the thinking that it requires."""
     if format not in FORMATS:
         raise UnknownFormat(f"no messages of format {format!r}; available: {', '.join(FORMATS)}")
     check_answerable(layout)
-    marks = cache and format == "anthropic"
+    has_breakpoints = cache and format == "anthropic"
     rendered: list[Record] = []
     if system and format not in _TWO_SIDED:
         rendered.append({"role": "system", "content": system})
-    edges = _edges(layout) if marks and layout.is_cacheable else ()
+    edges = _edges(layout) if has_breakpoints and layout.is_cacheable else ()
     acceptance = Acceptance(format)
     native: list[Message] = []
     is_sendable = True
@@ -179,21 +179,21 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
         native += prepared if stretch.turn else ()
         is_sendable = is_sendable and all(map(is_encodable, stretch.texts))
         is_sendable = is_sendable and (known.is_encodable if known else is_encodable(records))
-        own = _behind(stretch.texts, _sendable(records, format), format)
-        if marks and layout.stable_lead and not stretch.messages and stretch.texts[0] == layout.stable_lead:
+        own = _with_texts(stretch.texts, _sendable(records, format), format)
+        if has_breakpoints and layout.stable_lead and not stretch.messages and stretch.texts[0] == layout.stable_lead:
             own[0] = _mark(own[0], 0)
         if own and any(stretch is edge for edge in edges):
             own[-1] = _mark(own[-1])
         rendered.extend(own)
     joined = _two_sided(rendered, format) if format in _TWO_SIDED else rendered
     sent = list(joined) if is_sendable and is_encodable(system) else encodable(joined)
-    assert isinstance(sent, list), "a list stays one"
+    assert isinstance(sent, list), "encoding a list returns a list"
     invariants.check_messages(format, sent, native)
     return sent
 
 
 def _known(stretch: Stretch, acceptance: Acceptance) -> RenderedTurn | None:
-    """The stretch as it was rendered before; None if what comes before it in this request changes its call ids."""
+    """Return the cached rendering of a stretch; None if earlier messages of this request change its call ids."""
     messages, name = stretch.messages, acceptance.format
     if not isinstance(messages, TurnMessages):
         return None
@@ -208,7 +208,7 @@ def _known(stretch: Stretch, acceptance: Acceptance) -> RenderedTurn | None:
 
 
 def _edges(layout: Layout) -> Sequence[Stretch]:
-    """The native turns that end with a breakpoint."""
+    """Return the native turns that end with a breakpoint."""
     return list(takewhile(lambda native: native.is_stable, layout.native))[-NATIVE_BREAKPOINTS:]
 
 
@@ -223,8 +223,8 @@ def _render_native(shown: Sequence[Message], format: str) -> list[Record]:  # no
     return [record for record in rendered if isinstance(record, Mapping)]
 
 
-def _behind(texts: Sequence[str], records: list[Record], format: str) -> list[Record]:  # noqa: A002
-    """The messages with texts before them, in one user message if they begin with one."""
+def _with_texts(texts: Sequence[str], records: list[Record], format: str) -> list[Record]:  # noqa: A002
+    """Put texts before messages, into the first one if it is the user's."""
     if not texts:
         return records
     before = _user(format, texts)
@@ -254,7 +254,7 @@ def _join(first: Record, second: Record, format: str) -> Record:  # noqa: A002
 
 
 def _two_sided(records: Iterable[Record], format: str) -> list[Record]:  # noqa: A002
-    """One message for each time a side speaks: not every server of these formats takes two in a row."""
+    """Join consecutive messages of one side: not every server of these formats accepts two in a row."""
     joined: list[Record] = []
     for record in records:
         if joined and _side(joined[-1]) == _side(record):
@@ -269,7 +269,7 @@ def _side(record: Record) -> bool:
 
 
 def _mark(record: Record, index: int | None = None) -> Record:
-    """The message with a breakpoint at this block, or at the last one that can carry it."""
+    """Set a breakpoint at this block, or at the last one that can carry it."""
     blocks = _content(record, "anthropic")
     able = [place for place, block in enumerate(blocks) if _can_carry(block)]
     if not able:
@@ -284,10 +284,10 @@ def _can_carry(block: Record) -> bool:
 
 
 def _sendable(records: Sequence[Record], format: str) -> list[Record]:  # noqa: A002
-    """The records as the API takes them together.
+    """Remove what the API would reject in a request.
 
-    Anthropic rejects what else its own answer had, and cache hints are set anew. OpenAI rejects a reasoning item that
-    nothing of the model follows, as in an answer that was interrupted.
+    Anthropic rejects the other fields of its own answers, and cache hints are set again. OpenAI rejects a reasoning
+    item that is not followed by an item of the model, as in an interrupted answer.
     """
     if format == "anthropic":
         return [{"role": record.get("role"), "content": _clean_content(record.get("content"))} for record in records]

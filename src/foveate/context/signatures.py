@@ -1,7 +1,7 @@
-"""Signed thinking goes out only under the prefix it was made under: a provider rejects it when anything before changed.
+"""Sends signed thinking only with the prefix that it was signed for: a provider rejects it after any other.
 
-Anthropic binds a thinking block to the system prompt, the tools and every message before it; `cache_control` does not
-count. An answer is stored with a hash of that prefix (`Message.prefix`), and its blocks are left out under another.
+Anthropic binds a thinking block to the system prompt, the tools and every message before it, ignoring `cache_control`.
+An answer is stored with a hash of that prefix (`Message.prefix`); its blocks are omitted after a different one.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ Record: TypeAlias = Mapping[str, Json]
 FORMAT: Final = "anthropic"
 """The only format whose provider binds thinking to its prefix."""
 FRAMEWORKS: Final = ("langchain", "pydantic-ai")
-"""Formats in which a framework has the thinking of any provider."""
+"""Formats of frameworks, which may contain the thinking of any provider."""
 DROP_UNBOUND: Final[Mapping[str, Json]] = {
     "thinking": {"type": "adaptive", "block_binding": {"prefix_mismatch_behavior": "drop_block"}},
     "extra_headers": {"anthropic-beta": "thinking-binding-controls-2026-08-01"},
 }
-"""Arguments of Anthropic's call with which it drops thinking of another prefix instead of rejecting the request."""
+"""Arguments of Anthropic's call that make it drop thinking of another prefix instead of rejecting the request."""
 _SIGNED: Final = ("thinking", "redacted_thinking")
 _Hash: TypeAlias = "hashlib.blake2b"
 
 
 def request_prefix(system: str, tools: Sequence[Record], messages: Sequence[Json]) -> str:
-    """The hash of a whole request, which is the prefix of its answer."""
+    """Return the hash of a whole request, which is the prefix of its answer."""
     digest = _begin(system, tools)
     for record in _records(messages):
         for block in _blocks(record):
@@ -39,7 +39,7 @@ def request_prefix(system: str, tools: Sequence[Record], messages: Sequence[Json
 
 
 def is_signed(message: Message) -> bool:
-    """Whether an answer has thinking that its provider binds to its prefix."""
+    """Return whether an answer has thinking that its provider binds to its prefix."""
     source = message.original.format if message.original else None
     is_own = source == FORMAT or (source in FRAMEWORKS and _is_of_claude(message))
     return is_own and any(isinstance(part, Reasoning) and _proof(part) for part in message.parts)
@@ -48,9 +48,10 @@ def is_signed(message: Message) -> bool:
 def without_unbound(
     system: str, tools: Sequence[Record], messages: Sequence[Json], answers: Iterable[Message]
 ) -> list[Json]:
-    """The messages without thinking whose prefix is another now, or is not known.
+    """Remove thinking whose prefix has changed or is not known.
 
-    In the turn in progress thinking of unknown prefix stays: the provider asks for it with the results of its calls.
+    In the turn in progress, thinking with an unknown prefix stays: the provider requires it with the results of its
+    calls.
     """
     made_under = {proof: answer.prefix for answer in answers for part in answer.parts if (proof := _proof(part))}
     if not made_under:
@@ -77,14 +78,14 @@ def without_unbound(
 
 
 def bound_answer(answer: Message, messages: Sequence[Message], tools: Sequence[Record]) -> Message:
-    """A canonical answer to canonical messages, with the hash of its prefix if its thinking is signed."""
+    """Add the hash of its prefix to a canonical answer, if its thinking is signed."""
     if not (_is_of_claude(answer) and any(map(_proof, answer.parts))):
         return answer
     return replace(answer, prefix=messages_prefix(messages, tools))
 
 
 def messages_prefix(messages: Sequence[Message], tools: Sequence[Record]) -> str:
-    """The hash of a request of canonical messages, which is the prefix of its answer."""
+    """Return the hash of a request of canonical messages, which is the prefix of its answer."""
     digest = _begin("", tools)
     for message in messages:
         _add_message(digest, message)
@@ -92,7 +93,7 @@ def messages_prefix(messages: Sequence[Message], tools: Sequence[Record]) -> str
 
 
 def without_unbound_messages(messages: Sequence[Message], tools: Sequence[Record]) -> tuple[Message, ...]:
-    """Canonical messages without thinking whose prefix is another now, or is not known, as in `without_unbound`."""
+    """Remove thinking from canonical messages as `without_unbound` does."""
     prompts = (place for place, message in enumerate(messages) if message.role == "user" and not message.tool_results)
     in_progress = max(prompts, default=-1)
     digest = _begin("", tools)
@@ -101,7 +102,7 @@ def without_unbound_messages(messages: Sequence[Message], tools: Sequence[Record
         is_signed_answer = _is_of_claude(message) and any(map(_proof, message.parts))
         if is_signed_answer and not _is_bound(message.prefix, digest.hexdigest(), in_progress=place > in_progress):
             parts = tuple(part for part in message.parts if not _proof(part))
-            message = replace(message, parts=parts, original=None)  # noqa: PLW2901 - what is sent in its place
+            message = replace(message, parts=parts, original=None)  # noqa: PLW2901 - sent instead
         if message.parts:
             _add_message(digest, message)
             kept.append(message)
@@ -121,16 +122,16 @@ def _is_bound(made_under: str | None, prefix: str, *, in_progress: bool) -> bool
 
 
 def _turn_start(records: Sequence[Record]) -> int:
-    """The place of the prompt of the turn in progress: the last user message that says more than results."""
+    """Return the index of the prompt of the turn in progress: the last user message with more than results."""
     for index in range(len(records) - 1, -1, -1):
-        says = any(block.get("type") != "tool_result" for block in _blocks(records[index]))
-        if records[index].get("role") == "user" and says:
+        has_more = any(block.get("type") != "tool_result" for block in _blocks(records[index]))
+        if records[index].get("role") == "user" and has_more:
             return index
     return -1
 
 
 def _joined(records: Sequence[Json]) -> list[Json]:
-    """One message for each side: an answer that was thinking alone is gone from between two."""
+    """Join messages of one role that follow each other since an answer without any other content was removed."""
     joined: list[Json] = []
     for record in _records(records):
         last = joined[-1] if joined else None
@@ -142,7 +143,7 @@ def _joined(records: Sequence[Json]) -> list[Json]:
 
 
 def _begin(system: str, tools: Sequence[Record]) -> _Hash:
-    # A context ends its system prompt with a line break; a client's own request, which may go out instead, does not.
+    # A context ends its system prompt with a line break; a client's own request, which may be sent instead, does not.
     digest = hashlib.blake2b(digest_size=16)
     digest.update(_canonical([system.rstrip("\n"), [_bare(tool) for tool in tools]]))
     return digest

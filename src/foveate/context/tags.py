@@ -1,22 +1,22 @@
-"""Tags: ids and levels around the turns' texts, so that a model can ask for more of them by name.
+"""Tags: ids and levels around the texts of turns, so that a model can request a turn by name.
 
-    <T-183-R>                     one turn, raw (or S): its text on lines of its own
-    <T-183-C> Fixed the lock.     one turn, compressed (or T): its text behind the tag
+    <T-183-R>                     one turn, raw (or S): its text on separate lines
+    <T-183-C> Fixed the lock.     one turn, compressed (or T): its text after the tag
     <T-101-through-160-C>         a range, with a line `Turn 101: …` for each turn
     <T-12-step-3-R>               one step of a turn in progress
     <T-12-steps-3-through-40-C>   a range of its steps, with `Step 3: …`
     <T-1-through-900-E>           an era: a summary of a range
     <T-5-U>                       the user's words of a turn, verbatim, without the rest
     <T-5-M>                       a turn message by message, some of them short
-    <T-1-through-40-A>            an artefact that speaks for a range: a checkpoint, a topic
+    <T-1-through-40-A>            an artefact that replaces a range: a checkpoint, a topic
 
-Text that looks like a tag, or like an escaped one, gets one backslash more behind its `<`, also where it only looks so
-to a reader: with invisible characters, other hyphens, full-width letters or those of another alphabet. A line that
-begins like a label (`Turn 12:` among turns, `Step 3:` among steps) gets one before it. Reading takes one away. So
-no content can open, close or forge a turn, and `parse_blocks` gives back exactly what `write_block` was given.
+Escaping adds a backslash after the `<` of text that looks like a tag or an escaped tag, including look-alikes with
+invisible characters, other hyphens, full-width letters or letters of another alphabet. A line that begins like a label
+(`Turn 12:` among turns, `Step 3:` among steps) gets a backslash before it. Parsing removes one. So no content can open,
+close or forge a turn, and `parse_blocks` returns exactly what `write_block` was given.
 
-Texts end where token counts add up: the content of a tag begins after `>` and a space, or on a new line with
-neither white space nor a slash, and ends with a newline.
+Texts are joined where token counts add up: the content of a tag begins after `>` and a space, or on a new line without
+white space or a slash, and ends with a newline.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ Section = Literal["memory", "board", "goals", "epic", "tasks"]
 """A part of a context that is neither turns nor pins."""
 
 OWN_LINES: tuple[ShownLevel, ...] = ("R", "S", "U", "M", "E", "A")
-"""Levels whose text begins on a line of its own; the others follow a tag or label and a space."""
+"""Levels whose text begins on a new line; other texts follow a tag or label and a space."""
 MARKED: tuple[ShownLevel, ...] = ("R", "S", "U", "M")
-"""Levels whose text is lines with marks and brings its last newline along."""
+"""Levels whose text consists of lines with speaker marks and ends in a newline."""
 SUMS: tuple[ShownLevel, ...] = ("E", "A")
-"""Levels of one text that speaks for a range of turns."""
+"""Levels of a single text for a range of turns."""
 
-# Letters, brackets and hyphens that look like those of a tag, and characters that are not seen at all, count as the
-# same: a model reads `<T\u200b-7-R>` or a tag in full-width letters as it reads the real one.
+# Letters, brackets and hyphens that look like those of a tag count as the same, and invisible characters are ignored: a
+# model reads `<T\u200b-7-R>` or a tag in full-width letters like the real one.
 _OPENERS = "<\u02c2\u1438\u2039\u27e8\u2329\u276e\u3008\ufe64\uff1c"
 _SLASHES = "/\u2044\u2215\u29f8\uff0f"
 _HYPHENS = "\\-\xad\u02d7\u2010-\u2015\u2043\u2212\u2796\u2e3a\u2e3b\ufe58\ufe63\uff0d"
@@ -68,15 +68,15 @@ _LOOK_ALIKES = {
     "t": "\u0442\u03c4\u0422\u03a4",
     "y": "\u0443\u03b3",
 }
-"""Cyrillic, Greek and other letters and digits that look like those in the names of tags."""
+"""Cyrillic, Greek and other letters and digits that look like those in tag names."""
 _STYLED = (range(0x1D400, 0x1D800), range(0x2100, 0x2150), range(0xFF21, 0xFF5B), range(0x24B6, 0x24EA))
-"""Where Unicode has letters in other styles: mathematical, full-width, circled."""
+"""Unicode ranges of letters in other styles: mathematical, full-width, circled."""
 _SECTIONS = ("board", "memory", "goals", "epic", "tasks")
 
 
 @cache
 def _tag_patterns() -> _TagPatterns:
-    """Compiled at the first text that could hold a tag."""
+    """Compile the patterns, at the first text that may contain a tag."""
     styled: dict[str, str] = {}
     for code in chain(*_STYLED):
         plain = unicodedata.normalize("NFKC", chr(code)).lower()
@@ -114,7 +114,7 @@ def _may_hold_a_tag(text: str) -> bool:
 
 _OPENER = re.compile(f"[{_OPENERS}]")
 
-# At the start, or behind whatever `str.splitlines` takes for the end of a line.
+# The start of the text, or the position after anything that `str.splitlines` splits at.
 _WITHIN_A_LINE = r"[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"
 _LINE_START = f"(?<!{_WITHIN_A_LINE})"
 
@@ -122,12 +122,12 @@ _LINE_START = f"(?<!{_WITHIN_A_LINE})"
 def _label_patterns(word: str) -> tuple[re.Pattern[str], re.Pattern[str]]:
     like_a_label = rf"\\*[ \t]*{word}[ \t]+\d+[ \t]*:"
     forged = re.compile(rf"{_LINE_START}({like_a_label})", re.IGNORECASE)
-    # What it must begin with comes first, and is found many times faster than the start of a line.
+    # The backslash comes first in the pattern: it is found many times faster than the start of a line.
     return forged, re.compile(rf"\\(?<!{_WITHIN_A_LINE}\\)({like_a_label})", re.IGNORECASE)
 
 
 def _label_finder(word: str) -> Callable[[str], bool]:
-    """Tells quickly that a text holds no label: to look at the start of each line takes a second for 30 MB."""
+    """Return a fast check whether a text may contain a label: checking each line takes a second for 30 MB."""
     like_a_label = re.compile(rf"{word}[ \t]+\d+[ \t]*:", re.IGNORECASE)
     return lambda text: word.casefold() in text.casefold() and like_a_label.search(text) is not None
 
@@ -137,7 +137,7 @@ _STEP_LABELS = _label_patterns("Step")
 _may_hold_a_turn_label = _label_finder("Turn")
 _may_hold_a_step_label = _label_finder("Step")
 
-# Counts don't add up where a line begins with white space or a slash. Behind an era's text comes a newline.
+# Counts don't add up where a line begins with white space or a slash. A newline follows the text of an era.
 _BAD_START = re.compile(r"\A(\\*[\s/])")
 _ESCAPED_START = re.compile(r"\A\\(\\*[\s/])")
 _BAD_ERA_START = re.compile(r"\A(\\*(?:[\s/]|\Z))")
@@ -151,18 +151,18 @@ _STEP_LABEL = re.compile(r"^Step ([1-9]\d*):([ \n])", re.MULTILINE)
 
 
 class TagsBroken(ValueError):
-    """A text is not a sequence of blocks; says where."""
+    """A text is not a sequence of blocks; the message has the position."""
 
 
 @dataclass(frozen=True, slots=True)
 class TagEntry:
-    """The text of one turn, step or era, not escaped. At R and S it is empty or ends in a newline."""
+    """The unescaped text of one turn, step or era. At R and S it is empty or ends in a newline."""
 
     number: int
-    """Of the turn, or of the step; the first turn of an era."""
+    """The number of the turn or step; of an era, its first turn."""
     text: str
     tokens: int | None = field(default=None, compare=False)
-    """Tokens of the escaped text, if already known."""
+    """Tokens of the escaped text, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +201,7 @@ class TagBlock:
 
 
 def block_of(row: Block, entries: Iterable[TagEntry]) -> TagBlock:
-    """A plan's row with its texts."""
+    """Make the block of a plan's row from its texts."""
     return TagBlock(
         row.first,
         row.last,
@@ -222,7 +222,7 @@ def unescape_tags(text: str) -> str:
 
 
 def escape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
-    """The text as written in a block of this level: nothing in it reads as a tag or as the label of an entry."""
+    """Escape a text for a block of this level, so that nothing in it looks like a tag or the label of an entry."""
     escaped = escape_tags(text)
     if (_may_hold_a_step_label if in_steps else _may_hold_a_turn_label)(escaped):
         forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
@@ -242,7 +242,7 @@ def unescape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> st
 
 
 def content_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
-    """All that a text adds between its tags or behind its label; its tokens add up with theirs."""
+    """Return a text as it is written between tags or after a label; its tokens and theirs add up."""
     escaped = escape_text(text, level, in_steps=in_steps)
     if level in MARKED:
         assert not text or text.endswith("\n"), "text with marks ends in a newline"
@@ -251,7 +251,7 @@ def content_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str
 
 
 def opening_text(block: TagBlock) -> str:
-    """The part of the opening tag that does not depend on its content."""
+    """Return the opening tag, up to where the content begins."""
     return f"<{block.tag}>\n" if block.is_range or block.level in OWN_LINES else f"<{block.tag}>"
 
 
@@ -264,7 +264,7 @@ def label_text(number: int, level: ShownLevel, *, in_steps: bool = False) -> str
 
 
 def write_block(block: TagBlock) -> str:
-    """The block with its tags, escaped, ending in a newline."""
+    """Write a block: escaped, in its tags, ending in a newline."""
     steps = bool(block.first_step)
     pieces = [opening_text(block)]
     for entry in block.entries:
@@ -276,18 +276,18 @@ def write_block(block: TagBlock) -> str:
 
 
 def tag_turn(number: int, level: ShownLevel, text: str) -> str:
-    """One turn's text in its tag."""
+    """Write the text of one turn in its tag."""
     return write_block(TagBlock(number, number, level, (TagEntry(number, text),)))
 
 
 def tag_section(name: Section, text: str) -> str:
-    """A part made of blocks and lines that are escaped already, in a tag of its own; nothing if it is empty."""
+    """Write a section, whose blocks and lines are escaped already, in its tag; empty without text."""
     assert not text or text.endswith("\n"), "a section's text ends in a newline"
     return f"<{name}>\n{text}</{name}>\n" if text else ""
 
 
 def tag_document(name: Section, text: str) -> str:
-    """A document that a session was given, escaped, in a tag of its own; nothing if it has no visible character."""
+    """Write a document of a session, escaped, in its tag; empty if it has no visible character."""
     if not text.strip():
         return ""
     escaped = _BAD_START.sub(r"\\\1", escape_tags(text))
@@ -295,7 +295,7 @@ def tag_document(name: Section, text: str) -> str:
 
 
 def parse_blocks(text: str) -> list[TagBlock]:
-    """The blocks that a text consists of, contents unescaped; `TagsBroken` if it is anything else."""
+    """Parse the blocks of a text, with unescaped contents; `TagsBroken` if there is anything else in it."""
     blocks: list[TagBlock] = []
     position = 0
     while position < len(text):
@@ -335,9 +335,9 @@ def _parse_block(opening: re.Match[str], inner: str) -> TagBlock:
 
 def _parse_range(inner: str, level: ShownLevel, *, in_steps: bool, tag: str) -> tuple[TagEntry, ...]:
     labels = list((_STEP_LABEL if in_steps else _TURN_LABEL).finditer(inner, 1))
-    behind = "\n" if level in MARKED else " "
+    space = "\n" if level in MARKED else " "
     starts = [label.start() for label in labels]
-    if inner[:1] != "\n" or (starts[0] if starts else len(inner)) != 1 or any(label[2] != behind for label in labels):
+    if inner[:1] != "\n" or (starts[0] if starts else len(inner)) != 1 or any(label[2] != space for label in labels):
         raise TagsBroken(f"<{tag}> does not begin with the label of its first entry")
     entries = []
     for label, end in zip(labels, [*starts[1:], len(inner)], strict=True):

@@ -1,7 +1,7 @@
-"""The history tools: their definitions for each provider, and a model's calls of them as typed requests.
+"""The history tools: their definitions for each provider, and typed requests parsed from a model's calls.
 
-The definitions together take about 300 tokens; a wrong call is an `InvalidToolCall` that tells the model what to
-write instead.
+The definitions together have about 300 tokens. An invalid call raises `InvalidToolCall`, which tells the model how to
+call the tool.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ DEFAULT_RESULTS = 5
 MAX_RESULTS = 50
 MAX_PAGE = 100_000
 MAX_TEXT_CHARS = 2_000
-"""Of a query or a topic."""
+"""Maximum length of a query or a topic."""
 SHOWN_CHARS = 60
-"""Of a wrong value, in an error."""
+"""Length to which an error shortens an invalid value."""
 
 _TURN = re.compile(r"</?(?=T-)|\s+")
 _TURN_ID = re.compile(r"(?:T-)?([1-9]\d{0,17})(?:-[RSCT])?>?", re.IGNORECASE)
@@ -47,7 +47,7 @@ class TurnAddress:
 
 @dataclass(frozen=True, slots=True)
 class GetKnowledge:
-    """An item of knowledge by its id, which `get_turn` takes too: the memory layer names both."""
+    """An item of knowledge by its id. `get_turn` accepts it too: the memory layer names both."""
 
     id: str
 
@@ -58,7 +58,7 @@ class GetTurn:
     level: ShownLevel = "R"
     page: int = 1
     session: str = ""
-    """Of another session, its id."""
+    """The id of another session; empty for the current one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class Argument:
 
     schema: Mapping[str, Json]
     read: Callable[[object], Any]
-    """The value, or a ValueError that says what it takes."""
+    """Return the parsed value; `ValueError` describes the accepted values."""
     field: str
     is_required: bool = False
 
@@ -212,7 +212,7 @@ HISTORY_TOOLS = frozenset(tool.name for tool in TOOLS)
 
 
 def parse_call(name: str, arguments: object) -> Request:
-    """What a model asks for; arguments are an object, or the JSON text of one as OpenAI sends it."""
+    """Parse a model's call. The arguments are an object, or its JSON text as OpenAI sends it."""
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
         raise InvalidToolCall(str(name), f"there is no such tool; available: {', '.join(tool.name for tool in TOOLS)}")
@@ -223,7 +223,7 @@ def parse_call(name: str, arguments: object) -> Request:
             raise InvalidToolCall(name, f"there is no argument {key!r}; call {usage}")
     values: dict[str, Any] = {}
     for key, argument in tool.arguments.items():
-        # Some models write null for what they leave out.
+        # Some models write null for an argument that they omit.
         if given.get(key) is None:
             if argument.is_required:
                 raise InvalidToolCall(name, f"{key} is missing; call {usage}")
@@ -241,7 +241,7 @@ def parse_call(name: str, arguments: object) -> Request:
 
 
 def _addressed(tool: HistoryTool, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with turns as numbers, and the session that they are of if it is another."""
+    """Replace addresses by turn numbers, and add their session if it is another one."""
     addresses = {field: value for field, value in values.items() if isinstance(value, TurnAddress)}
     sessions = {address.session for address in addresses.values() if address.session}
     if len(sessions) > 1:
@@ -251,7 +251,7 @@ def _addressed(tool: HistoryTool, values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def call_object(function: FunctionSpec, arguments: object) -> Mapping[str, object]:
-    """A call's arguments, which some providers send as JSON text; `InvalidToolCall` says how it is called."""
+    """Return a call's arguments, which some providers send as JSON text; `InvalidToolCall` shows the usage."""
     problem = "an object"
     if isinstance(arguments, str):
         try:
@@ -264,7 +264,7 @@ def call_object(function: FunctionSpec, arguments: object) -> Mapping[str, objec
 
 
 def call_usage(function: FunctionSpec) -> str:
-    """How a tool is called, e.g. `read_file(path, [first_line])`."""
+    """Return the usage of a tool, e.g. `read_file(path, [first_line])`."""
     required: Any = function.schema.get("required", ())
     properties: Any = function.schema.get("properties", {})
     names = (name if name in required else f"[{name}]" for name in properties)
@@ -278,38 +278,38 @@ def _shown(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ToolSet:
-    """What a model may call in answer to a context: the history tools, and tools of the caller's own."""
+    """The tools that a model may call: the history tools and the caller's own."""
 
     extra: tuple[Mapping[str, Json], ...] = ()
     format: str = ""
-    """Which the caller's own are written in."""
+    """The format of the caller's own tools."""
     has_history: bool = True
     is_late: bool = False
-    """The history tools are sent only once a turn is in tags: before that there is nothing to read again."""
+    """Send the history tools only once a turn is in tags: before that there is nothing to read again."""
 
     def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
-        """All of them as a provider takes them."""
+        """Return the definitions of all tools in a provider's format."""
         if self.extra and format != self.format:
             problem = f"your own tools were given to tools({self.format!r}); give them as {format} has them"
             raise UnknownFormat(f"{problem}: tools({format!r}, extra_tools=…)")
         return [*(tool_definitions(format) if self.has_history else ()), *map(dict, self.extra)]
 
     def tokens(self, counter: Counter) -> int:
-        """Base tokens of all of them, in whichever format they are sent."""
+        """Return the maximum base tokens of all tools in any format."""
         own = counter.stable_base(compact_json(self.extra)) if self.extra else 0
         return (most_definitions_tokens(counter) if self.has_history else 0) + own
 
     def late_tokens(self, counter: Counter) -> int:
-        """What is not sent as long as no turn is in tags."""
+        """Return the base tokens of the tools that are omitted until a turn is in tags."""
         return most_definitions_tokens(counter) if self.is_late and self.has_history else 0
 
     def without_history(self) -> ToolSet | None:
-        """The caller's own tools; None if there are none."""
+        """Return the caller's own tools only; None if there are none."""
         return replace(self, has_history=False) if self.extra else None
 
 
 class FunctionSpec(NamedTuple):
-    """A tool as a model is told of it."""
+    """The description of a tool for a model."""
 
     name: str
     description: str
@@ -320,17 +320,17 @@ class FunctionSpec(NamedTuple):
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
-    """The history tools as a provider takes them: `openai`, `openai-responses`, `anthropic` or `gemini`."""
+    """Return the history tools in the format `openai`, `openai-responses`, `anthropic` or `gemini`."""
     return function_definitions([tool.function for tool in TOOLS], format)
 
 
 def function_definitions(functions: Sequence[FunctionSpec], format: str) -> list[dict[str, Json]]:  # noqa: A002
-    """Tools as a provider takes them."""
+    """Return tools in a provider's format."""
     match format:
         case "openai":
             return [{"type": "function", "function": function.record("parameters")} for function in functions]
         case "openai-responses":
-            # There, tools are strict unless they say otherwise, and strict ones can't leave an argument out.
+            # Tools of this API are strict by default, and strict tools have no optional arguments.
             return [{"type": "function", **function.record("parameters"), "strict": False} for function in functions]
         case "anthropic":
             return [function.record("input_schema") for function in functions]
@@ -341,11 +341,11 @@ def function_definitions(functions: Sequence[FunctionSpec], format: str) -> list
 
 
 def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002
-    """The base tokens of the definitions as compact JSON."""
+    """Return the base tokens of the definitions as compact JSON."""
     return counter.base(json.dumps(tool_definitions(format), separators=(",", ":"), ensure_ascii=False))
 
 
 @cache
 def most_definitions_tokens(counter: Counter) -> int:
-    """With room for the format that takes the most there is room for any."""
+    """Return the base tokens of the definitions in the longest format."""
     return max(definitions_tokens(name, counter) for name in FORMATS)

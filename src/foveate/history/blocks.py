@@ -1,4 +1,4 @@
-"""Writes out one block of a plan: its texts in tags, with the exact token count. Pure."""
+"""Writes one block of a plan: its texts in tags, with the exact token count. Pure."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ def write_text(
     messages: tuple[Message, ...] | None = None,
     extra_tokens: int = 0,
 ) -> BlockText:
-    """The block with these texts in its tags; if the plan says so, its text is cut to the block's tokens.
+    """Write a block with these texts in its tags; a row that `is_cut` is cut to its tokens.
 
-    `messages` and `extra_tokens` are passed on. A cut block has no messages: they would be more than was planned.
+    `messages` and `extra_tokens` are added to the result. A cut block has no messages: they would exceed the plan.
     """
     assert not (messages and row.is_cut), "a cut block is sent as text"
     in_steps = bool(row.first_step)
     frame = costs.range if row.level in SUMS else costs.tag
     shown: list[TagEntry] = []
     tokens = 0
-    for given in entries:
-        entry = given
+    for original in entries:
+        entry = original
         if row.is_cut and row.level != "E":
             count = counting(row.level, counter, in_steps=in_steps)
-            whole = given.tokens if given.tokens is not None else count(given.text)
-            entry = TagEntry(given.number, cut_text(given.text, row.tokens - frame, count, whole))
+            whole = entry.tokens if entry.tokens is not None else count(entry.text)
+            entry = TagEntry(entry.number, cut_text(entry.text, row.tokens - frame, count, whole))
         if entry.tokens is None:
             tokens += content_tokens(entry.text, row.level, counter, in_steps=in_steps)
         else:
@@ -55,7 +55,7 @@ def write_text(
 
 
 def user_text(messages: Iterable[Message]) -> str:
-    """The user's own words, verbatim; of a message with tool results, the text beside them."""
+    """Return the user's own words, verbatim; of a message with tool results, its other text."""
     said = []
     for message in messages:
         if message.role == "user" and message.kind == "message":
@@ -68,7 +68,7 @@ def user_text(messages: Iterable[Message]) -> str:
 def mixed_text(
     messages: Iterable[Message], short: Mapping[int, str], positions: Collection[int], *, first_position: int = 0
 ) -> str:
-    """The messages, those at `positions` by their short texts where there is one."""
+    """Write the messages; those at `positions` as their short texts, if they have one."""
     return "".join(
         short[place] if place in positions and place in short else message_text(message)
         for place, message in enumerate(messages, first_position)
@@ -78,7 +78,7 @@ def mixed_text(
 def log_text(
     row: Block, messages: tuple[Message, ...], made: Mapping[str, Artefact], *, step: Step | None = None
 ) -> str:
-    """The text at U or M of a turn, or of one of its steps; a turn without messages was pruned."""
+    """Write a turn or one of its steps at level U or M; a turn without messages was pruned."""
     if not messages:
         return f"{PRUNED}\n"
     if row.level == "U":
@@ -91,6 +91,6 @@ def log_text(
 
 
 def artefact_entry(row: Block, made: Mapping[str, Artefact]) -> TagEntry:
-    """The text of an A row; a note if it is not made yet."""
+    """Return the text of an A row; a note if its artefact is not made yet."""
     found = made.get(row.artefact)
     return TagEntry(row.first, found.text, found.tokens) if found and found.text else TagEntry(row.first, ONLY_NAMED)

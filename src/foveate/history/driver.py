@@ -1,15 +1,16 @@
-"""Histories of one session: planned from a snapshot, written out, planned again until the texts fit, and saved.
+"""The driver of histories: plans a history from a snapshot, writes it, plans again until the texts fit, and saves it.
 
-    load the plan and the state → plan → read what the plan lacks, make missing artefacts → plan again → write
-    → plan with less room, if the texts turned out larger → save, and return the events
+    load plan and state → plan → read missing data, make missing artefacts → plan again → write
+    → plan with less room if the texts are larger than planned → save, return the events
 
-Only at the session's own budget is anything saved; a preview leaves no trace.
+Plans are saved only at the session's own budget; a preview saves nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -45,26 +46,26 @@ from foveate.worker.artefacts import cutter, make_all, pack_made, pack_wants, un
 from foveate.worker.loop import Worker
 
 MAX_ROUNDS = 8
-"""Plans made until nothing is wanted that is not there."""
+"""Maximum plans until all artefacts that a plan requests are made."""
 MAX_TRIES = 6
-"""Plans made, each for less room, until their texts fit; then the gradient shows the history, which always does."""
+"""Maximum plans, each with less room, until the texts fit. The fallback is the gradient, whose texts always fit."""
 MAX_READS = 80
-"""Times that a plan may ask for what is not read; older turns double with each, so no conversation is that long."""
+"""Maximum reads for a plan. Each read of older turns doubles their number, so no conversation needs as many."""
 BATCH_TURNS = 512
-"""Turns that are read together to make something of them."""
-MAX_REMEMBERED = 2_000
-"""Artefacts made for previews that are kept in memory."""
+"""Maximum turns that are read together to make artefacts."""
+MAX_UNSAVED = 2_000
+"""Maximum unsaved artefacts in memory, e.g. of previews."""
 MEANWHILE_TURNS = 1_000
-"""A longer history is prepared in the background; until then the gradient shows it."""
+"""A strategy processes a longer history in the background; the gradient shows it meanwhile."""
 USE_NOTED_SHARE = 0.05
-"""A use of the plan is noted after this share of the cache's time to live: noting it writes the whole plan."""
+"""Share of the cache's lifetime after which a use of the plan is saved: that writes the whole plan."""
 FILE_SUMMARIES = "files"
-"""The document with the summaries that a program gave for files, by path."""
+"""The document with summaries of files by path, which programs provide."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryView:
-    """A session's history as it is shown now."""
+    """A written history."""
 
     blocks: list[BlockText]
     planned: PlanReport
@@ -73,26 +74,29 @@ class HistoryView:
 
     @property
     def framed_tokens(self) -> int:
-        """Maximum tokens with the framing of messages."""
+        """Maximum tokens, including the framing of messages."""
         return sum(block.framed_tokens for block in self.blocks)
 
 
 @dataclass(frozen=True, slots=True)
 class _Fitted:
-    """A plan whose texts fit, written out."""
+    """A written plan whose texts fit."""
 
     plan: Plan
     state: State
     blocks: list[BlockText]
     seen: SizedSnapshot
-    """What it was made from."""
+    """The snapshot that the plan was made from."""
 
 
 @dataclass(slots=True)
 class _StoredArtefacts:
     """The stored artefacts of one strategy."""
 
-    mark: ArtefactsMark
+    mark: ArtefactsMark | None
+    """The store's mark; None if the store has newer artefacts."""
+    read_at: float
+    """When they were read or saved (`time.perf_counter`); the mark of an older snapshot is outdated."""
     made: dict[str, Artefact]
 
 
@@ -118,11 +122,11 @@ class HistoryDriver:
         self._infos = Infos()
         self._pruned_us: int | None = None
         self._artefacts: dict[str, _StoredArtefacts] = {}
-        self._remembered: BoundedCache[tuple[str, str], Artefact] = BoundedCache(MAX_REMEMBERED)
+        self._unsaved: BoundedCache[tuple[str, str], Artefact] = BoundedCache(MAX_UNSAVED)
         self._offered: dict[str, bytes] = {}
 
     async def view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
-        """The history within its room, as the strategy shows it now."""
+        """Plan and write the history within the ledger's room."""
         self._renew(request.snapshot)
         if not ledger.is_preview and self._is_unbuilt(request):
             view = await self._meanwhile(request, ledger)
@@ -131,18 +135,19 @@ class HistoryDriver:
         return await self._with_newest_step(request, ledger, view) if request.is_pending else view
 
     async def state(self, name: str) -> State:
-        """The state that a strategy keeps."""
-        return self._kept.state(name, await self._store.artefacts.state(self._session_id, name))
+        """Return the state that a strategy keeps."""
+        read_at = time.perf_counter()
+        return self._kept.state(name, await self._store.artefacts.state(self._session_id, name), read_at)
 
     async def keep_state(self, name: str, state: State) -> None:
-        """Set what a strategy keeps, as when a topic is sealed by hand."""
+        """Save the state of a strategy, e.g. after a topic was sealed by hand."""
         await self._kept.keep_state(name, state)
 
     def _renew(self, snapshot: SessionSnapshot) -> None:
-        """Drop what is in memory, if turns were pruned since it was read."""
+        """Drop all cached data if turns were pruned since it was read."""
         if self._pruned_us != snapshot.pruned_us:
             self._infos, self._artefacts, self._offered = Infos(), {}, {}
-            self._remembered.clear()
+            self._unsaved.clear()
             self._kept.forget()
             self._pruned_us = snapshot.pruned_us
 
@@ -158,35 +163,37 @@ class HistoryDriver:
         return replace(view, events=fitted.plan.events)
 
     async def _meanwhile(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
-        """The gradient's view, while the strategy processes a long history in the background."""
+        """Return the gradient's view, and start processing a long history in the background."""
         fitted = await self._by_gradient(request, ledger)
         name = request.name
-        if self._worker and name not in self._building:  # after the plan, which it would hold up
+        if self._worker and name not in self._building:  # after planning, which it would delay
             self._building[name] = self._worker.beside(self._build(self._worker, request, ledger))
         notes: dict[str, Json] = {"meanwhile": "gradient", "building": name}
         report = PlanReport(fitted.plan.bands, last_turn=request.session.last_turn, notes=notes)
         return HistoryView(fitted.blocks, report)
 
     async def _build(self, worker: Worker, request: ContextRequest, ledger: Ledger) -> None:
-        """Process the history, once its turns are compressed: the worker does that in its own processes."""
+        """Process the history once the worker has compressed its turns, in its own processes."""
         await worker.compress(self._session_id)
         snapshot = await self._store.snapshot(self._session_id, strategy=lambda _: request.name)
         await self._view(replace(request, snapshot=snapshot, read=ReadParts()), ledger)
 
     def _is_unbuilt(self, request: ContextRequest) -> bool:
-        """Whether the strategy has yet to process a history that was there before it, or is still processing it."""
+        """Return whether the strategy has not yet processed a history that was recorded before it was chosen."""
         if not request.strategy.builds or not self._worker:
             return False
         if task := self._building.get(request.name):
-            # Once its state is saved the strategy is ready, even if the task has not ended: same store, same bytes.
-            return not task.done() and not self._kept.state(request.name, request.snapshot.state)
-        is_long = request.session.last_turn > MEANWHILE_TURNS
-        return is_long and not self._kept.state(request.name, request.snapshot.state)
+            # The strategy is ready once its state is saved, even if the task has not ended.
+            return not task.done() and not self._state(request)
+        return request.session.last_turn > MEANWHILE_TURNS and not self._state(request)
+
+    def _state(self, request: ContextRequest) -> State:
+        return self._kept.state(request.name, request.snapshot.state, request.snapshot.read_at)
 
     async def _seen(self, request: ContextRequest, room_tokens: int) -> tuple[SizedSnapshot, State]:
-        """The session as the strategy sees it, and the strategy's state."""
+        """Return the session as the strategy sees it, and the strategy's state."""
         snapshot, strategy = request.snapshot, request.strategy
-        kept = await self._kept.plan(request.name, snapshot.plan) if strategy.keeps_plan else None
+        kept = await self._kept.plan(request.name, snapshot.plan, snapshot.read_at) if strategy.keeps_plan else None
         seen = SizedSnapshot(
             stored=snapshot,
             kept=kept.plan if kept else None,
@@ -196,19 +203,20 @@ class HistoryDriver:
             read=request.read,
             room_tokens=room_tokens,
         )
-        return seen, kept.state if kept else self._kept.state(request.name, snapshot.state)
+        return seen, kept.state if kept else self._state(request)
 
     async def _made(self, request: ContextRequest) -> dict[str, Artefact]:
-        """The strategy's stored artefacts by name."""
-        name, mark = request.name, request.snapshot.made
+        """Return the strategy's stored artefacts by name."""
+        name, mark, read_at = request.name, request.snapshot.made, request.snapshot.read_at
         known = self._artefacts.get(name)
-        if known is None or known.mark != mark:
+        if known is None or (known.mark != mark and known.read_at <= read_at):
             rows = await self._store.artefacts.made(self._session_id, name) if mark.count else []
-            known = self._artefacts[name] = _StoredArtefacts(mark, {row.name: unpack_made(row) for row in rows})
+            made = {row.name: unpack_made(row) for row in rows}
+            known = self._artefacts[name] = _StoredArtefacts(mark, read_at, made)
         return known.made
 
     async def _fitted(self, request: ContextRequest, seen: SizedSnapshot, state: State, ledger: Ledger) -> _Fitted:
-        """A plan whose texts fit the room, written out; each try has less room."""
+        """Plan and write until the texts fit the room; each try has less room."""
         first_goal: int | None = None
         while True:
             goal, tried = ledger.room_tokens, ledger
@@ -233,12 +241,12 @@ class HistoryDriver:
             if is_framed or limit is None:
                 plan = replace(plan, target_tokens=first_goal) if plan.reach else plan
                 return _Fitted(plan, new_state, blocks, seen)
-            # Plans count their texts, without the framing of raw turns as messages.
+            # Plans count texts only, not the framing of raw turns as messages.
             ledger = replace(ledger, target_tokens=max(0, goal - (framed - limit)))
 
     async def _by_gradient(self, request: ContextRequest, ledger: Ledger, reach: Reach | None = None) -> _Fitted:
-        """The gradient's plan, which always comes to fit; nothing of it is saved."""
-        assert type(request.strategy) is not Gradient, "the gradient's texts come to fit"
+        """Plan and write with the gradient, whose texts always fit; nothing is saved."""
+        assert type(request.strategy) is not Gradient, "the gradient's texts always fit"
         request = _for_gradient(request)
         seen, state = await self._seen(request, ledger.limit_tokens)
         preview = replace(ledger, is_preview=True, target_tokens=None)
@@ -247,34 +255,34 @@ class HistoryDriver:
     async def _planned(
         self, request: ContextRequest, seen: SizedSnapshot, state: State, ledger: Ledger
     ) -> tuple[Plan, State, SizedSnapshot]:
-        """A plan whose wants are all there, its state, and what it was made from."""
-        plan, new_state = await self._asked(request, seen, state, ledger)
+        """Plan until all requested artefacts are made; return the plan, its state and its snapshot."""
+        plan, new_state = await self._plan(request, seen, state, ledger)
         for _ in range(MAX_ROUNDS):
-            lacking = [wanted for wanted in plan.wants if wanted.name not in seen.made]
-            if not lacking:
+            missing = [spec for spec in plan.wants if spec.name not in seen.made]
+            if not missing:
                 break
-            made = await self._make(request, seen, lacking)
+            made = await self._make(request, seen, missing)
             seen = replace(seen, made={**seen.made, **{one.name: one for one in made}})
-            plan, new_state = await self._asked(request, seen, state, ledger)
+            plan, new_state = await self._plan(request, seen, state, ledger)
         return plan, new_state, seen
 
-    async def _asked(
+    async def _plan(
         self, request: ContextRequest, seen: SizedSnapshot, state: State, ledger: Ledger
     ) -> tuple[Plan, State]:
-        """A plan for which everything is read that it asks for."""
+        """Plan, and read the data that the plan requests."""
         plan = request.strategy.plan
         in_thread = request.strategy.builds and request.session.last_turn > MEANWHILE_TURNS
         for _ in range(MAX_READS):
             try:
                 return await asyncio.to_thread(plan, seen, state, ledger) if in_thread else plan(seen, state, ledger)
-            except NotRead as lacking:
-                await self._read(request, lacking, ledger)
-        raise AssertionError(f"a plan of {request.name} asked for what is not read more than {MAX_READS} times")
+            except NotRead as missing:
+                await self._read(request, missing, ledger)
+        raise AssertionError(f"a plan of {request.name} needed more than {MAX_READS} reads")
 
-    async def _read(self, request: ContextRequest, lacking: NotRead, ledger: Ledger) -> None:
-        """Read what a plan lacks."""
-        read, session, turn, step = request.read, request.session, lacking.turn, lacking.step
-        match lacking.kind:
+    async def _read(self, request: ContextRequest, missing: NotRead, ledger: Ledger) -> None:
+        """Read data that a plan requests."""
+        read, session, turn, step = request.read, request.session, missing.turn, missing.step
+        match missing.kind:
             case "sizes":
                 room = ledger.limit_tokens
                 survey = await self._reader.survey(session, room, last_turn=turn, last_step=step or None)
@@ -289,14 +297,14 @@ class HistoryDriver:
                 read.infos = await self._read_infos(session, turn, read.infos)
 
     async def _read_infos(self, session: SessionRow, turn: int, read: Infos | None) -> Infos:
-        """The turns from this one on; those that are over stay in memory."""
+        """Return the outlines of the turns from this one on; closed turns are cached."""
         known = self._infos
         infos = read or await known.renewed(
             self._store, self._session_id, last_turn=session.last_turn, is_open=session.is_open
         )
         if turn < infos.first:
             infos = await infos.reaching(self._store, self._session_id, turn)
-        if self._infos is known:  # else they were dropped, or read by another plan
+        if self._infos is known:  # else the cache was dropped, or another plan has read more
             self._infos = infos
         return infos
 
@@ -304,30 +312,30 @@ class HistoryDriver:
         reached = seen.until(*plan.reach) if plan.reach else seen
         try:
             survey = reached.survey
-        except NotRead as lacking:  # of a plan that asked for no sizes
-            await self._read(request, lacking, ledger)
+        except NotRead as missing:  # by a plan that needed no sizes
+            await self._read(request, missing, ledger)
             survey = reached.survey
         return await self._reader.write(request.session, plan.rows, survey.costs, survey.steps, seen.made)
 
     async def _make(
-        self, request: ContextRequest, seen: SizedSnapshot, lacking: Sequence[ArtefactSpec]
+        self, request: ContextRequest, seen: SizedSnapshot, specs: Sequence[ArtefactSpec]
     ) -> list[Artefact]:
-        """The missing artefacts, in the order they were requested; those made for a preview are taken from memory."""
+        """Make missing artefacts, in the order of their specs; those of an earlier preview are in memory."""
         session, name, counter = request.session, request.name, request.session.exact
-        known = {wanted.name: self._remembered.get((name, wanted.name)) for wanted in lacking}
+        known = {spec.name: self._unsaved.get((name, spec.name)) for spec in specs}
         made = {one.name: one for one in known.values() if one}
-        fresh = list({wanted.name: wanted for wanted in lacking if wanted.name not in made}.values())
+        fresh = list({spec.name: spec for spec in specs if spec.name not in made}.values())
         goals = [dict(_expanded(row.data)) for row in await self._store.artefacts.goals(self._session_id)]
         summaries = summaries_in(request.snapshot.documents)
         count, cut = counting("A", counter), cutter(counter)
         for batch in _batches(fresh):
-            turns = sorted({turn for wanted in batch for turn in _turns_of(wanted, session.last_turn)})
+            turns = sorted({turn for spec in batch for turn in _turns_of(spec, session.last_turn)})
             kind = request.strategy.artefacts.get(batch[0].kind, ArtefactKind())
             sources = await self._reader.sources(session, turns, messages=kind.reads_messages, units=kind.reads_units)
             materials = [
                 Material(
-                    wanted,
-                    [source for source in sources if wanted.first <= source.number <= wanted.last],
+                    spec,
+                    [source for source in sources if spec.first <= source.number <= spec.last],
                     count,
                     cut,
                     {**seen.made, **made},
@@ -335,15 +343,15 @@ class HistoryDriver:
                     session.model,
                     summaries,
                 )
-                for wanted in batch
+                for spec in batch
             ]
             for one in await asyncio.to_thread(make_all, request.strategy, materials, counter):
                 made[one.name] = one
-                self._remembered[name, one.name] = one
-        return [made[wanted.name] for wanted in lacking]
+                self._unsaved[name, one.name] = one
+        return [made[spec.name] for spec in specs]
 
     async def _kept_view(self, request: ContextRequest, fitted: _Fitted, ledger: Ledger) -> HistoryView:
-        """The plan in use or a new one, and behind it what came after it."""
+        """Return the view of the kept plan or a new one, with the turns since it was made appended."""
         session, seen, plan, state = request.session, fitted.seen, fitted.plan, fitted.state
         if plan.is_kept:
             assert seen.kept, "the plan in use"
@@ -353,14 +361,14 @@ class HistoryDriver:
             written = await self._joined(session, seen.kept, plan, fitted.blocks)
             kept = written_plan(plan, written, seen.kept, now=ledger.now, turn=session.last_turn)
             await self._kept.keep_plan(request.name, Kept(state, kept))
-            blocks = await self._kept_blocks(session, kept)  # as the next context shows them
+            blocks = await self._kept_blocks(session, kept)  # the same bytes as in the next context
         reach = (kept.last_turn, kept.last_step)
         if reach not in request.read.appended:
             await self._read(request, NotRead("appended", *reach), ledger)
         blocks += request.read.appended[reach]
         report = report_of(kept, plan)
         if sum(block.framed_tokens for block in blocks) > ledger.limit_tokens:
-            # What came since is too large even for a new plan, such as one giant result: show it as it fits, this once.
+            # Even a new plan leaves too little room for what came since, e.g. a giant result: plan everything, once.
             fresh = await self._fitted(request, seen, state, replace(ledger, is_preview=True, target_tokens=None))
             cause = "full" if plan.is_kept else kept.cause
             report = PlanReport(fresh.plan.bands, cause, True, session.last_turn, notes=plan.notes)
@@ -371,7 +379,7 @@ class HistoryDriver:
         return HistoryView(blocks, report, tuple(_rebuild_events(report, blocks, churn, ledger)))
 
     async def _kept_blocks(self, session: SessionRow, kept: KeptPlan) -> list[BlockText]:
-        """The blocks of a plan: texts as they were stored, raw turns from the log."""
+        """Return the blocks of a kept plan: stored texts, and raw turns from the log."""
         costs = overheads(session.last_turn, session.exact)
         raw_rows = [row for row, text in zip(kept.rows, kept.texts, strict=True) if text is None]
         raw = iter(await self._reader.write(session, raw_rows, costs))
@@ -383,23 +391,23 @@ class HistoryDriver:
     async def _joined(
         self, session: SessionRow, old: KeptPlan | None, plan: Plan, written: list[BlockText]
     ) -> list[BlockText]:
-        """The blocks of the old plan that are kept, and those of the new one behind them."""
+        """Return the kept blocks of the old plan, followed by those of the new one."""
         if not old or not plan.kept_blocks:
             return written
         rows = plan.rows[plan.kept_blocks :]
-        behind = written[len(written) - len(rows) :]
-        if behind[0].row != rows[0]:
-            behind[:1] = await self._reader.write(session, rows[:1], overheads(session.last_turn, session.exact))
-        return [*(await self._kept_blocks(session, old))[: plan.kept_blocks], *behind]
+        new = written[len(written) - len(rows) :]
+        if new[0].row != rows[0]:
+            new[:1] = await self._reader.write(session, rows[:1], overheads(session.last_turn, session.exact))
+        return [*(await self._kept_blocks(session, old))[: plan.kept_blocks], *new]
 
     async def _note_use(self, name: str, kept: Kept, ledger: Ledger) -> None:
-        """Save that the plan was used, if the provider's cache goes by that."""
+        """Save that the plan was used, if the lifetime of the provider's cache is known."""
         ttl_seconds, plan = ledger.prices.ttl_seconds, kept.plan
         if plan and ttl_seconds and ledger.now - plan.used_at > ttl_seconds * USE_NOTED_SHARE:
             await self._kept.keep_plan(name, replace(kept, plan=replace(plan, used_at=ledger.now)))
 
     async def _save_later(self, request: ContextRequest, fitted: _Fitted, before: State) -> None:
-        """Save what a plan made; if that fails, its state is used from memory until the next time."""
+        """Save artefacts and state of a plan; if that fails, the state stays in memory until the next context."""
         name, stored = request.name, request.snapshot.state
         is_written = await self._writes.write(
             f"state of {name} in {self._session_id}", lambda: self._save(request, fitted, before)
@@ -412,32 +420,33 @@ class HistoryDriver:
         known = self._artefacts.get(name)
         fresh = [one for one in fitted.seen.made.values() if known is None or one.name not in known.made]
         if fresh:
-            await self._store.artefacts.keep_made(self._session_id, name, [pack_made(made) for made in fresh])
-            mark = await self._store.artefacts.mark(self._session_id, name)
-            self._artefacts[name] = _StoredArtefacts(mark, dict(fitted.seen.made))
+            packed = [pack_made(made) for made in fresh]
+            mark = await self._store.artefacts.keep_made(self._session_id, name, packed, request.snapshot.made)
+            # Without a mark, other artefacts were stored since: the next context reads all of them.
+            self._artefacts[name] = _StoredArtefacts(mark, time.perf_counter(), dict(fitted.seen.made))
             for made in fresh:
-                self._remembered.pop((name, made.name))
+                self._unsaved.pop((name, made.name))
         if fitted.state != before or not self._kept.is_state_saved(name):
             await self._kept.keep_state(name, fitted.state)
         if request.strategy.artefacts:
             await self._offer(request, fitted.plan)
 
     async def _offer(self, request: ContextRequest, plan: Plan) -> None:
-        """Save which of the artefacts that are shown now a model may word, and have it asked for those that are new."""
+        """Save which of the shown artefacts a model may word, and request the new ones."""
         name = request.name
         shown = {row.artefact for row in plan.rows if row.level in ("A", "M")}
         worded = {kind for kind, artefact in request.strategy.artefacts.items() if artefact.wording}
-        packed = pack_wants([wanted for wanted in plan.wants if wanted.kind in worded and wanted.name in shown])
+        packed = pack_wants([spec for spec in plan.wants if spec.kind in worded and spec.name in shown])
         if name not in self._offered:
             self._offered[name] = await self._store.derived.offer(self._session_id, name) or pack_wants(())
         if packed != self._offered[name]:
-            self._offered[name] = packed
             await self._store.derived.keep_offer(self._session_id, name, packed)
+            self._offered[name] = packed
             if self._worker:
                 self._worker.reword(self._session_id)
 
     async def _with_newest_step(self, request: ContextRequest, ledger: Ledger, view: HistoryView) -> HistoryView:
-        """The view with the step that waits for an answer as messages; unchanged if it is there already."""
+        """Show the step that waits for an answer as messages, unless the view does so already."""
         session, counter, limit = request.session, request.session.exact, ledger.free_tokens
         if not session.is_open:
             return view
@@ -459,7 +468,7 @@ class HistoryDriver:
         return replace(view, blocks=[*await self._before(request, ledger, step, left), block])
 
     async def _before(self, request: ContextRequest, ledger: Ledger, step: Step, room_tokens: int) -> list[BlockText]:
-        """What came before a step of the newest turn, within the room; nothing is saved."""
+        """Plan and write the history before a step of the newest turn, within the room; nothing is saved."""
         strategy, last = request.strategy, request.session.last_turn
         room = replace(ledger, history_tokens=room_tokens, needed_tokens=0, spare_tokens=0)
         building = self._building.get(request.name)
@@ -473,24 +482,24 @@ class HistoryDriver:
 
 
 def _for_gradient(request: ContextRequest) -> ContextRequest:
-    """The request for the gradient with its defaults, which has neither plan, state nor artefacts."""
+    """Return the request for the gradient with default settings, without plan, state and artefacts."""
     snapshot = replace(request.snapshot, plan=None, state=None, made=ArtefactsMark(0, 0))
     return replace(request, name="gradient", strategy=Gradient(), snapshot=snapshot)
 
 
 async def read_summaries(store: Store, session_id: str) -> dict[str, str]:
-    """The summaries that were given for files, by path."""
+    """Read the summaries of files, by path."""
     return summaries_in({row.name: row.text for row in await store.artefacts.documents(session_id)})
 
 
 def summaries_in(documents: Mapping[str, str]) -> dict[str, str]:
-    """The summaries that were given for files, by path."""
+    """Return the summaries of files, by path."""
     found: dict[str, str] = json.loads(documents.get(FILE_SUMMARIES) or "{}")
     return found
 
 
 def _view_of(request: ContextRequest, fitted: _Fitted) -> HistoryView:
-    """The view of a plan that is made anew for each context."""
+    """Return the view of a plan that is made again for each context."""
     session, blocks = request.session, fitted.blocks
     if blocks and session.is_open and not request.strategy.keeps_plan:
         # The last block changes while its turn is open.
@@ -501,7 +510,7 @@ def _view_of(request: ContextRequest, fitted: _Fitted) -> HistoryView:
 def _rebuild_events(
     report: PlanReport, blocks: Sequence[BlockText], churn: float, ledger: Ledger
 ) -> Iterator[PlanEvent]:
-    """The events of a plan that is kept, if it is new."""
+    """Yield the events of a kept plan, if it is new."""
     if not report.is_new:
         return
     if report.cause == "full":
@@ -510,21 +519,21 @@ def _rebuild_events(
     yield PlanEvent("gradient-recalculated", {"cause": report.cause, "tokens": tokens, "churn": round(churn, 3)})
 
 
-def _turns_of(wanted: ArtefactSpec, last_turn: int) -> range:
-    return range(max(1, wanted.first), min(wanted.last, last_turn) + 1)
+def _turns_of(spec: ArtefactSpec, last_turn: int) -> range:
+    return range(max(1, spec.first), min(spec.last, last_turn) + 1)
 
 
-def _batches(wants: Sequence[ArtefactSpec]) -> Iterator[list[ArtefactSpec]]:
-    """Wants whose turns are read together: as many as stay within the limit, one at least."""
+def _batches(specs: Sequence[ArtefactSpec]) -> Iterator[list[ArtefactSpec]]:
+    """Group specs of one kind whose turns are read together: up to the limit, at least one."""
     batch: list[ArtefactSpec] = []
     turns = 0
-    for wanted in wants:
-        size = wanted.last - wanted.first + 1
-        alike = not batch or batch[-1].kind == wanted.kind
-        if batch and (turns + size > BATCH_TURNS or not alike):
+    for spec in specs:
+        size = spec.last - spec.first + 1
+        is_same_kind = not batch or batch[-1].kind == spec.kind
+        if batch and (turns + size > BATCH_TURNS or not is_same_kind):
             yield batch
             batch, turns = [], 0
-        batch.append(wanted)
+        batch.append(spec)
         turns += size
     if batch:
         yield batch

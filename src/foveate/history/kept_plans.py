@@ -1,10 +1,13 @@
 """Plans and states that strategies keep between contexts, in the store and in memory.
 
-A kept plan is stored with its texts, raw turns by their number, so that it is shown again byte for byte.
+A kept plan is stored with its texts, and raw turns by number, so that the next context repeats it byte for byte.
 """
 
 from __future__ import annotations
 
+import logging
+import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -20,10 +23,12 @@ from foveate.store import Store, bodies
 _STATE_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
 """Fields of a plan that are stored among the state: programs of an earlier version read them there."""
 
+_log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What a strategy keeps: its state, and the plan if it keeps one."""
+    """The state of a strategy, and its plan if it keeps one."""
 
     state: State
     plan: KeptPlan | None = None
@@ -41,21 +46,26 @@ NOTHING = Kept({})
 
 @dataclass(slots=True)
 class _Cell:
-    """A value in use, and what the store had when it was last read or written."""
+    """A value in use, and the value that the store has."""
 
     stored: bytes | None
     packed: bytes | None
+    """The packed value in use; it is not saved yet if it differs from `stored`."""
     value: Kept
-    replaced: tuple[bytes | None, ...] = ()
-    """What the store had before this process saved the value: a snapshot of that time is outdated."""
+    saved_at: float = -math.inf
+    """When this process saved `stored` (`time.perf_counter`)."""
 
-    def is_current(self, stored: bytes | None) -> bool:
-        """Whether the value is in use, where a snapshot has this."""
-        return stored == self.stored or stored in self.replaced
+    def is_current(self, stored: bytes | None, read_at: float) -> bool:
+        """Return whether to use this value if another read found `stored` in the store: it is the same, or outdated."""
+        return stored == self.stored or read_at < self.saved_at
+
+    def note_saved(self, packed: bytes) -> None:
+        """Set the value that the store has now."""
+        self.stored, self.saved_at = packed, time.perf_counter()
 
 
 class KeptPlans:
-    """The plans and states of one session's strategies. What could not be saved is used from memory until it is."""
+    """The plans and states of one session's strategies. A value that could not be saved is used from memory."""
 
     def __init__(self, store: Store, session_id: str, writes: LateWrites) -> None:
         self._store = store
@@ -65,66 +75,82 @@ class KeptPlans:
         self._states: dict[str, _Cell] = {}
 
     def forget(self) -> None:
-        """Drop what is in memory: turns were pruned."""
+        """Drop all values from memory, after turns were pruned."""
         self._plans.clear()
         self._states.clear()
 
-    def state(self, name: str, stored: bytes | None) -> State:
-        """The state in use, where the store has this one."""
+    def state(self, name: str, stored: bytes | None, read_at: float) -> State:
+        """Return the state in use: the stored one, which was read at `read_at`, unless memory has a newer one."""
         cell = self._states.get(name)
-        if cell is None or not cell.is_current(stored):
+        if cell is None or not cell.is_current(stored, read_at):
             cell = self._states[name] = _Cell(stored, stored, NOTHING if stored is None else Kept(_expanded(stored)))
         return cell.value.state
 
     def is_state_saved(self, name: str) -> bool:
-        """Whether the store has the state in use."""
+        """Return whether the store has the state in use."""
         cell = self._states.get(name)
         return cell is None or cell.packed == cell.stored
 
     async def keep_state(self, name: str, state: State) -> None:
-        """Save a state."""
+        """Save a state and use it, unless a newer one came into use while it was saved."""
         packed, before = bodies.squeeze(dict(state)), self._states.get(name)
         await self._store.artefacts.keep_state(self._session_id, name, packed)
-        self._states[name] = _Cell(packed, packed, Kept(state), (before.stored,) if before else ())
+        cell = self._states.get(name)
+        if cell is None or cell is before or cell.packed == cell.stored:
+            cell = self._states[name] = _Cell(packed, packed, Kept(state))
+        cell.note_saved(packed)
 
     def use_state(self, name: str, stored: bytes | None, state: State) -> None:
-        """Use a state that could not be saved, until the store has another one."""
+        """Use a state that could not be saved, until the store has a different one."""
         self._states[name] = _Cell(stored, bodies.squeeze(dict(state)), Kept(state))
 
-    async def plan(self, name: str, stored: bytes | None) -> Kept:
-        """The plan in use; one that could not be saved is saved now, unless another process has made one since."""
+    async def plan(self, name: str, stored: bytes | None, read_at: float) -> Kept:
+        """Return the plan in use. If it could not be saved, try again, unless the store has a different one now."""
         cell = self._plans.get(name)
-        if cell is None or not cell.is_current(stored):
-            value = NOTHING if stored is None else unpack_plan(stored)
-            cell = self._plans[name] = _Cell(stored, stored, value)
+        if cell is None or not cell.is_current(stored, read_at):
+            cell = self._plans[name] = _Cell(stored, stored, self._unpacked(name, stored))
         elif cell.packed != cell.stored:
             await self._save_plan(name, cell)
         return cell.value
 
     async def keep_plan(self, name: str, value: Kept) -> None:
-        """Use a plan from now on, and save it."""
+        """Use a plan and save it."""
         before = self._plans.get(name)
         cell = self._plans[name] = _Cell(before.stored if before else None, value.pack(), value)
         await self._save_plan(name, cell)
 
     async def _save_plan(self, name: str, cell: _Cell) -> None:
         packed = cell.packed
-        assert packed is not None, "there is a plan to save"
-        if await self._writes.write(
-            f"plan {name} of {self._session_id}",
-            lambda: self._store.derived.keep_plan(self._session_id, name, packed),
-        ):
-            cell.replaced, cell.stored = (cell.stored,), packed
+        assert packed is not None, "a plan that is not saved has a value"
+
+        async def save() -> None:
+            await self._store.derived.keep_plan(self._session_id, name, packed)
+            if current := self._plans.get(name):  # a newer plan, if the write took long
+                current.note_saved(packed)
+
+        await self._writes.write(f"plan {name} of {self._session_id}", save)
+
+    def _unpacked(self, name: str, stored: bytes | None) -> Kept:
+        try:
+            return NOTHING if stored is None else unpack_plan(stored)
+        except (LookupError, TypeError, ValueError, AttributeError) as error:
+            _log.warning(
+                "the stored plan %s of %s can't be read by this version; a new one is made: %s",
+                name,
+                self._session_id,
+                error,
+            )
+            return NOTHING
 
 
 async def stored_state(store: Store, session_id: str, strategy: str) -> State:
-    """The stored state of a session's strategy."""
+    """Read the state of a session's strategy from the store."""
     packed = await store.artefacts.state(session_id, strategy)
     return {} if packed is None else _expanded(packed)
 
 
 def unpack_plan(data: bytes) -> Kept:
-    """A plan as it was stored, by this version or an earlier one."""
+    """Unpack a plan that this version or an earlier one stored."""
     plan: Any = bodies.expand(data)
     state = plan.pop("state")
     plan |= {"framed_tokens": state.pop("base_tokens")}
@@ -144,8 +170,8 @@ def unpack_plan(data: bytes) -> Kept:
 
 
 def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, *, now: float, turn: int) -> KeptPlan:
-    """A new plan as its blocks were written; `turn` is the newest one."""
-    assert plan.reach, "a plan that is kept says how far it reaches"
+    """Return a new plan with its written blocks, to be kept; `turn` is the newest turn."""
+    assert plan.reach, "a plan to be kept has a reach"
     assert plan.cause, "a new plan has a cause"
     texts = tuple(None if is_from_log(block.row) else block.text for block in blocks)
     last_turn, last_step = plan.reach
@@ -168,7 +194,7 @@ def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, 
 
 
 def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
-    """How the levels of a kept plan were chosen."""
+    """Report how the levels of a kept plan were chosen."""
     return PlanReport(
         kept.bands,
         kept.cause,
@@ -185,7 +211,7 @@ def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
 
 
 def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[str | None]) -> float:
-    """The share of tokens that were not shown so before."""
+    """Return the share of tokens that the old plan did not show in the same form."""
     total = sum(block.tokens for block in blocks)
     if old is None or not total:
         return 0.0
@@ -200,7 +226,7 @@ def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[st
 
 
 def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
-    """Ranges of turns that went from one level to another; turns appended to the old plan were raw."""
+    """Yield the ranges of turns whose level changes; turns appended to the old plan were raw."""
     appended = Block(old.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
     before = [span for row in (*old.rows, appended) if not row.first_step for span in row.spans()]
     start = 0

@@ -1,4 +1,4 @@
-"""Writes that a context does not depend on: plans, states and recalled layers, which can be made again."""
+"""Writes that a context does not wait for: plans, states and recalled layers, which can be made again."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 from foveate.errors import StoreClosed, StoreError
 
 WAIT_SECONDS = 1.0
-"""A context waits no longer for such a write; it goes on in the background."""
+"""Maximum time that a context waits for such a write, which then continues in the background."""
 
 _log = logging.getLogger(__name__)
 
 
 class LateWrites:
-    """Runs one write at a time of each name. A full disk or a held lock never fails the caller."""
+    """Runs one write of each name at a time. A full disk or a locked database never fails the caller."""
 
     def __init__(self) -> None:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def write(self, name: str, job: Callable[[], Coroutine[Any, Any, None]]) -> bool:
-        """Whether it was written. If not, the caller keeps the value in memory and tries again at the next context."""
+        """Run a write; return whether it was done. If not, the caller keeps the value and tries again later."""
         if name in self._running:
             return False
         task = self._running[name] = asyncio.create_task(job())

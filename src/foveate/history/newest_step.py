@@ -1,8 +1,8 @@
-"""The newest step of a turn in progress, waiting for the model's answer: sent as messages, raw if it fits the budget.
+"""The newest step of a turn in progress, which waits for the model's answer: sent as messages, raw if it fits.
 
-A strategy spends its own share of a budget. Where that is too little for the calls and results that the model is to
-read next, the older history is planned again in what they leave. A step that is larger than the budget is cut inside
-its messages, with a note, so that a request still ends with a tool result or the user's message.
+A strategy has its share of the budget. If that is too little for the calls and results that the model is to read next,
+the older history is planned again in the remaining room. A step that is larger than the budget is cut inside its
+messages, with a note, so that a request still ends with a tool result or the user's message.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ from foveate.tokens import Counter
 from foveate.turn import Message, Part, Text, ToolCall, ToolResult
 
 LEAST_ROOM_TOKENS = 200
-"""The history before the newest step has at least this."""
+"""Minimum room of the history before the newest step."""
 CUT_SHARE = 0.6
-"""A step that does not fit is cut to this share of the room."""
+"""Share of the room that a step which does not fit is cut to."""
 LEAST_TEXT_TOKENS = 32
-"""A text inside a message is not cut to less, besides the note of the cut."""
+"""Minimum size of a cut text inside a message, without the note."""
 SHRINK_SHARE = 0.85
 MAX_TRIES = 24
 MAX_COUNTED_CHARS = 4_000_000
-"""Of a text that is cut; the size of a longer one is estimated from so much of it."""
+"""The size of a longer text is estimated from this many characters."""
 
 
 def waiting_step(messages: Sequence[Message], *, has_results: bool = False) -> Step | None:
-    """The newest step, if the model is to answer it: it ends with words of the user or the result of a call."""
-    said = [message for message in messages if message.kind == "message"]
-    if not said or not (has_results or said[-1].role in ("user", "tool")):
+    """Return the newest step if the model is to answer it: it ends with a user message or a tool result."""
+    shown = [message for message in messages if message.kind == "message"]
+    if not shown or not (has_results or shown[-1].role in ("user", "tool")):
         return None
     return split_steps(messages)[-1]
 
 
 def is_native(session: SessionRow, blocks: Sequence[BlockText], step: Step, limit_tokens: int) -> bool:
-    """Whether the step is shown as messages, and stays so when everything is counted."""
+    """Return whether the step is shown as messages and fits the limit with everything else."""
     last = blocks[-1] if blocks else None
     if last is None or not last.messages or last.row.is_cut or last.row.last != session.last_turn:
         return False
@@ -56,7 +56,7 @@ def is_native(session: SessionRow, blocks: Sequence[BlockText], step: Step, limi
 
 
 def cut_step(session: SessionRow, step: Step, room_tokens: int) -> BlockText | None:
-    """The step with its longest texts cut; None if the room is too small for that."""
+    """Cut the longest texts of a step; None if the room is too small for that."""
     counter = session.exact
     sizes = SentSizes.of(session.model, session.encoding)
     costs = overheads(session.last_turn, counter, last_step=step.number)
@@ -80,30 +80,30 @@ def cut_step(session: SessionRow, step: Step, room_tokens: int) -> BlockText | N
 
 
 def native_tokens(block: BlockText, counter: Counter) -> int:
-    """What a block takes as messages."""
+    """Count the tokens of a block as messages."""
     return block.sent_tokens + native_framing_tokens(block, counter)
 
 
 def native_framing_tokens(block: BlockText, counter: Counter) -> int:
-    """The framing of a block's messages, and the line that says which turn they are."""
+    """Count the tokens of the framing of a block's messages, and of the line with their turn."""
     framing = MESSAGE_TOKENS * (1 + provider_message_count(block.messages or ()))
     return framing + counter.base(native_note(block.row))
 
 
 def step_row(session: SessionRow, step: Step) -> Block:
-    """A first step is the whole turn so far."""
+    """Return the block of a step; a first step is the whole turn so far."""
     number = 0 if step.number == 1 else step.number
     return Block(session.last_turn, session.last_turn, "R", 0, first_step=number, last_step=number)
 
 
 def blocks_before(blocks: Sequence[BlockText], turn: int) -> list[BlockText]:
-    """The blocks of earlier turns; none where one of them reaches into this turn."""
+    """Return the blocks of earlier turns; none if one of them includes a part of this turn."""
     older = list(takewhile(lambda block: block.row.first < turn, blocks))
     return older if all(block.row.last < turn for block in older) else []
 
 
 def _long_texts(messages: Sequence[Message]) -> Iterator[str]:
-    """The texts that may be cut."""
+    """Yield the texts that may be cut."""
     for message in messages:
         for part in message.parts:
             match part:
@@ -116,7 +116,7 @@ def _long_texts(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _level(sizes: Sequence[int], room_tokens: int) -> int:
-    """The size to which the largest of these are cut, so that all fit the room; sizes in ascending order."""
+    """Return the size to which the largest texts are cut so that all fit; sizes are in ascending order."""
     left = max(0, room_tokens)
     for place, size in enumerate(sizes):
         share = left // (len(sizes) - place)
@@ -127,21 +127,21 @@ def _level(sizes: Sequence[int], room_tokens: int) -> int:
 
 
 class _Measure:
-    """Measures and cuts texts; each is counted once."""
+    """Measures and cuts texts; each text is counted once."""
 
     def __init__(self, counter: Counter) -> None:
         self._count = counter.base
         self._known: dict[str, int] = {}
 
     def size(self, text: str) -> int:
-        """The tokens of a text; of a very long one estimated from its beginning, as it is cut in any case."""
+        """Return the tokens of a text; those of a very long one are estimated, since it is cut anyway."""
         if text not in self._known:
             tokens = self._count(text[:MAX_COUNTED_CHARS])
             self._known[text] = tokens * max(len(text), MAX_COUNTED_CHARS) // MAX_COUNTED_CHARS
         return self._known[text]
 
     def cut(self, text: str, max_tokens: int) -> str:
-        """The text within this size, with a note if it was cut."""
+        """Return the text within this size, with a note if it was cut."""
         return cut_text(text, max_tokens, self._count, self.size(text))
 
 

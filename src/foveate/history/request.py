@@ -1,4 +1,4 @@
-"""What a context is asked for; its prompt is checked, counted and made to fit."""
+"""The request for a context; checks, counts and fits its prompt."""
 
 from __future__ import annotations
 
@@ -20,43 +20,43 @@ from foveate.text import turn_text
 from foveate.turn import Message
 
 Fallback = Literal["whole-turns", "text", "none"]
-"""Simpler histories: the newest whole turns, as messages or else as text, or none at all."""
+"""Simpler histories: the newest whole turns as messages, the same as text, or no history."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContextRequest:
-    """What a context is asked for, of a session at one moment."""
+    """A request for a context of a session at one moment."""
 
     snapshot: SessionSnapshot
     name: str
-    """The strategy's."""
+    """The name of the strategy."""
     strategy: Strategy
     budget_tokens: int
     prompt: str | Sequence[Message] = ""
     system: str = ""
     tools_tokens: int = 0
-    """Base tokens of the tools that are sent along."""
+    """Base tokens of the tools in the request."""
     history_tools_tokens: int = 0
-    """Of these, what is sent only with a history in tags."""
+    """The part of `tools_tokens` for history tools that are sent only if there is a history in tags."""
     order: Order = "cache-first"
     is_preview: bool = False
-    """Another budget or strategy than the session's own; nothing is saved."""
+    """Budget or strategy differ from the session's own; nothing is saved."""
     ends_turn: bool = False
-    """The prompt begins a turn, so that the newest one is over."""
+    """The prompt begins a new turn and ends the newest one."""
     is_pending: bool = False
-    """The newest turn goes on: its newest step is sent as messages,"""
+    """The newest turn continues; its newest step is sent as messages."""
     has_results: bool = False
-    """and the prompt brings the results of its calls."""
+    """The prompt begins with results of calls in the newest turn."""
     query: str = ""
-    """What recall looks for; empty: nothing."""
+    """The query for recall; empty for no recall."""
     retrieved: Sequence[int] = ()
-    """Turns that the model retrieved."""
+    """Turns that the model has retrieved."""
     agent: AgentStatus = "none"
     """The status of the strategy's agent."""
     fallback: Fallback | None = None
-    """Set if a context could not be made otherwise."""
+    """The simpler history to use, after the requested context failed."""
     read: ReadParts = field(default_factory=ReadParts)
-    """What was read for it."""
+    """Data that was read for its plans."""
 
     @property
     def session(self) -> SessionRow:
@@ -64,7 +64,7 @@ class ContextRequest:
 
 
 def check_prompt(prompt: str | Sequence[Message]) -> None:
-    """Reject a prompt that ends with a call without its result: no provider answers one."""
+    """Reject a prompt with a call that lacks its result: no provider accepts it."""
     open_calls = () if isinstance(prompt, str) else loose_ends(prompt).calls
     if open_calls:
         name = open_calls[0].name
@@ -74,13 +74,13 @@ def check_prompt(prompt: str | Sequence[Message]) -> None:
 
 
 def said_by_user(messages: Sequence[Message]) -> str:
-    """The newest words of the user, without what a client adds to them; empty if there are none."""
+    """Return the newest text of the user, without additions by clients; empty if there is none."""
     said = (without_reminders(one.text) for one in reversed(messages) if one.role == "user" and one.kind == "message")
     return next((text for text in said if text.strip()), "")
 
 
 def prompt_tokens(prompt: str | Sequence[Message], session: SessionRow) -> int:
-    """Base tokens of a prompt as it is sent."""
+    """Count the base tokens of a prompt as it is sent."""
     sizes = SentSizes.of(session.model, session.encoding)
     if isinstance(prompt, str):
         return sizes.counter.base(prompt)
@@ -89,7 +89,7 @@ def prompt_tokens(prompt: str | Sequence[Message], session: SessionRow) -> int:
 
 
 def fit_prompt(prompt: str | Sequence[Message], session: SessionRow, room_tokens: int) -> str | Sequence[Message]:
-    """The prompt, with notes in the place of attachments that do not fit beside the fixed part."""
+    """Replace attachments of the prompt that do not fit the room by notes."""
     if isinstance(prompt, str) or not has_media(prompt):
         return prompt
     tokens = prompt_tokens(prompt, session)

@@ -1,7 +1,7 @@
-"""What a strategy sees of a stored conversation: sizes, read as far back as a budget reaches, and the eras behind.
+"""Sizes of a stored conversation for strategies: of turns, as far back as a budget reaches, and of older eras.
 
-Sizes of turns whose renditions are all made are read once, and again when a model has made better ones; the messages'
-sizes of turns that are over don't change any more.
+Sizes of turns with all renditions are cached until a model has made better ones. Sizes of the messages of closed turns
+don't change.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from foveate.worker.renditions import compress_safely
 
 CHUNK_TURNS = 512
 MAX_CHUNKS = 256
-"""Cached chunks of a session; more if one budget reaches further."""
+"""Maximum cached chunks of a session; more if one budget reaches further."""
 SMALLEST_LINE_TOKENS = 6
-"""No turn's line in a context is shorter, so no budget reaches further back than this allows."""
+"""Minimum tokens of a turn in a context; it limits how far back a budget reaches."""
 SMALLEST_ERA_TOKENS = 24
+"""Minimum tokens of an era in a context."""
 PRUNED = "(removed by a prune command)"
 PRUNED_TOKENS = 10
-"""What says so takes no more, in either encoding."""
+"""Upper bound of the tokens of `PRUNED`, in either encoding."""
 INFOS_CHUNK_TURNS = 512
 
 
 @dataclass(frozen=True)
 class StoredChunk:
-    """Consecutive turns."""
+    """Sizes of consecutive turns."""
 
     items: list[TurnSizes]
     """Newest first."""
     renditions: int
-    """How many they had when they were read."""
+    """Number of renditions of the turns when they were read."""
 
     @cached_property
     def table(self) -> WordTable:
@@ -53,15 +54,15 @@ class StoredChunk:
 
 @dataclass(slots=True)
 class SizeCache:
-    """A session's sizes in memory: unchanged ones are read once."""
+    """A session's sizes in memory."""
 
     chunks: BoundedCache[int, StoredChunk] = field(default_factory=lambda: BoundedCache(MAX_CHUNKS))
     eras: Mapping[int, Mapping[int, int]] = field(default_factory=dict)
-    """Tokens of the newest eras by level and place, without gaps: as many as the last budget could show."""
+    """Tokens of the newest eras by level and place, without gaps: as many as the last budget can show."""
     worths: WorthCache = field(default_factory=WorthCache)
 
     async def forget_changed(self, store: Store, session_id: str) -> None:
-        """Drop the chunks that have other renditions by now."""
+        """Drop the chunks whose number of renditions has changed."""
         known = dict(self.chunks.items())
         if known:
             first, last = min(known) * CHUNK_TURNS + 1, (max(known) + 1) * CHUNK_TURNS
@@ -71,7 +72,7 @@ class SizeCache:
                     self.chunks.pop(number)
 
     async def chunk(self, store: Store, session_id: str, chunk: int, last_turn: int) -> StoredChunk:
-        """The turns of a chunk; cached unless one of them may still grow or lacks a rendition."""
+        """Return the turns of a chunk; cached unless one of them may still grow or lacks a rendition."""
         known = self.chunks.get(chunk)
         if known is not None:
             return known
@@ -87,7 +88,7 @@ class SizeCache:
         return read
 
     async def read_eras(self, store: Store, session_id: str, before: int, budget_tokens: int) -> None:
-        """The newest eras of each level, as many as a budget could show; those that reach into the turns read, too."""
+        """Read the newest eras of each level, as many as a budget can show, including those that overlap turns read."""
         most = budget_tokens // SMALLEST_ERA_TOKENS + 1
         eras: dict[int, Mapping[int, int]] = {}
         level = 1
@@ -112,9 +113,9 @@ class StoredSizes:
     items: list[TurnSizes]
     """Newest first."""
     known_eras: Mapping[int, Mapping[int, int]]
-    """The tokens of each level's eras by their places."""
+    """Tokens of eras by level and place."""
     chunks: Sequence[tuple[StoredChunk, int]] = ()
-    """The whole turns among the items: chunks, each without this many of its newest turns."""
+    """The chunks of whole turns among the items, each with the number of newest turns to skip."""
     worths: WorthCache = field(default_factory=WorthCache)
 
     def table(self, limit: int, answer_weight: float) -> SizeTable:
@@ -131,42 +132,42 @@ class StoredSizes:
 
 @dataclass(frozen=True, slots=True)
 class Infos:
-    """A session's turns message by message, without content: those that are over are read once.
+    """Outlines of a session's turns: their messages without content. Closed turns are read once.
 
-    Never changed, so that several plans may be in the making at once, each from its own.
+    Immutable, so that several plans can be made at the same time, each from its own value.
     """
 
     first: int = 0
-    """The oldest turn that is in memory; 0: none is."""
-    over: Sequence[TurnInfo] = ()
-    """The turns from `first` on that can't grow any more."""
+    """The oldest turn in memory; 0 if there is none."""
+    closed: Sequence[TurnInfo] = ()
+    """The closed turns from `first` on."""
     newest: TurnInfo | None = None
 
     async def renewed(self, store: Store, session_id: str, *, last_turn: int, is_open: bool) -> Infos:
-        """With what came since."""
-        first = self.first if self.over else max(1, last_turn - INFOS_CHUNK_TURNS)
-        found = await _read_infos(store, session_id, first + len(self.over), last_turn)
+        """Add the turns that were recorded since."""
+        first = self.first if self.closed else max(1, last_turn - INFOS_CHUNK_TURNS)
+        found = await _read_infos(store, session_id, first + len(self.closed), last_turn)
         if found and is_open:
             found[-1] = replace(found[-1], is_open=True)
-        return Infos(first, [*self.over, *found[:-1]], found[-1] if found else None)
+        return Infos(first, [*self.closed, *found[:-1]], found[-1] if found else None)
 
     async def reaching(self, store: Store, session_id: str, turn: int) -> Infos:
-        """Back to a turn, and with as much again as is there already, so that a long walk back takes few steps."""
-        first = max(1, min(turn, self.first - len(self.over) - 1))
+        """Add older turns back to this one, at least as many as are in memory: a long way back takes few reads."""
+        first = max(1, min(turn, self.first - len(self.closed) - 1))
         return replace(
-            self, first=first, over=[*await _read_infos(store, session_id, first, self.first - 1), *self.over]
+            self, first=first, closed=[*await _read_infos(store, session_id, first, self.first - 1), *self.closed]
         )
 
     def until(self, step: int) -> Infos:
-        """Without what follows a step of the newest turn."""
+        """Remove the messages after a step of the newest turn."""
         if self.newest is None:
             return self
         messages = tuple(message for own in self.newest.steps[:step] for message in own)
         return replace(self, newest=replace(self.newest, messages=messages))
 
     def between(self, first: int, last: int) -> list[TurnInfo]:
-        """The turns from `first` to `last`, of those in memory."""
-        found = self.over[max(0, first - self.first) : max(0, last - self.first + 1)]
+        """Return the turns from `first` to `last` that are in memory."""
+        found = self.closed[max(0, first - self.first) : max(0, last - self.first + 1)]
         return [*found, self.newest] if self.newest and first <= self.newest.turn <= last else list(found)
 
 
@@ -200,8 +201,7 @@ async def gather(
     budget_tokens: int,
     running: Sequence[TurnSizes] = (),
 ) -> StoredSizes:
-    """The sizes that a plan within the budget could need; `running` are the newest turn's steps, if it is in
-    progress."""
+    """Read the sizes that a plan within the budget may need; `running` are the steps of a turn in progress."""
     items = list(running)[::-1]
     oldest = items[-1].turn - 1 if items else last_turn
     spent = 0
@@ -236,17 +236,17 @@ class Step:
     number: int
     messages: tuple[Message, ...]
     position: int = 0
-    """Of its first message in the turn, from 0."""
+    """Position of its first message in the turn, from 0."""
 
     @property
     def is_answered(self) -> bool:
-        """Every tool call has its result."""
+        """Whether every tool call has its result."""
         calls = sum(len(message.tool_calls) for message in self.messages)
         return calls <= sum(len(message.tool_results) for message in self.messages)
 
 
 def split_steps(messages: Sequence[Message]) -> list[Step]:
-    """A turn's steps; the first is the part before the first answer. Tool calls stay with their results."""
+    """Split a turn into steps; the first is the part before the first answer. Tool calls stay with their results."""
     starts = step_starts([(message.role, message.kind) for message in messages])
     ends = [*starts[1:], len(messages)]
     return [
@@ -263,32 +263,34 @@ class StepTexts:
     made: Renditions
     item: TurnSizes
     extra_tokens: int = 0
-    """What its messages take beyond their text where they are sent as such; part of the item's raw size."""
+    """Tokens of its messages beyond their text, if they are sent as messages; included in the item's raw size."""
 
 
 MAX_STEP_CHARS = 200_000
-"""Of a larger step only the beginning and the end of its long texts are compressed: a request waits for it."""
+"""Of a larger step only the beginning and end of its long texts are compressed, since a request waits for it."""
 
 
 @dataclass(slots=True)
 class RunningSteps:
-    """Renditions of the steps of the turn in progress, made once and kept in memory."""
+    """Renditions of the steps of the turn in progress, cached in memory."""
 
     compressor: Compressor
     sizes: SentSizes
-    turn: int = 0
-    known: dict[int, StepTexts] = field(default_factory=dict)
+    known: tuple[int, dict[int, StepTexts]] = field(default_factory=lambda: (0, {}))
+    """The turn, and its steps by number; one value, since two threads may compress steps of different turns."""
 
     def texts(self, turn: int, step: Step, counter: Counter) -> StepTexts:
-        if turn != self.turn:
-            self.turn, self.known = turn, {}
-        known = self.known.get(step.number)
-        if known is None or known.messages != len(step.messages):
-            known = self.known[step.number] = self._make(turn, step, counter)
-        return known
+        """Return the renditions of a step; it is compressed again if it has grown."""
+        known = self.known
+        if known[0] != turn:
+            known = self.known = (turn, {})
+        made = known[1].get(step.number)
+        if made is None or made.messages != len(step.messages):
+            made = known[1][step.number] = self._make(turn, step, counter)
+        return made
 
     def items(self, turn: int, steps: Sequence[Step], counter: Counter) -> list[TurnSizes]:
-        """The steps as a strategy sees them, oldest first; the prompt is always kept."""
+        """Return the sizes of the steps, oldest first; the prompt is always kept."""
         return [self.texts(turn, step, counter).item for step in steps]
 
     def _make(self, turn: int, step: Step, counter: Counter) -> StepTexts:

@@ -1,4 +1,4 @@
-"""A stored session as a strategy sees it: what a plan asks for and is not read yet raises `NotRead`."""
+"""A stored session as strategies see it; data that is not read yet raises `NotRead`."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ from foveate.store.rows import ERA_FANOUT
 from foveate.store.snapshot import SessionSnapshot
 
 Reach = tuple[int, int]
-"""A turn, and a step of it; 0 for its end."""
+"""A turn and one of its steps; 0 for the end of the turn."""
 
 
 @dataclass(slots=True)
 class ReadParts:
-    """What was read of a session for plans of one context."""
+    """Data of a session that was read for the plans of one context."""
 
     infos: Infos | None = None
     surveys: dict[tuple[int, int, int], Survey] = field(default_factory=dict)
-    """By how far they reach, and the room they are for."""
+    """Sizes by reach (turn and step) and room."""
     appended: dict[Reach, list[BlockText]] = field(default_factory=dict)
-    """The blocks of what came after."""
+    """Blocks of the turns after a reach."""
     raw: dict[int, RawTurn] = field(default_factory=dict)
     tokens: dict[tuple[int, int], int] = field(default_factory=dict)
-    """What ranges of turns take raw."""
+    """Raw tokens by range of turns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizedSnapshot:
-    """A `foveate.plan.Snapshot`; the driver reads what it lacks."""
+    """A `foveate.plan.Snapshot`. The driver reads missing data and plans again."""
 
     stored: SessionSnapshot
     kept: KeptPlan | None
@@ -53,9 +53,9 @@ class SizedSnapshot:
     agent: AgentStatus
     read: ReadParts
     room_tokens: int
-    """Sizes are read as far back as this reaches."""
+    """The room that limits how far back sizes are read."""
     reach: Reach | None = None
-    """How much of the session is seen; None: all of it."""
+    """The last turn and step to include; None for the whole session."""
 
     @property
     def last_turn(self) -> int:
@@ -83,7 +83,7 @@ class SizedSnapshot:
 
     @property
     def survey(self) -> Survey:
-        """The sizes that are read."""
+        """The sizes up to `reach`."""
         turn, step = self.reach or (self.last_turn, 0)
         found = self.read.surveys.get((turn, step, self.room_tokens))
         if found is None:

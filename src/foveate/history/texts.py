@@ -1,4 +1,4 @@
-"""The history of a context: plans made from stored sizes, and their rows written out from stored texts."""
+"""Reads the texts of a session and writes the rows of plans with them."""
 
 from __future__ import annotations
 
@@ -33,17 +33,17 @@ from foveate.turn import Message
 from foveate.worker.renditions import compress_safely, unpack_units
 
 RUNNING_SHARE = 0.25
-"""A turn in progress that is larger than this share of the history's room is shown step by step."""
+"""Share of the history's room above which a turn in progress is shown step by step."""
 MAX_CACHED_TURNS = 2_000
-"""Texts in each cache; more if one context needs more."""
+"""Maximum texts in each cache; more if one context needs more."""
 READ_GAP_TURNS = 8
-"""Turns between two that are read: more rows cost less than more queries."""
+"""Maximum gap between turns that are read in one query: more rows cost less than more queries."""
 MAX_LOOP_CHARS = 100_000
-"""A larger turn is read, written and counted in a thread: the event loop goes on meanwhile."""
+"""A larger turn is read, written and counted in a thread, so that it does not block the event loop."""
 LEAST_OPENED_TOKENS = 60
-"""An era that is opened says at least this much, even if more pages are needed."""
+"""Minimum size of an opened era, even if more pages are needed."""
 MAX_OPEN_TURNS = 4
-"""States of the newest turn in memory: contexts of one session may be made side by side."""
+"""Versions of the newest turn in memory: contexts of one session may be made at the same time."""
 USER_MARK = "[user] "
 HIDDEN_STEPS = "(steps {} to {}: get_turn shows them)"
 
@@ -53,28 +53,53 @@ class RawTurn:
     """A raw turn."""
 
     messages: tuple[Message, ...]
-    """None where it was pruned."""
+    """Empty if the turn was pruned."""
     text: str
     counted_tokens: int
-    """As its messages were counted when they were recorded;"""
+    """Tokens of its messages, counted when they were recorded."""
     tokens: int | None
-    """the same, or None if the text is escaped where it is shown, or takes less than is sent."""
+    """Tokens of its text in a block; None if it has escapes or attachments and must be counted."""
     extra_tokens: int = 0
-    """What its messages take beyond the text where they are sent as such."""
+    """Tokens of its messages beyond the text, if they are sent as messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What plans of a session are made from and written with."""
+    """Sizes and steps that plans are made from and written with."""
 
     sizes: StoredSizes
     steps: Sequence[Step]
-    """Of the newest turn, if it is in progress and large."""
+    """Steps of the newest turn, if it is in progress and large."""
     costs: Overheads
 
 
+class _TextCache:
+    """Cached texts. To drop them, replace the cache: contexts in progress then fill one that is not used any more."""
+
+    def __init__(self) -> None:
+        self.closed: BoundedCache[int, RawTurn] = BoundedCache(MAX_CACHED_TURNS)
+        """Closed turns by number."""
+        self.newest: BoundedCache[tuple[int, int], RawTurn] = BoundedCache(MAX_OPEN_TURNS)
+        """The newest turn by its number and the position of its last message."""
+        self.blocks: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
+        """Written blocks of closed turns."""
+        self.eras: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
+        """Texts of eras by level, first turn, last turn and size."""
+
+    def get(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
+        """Return a turn of a session whose newest message is `newest`."""
+        return self.newest.get(newest) if turn == newest[0] else self.closed.get(turn)
+
+    def add(self, turn: int, raw: RawTurn, newest: tuple[int, int]) -> None:
+        """Add a turn of a session whose newest message is `newest`."""
+        if turn < newest[0]:
+            self.closed[turn] = raw
+        else:
+            self.newest[newest] = raw
+
+
 class TextReader:
-    """Reads one session's texts as plans ask for them; what does not change any more is kept in memory."""
+    """Reads the texts of one session. What can't change any more is cached."""
 
     def __init__(self, store: Store, session_id: str) -> None:
         self._store = store
@@ -83,70 +108,59 @@ class TextReader:
         self._compressor = LocalCompressor()
         self._sent = SentSizes.of(None)
         self._steps = RunningSteps(self._compressor, self._sent)
-        self._raw: BoundedCache[int, RawTurn] = BoundedCache(MAX_CACHED_TURNS)
-        """Turns that are over."""
-        self._open: BoundedCache[tuple[int, int], RawTurn] = BoundedCache(MAX_OPEN_TURNS)
-        """The newest turn by its number and the position of its last message."""
-        self._whole: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
-        self._era_texts: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
+        self._cache = _TextCache()
         self.known = KnownTurns()
-        """What `take` need not be given again."""
+        """The messages in memory; a snapshot need not include them."""
 
     @property
     def pruned_us(self) -> int | None:
-        """When turns were pruned last, as of the last snapshot."""
+        """Time of the last prune, as of the last snapshot."""
         return self.known.pruned_us
 
     async def take(self, snapshot: SessionSnapshot) -> None:
-        """Add the messages of a snapshot. Caches are dropped if turns were pruned since, or the model changed."""
+        """Add the messages of a snapshot. The caches are dropped if turns were pruned or the model has changed."""
         session = snapshot.session
         self._renew(snapshot.pruned_us)
         sent = SentSizes.of(session.model, session.encoding)
         if sent != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._forget()
-        known, newest = self.known, (session.last_turn, session.last_position)
-        rows = snapshot.messages
-        if (known.turn, known.position) > newest or not (rows or self._open.get(newest)):
+        held, known, rows = self.known, snapshot.known, snapshot.messages
+        newest = (session.last_turn, session.last_position)
+        if (held.turn, held.position) > newest or not rows:
             return
-        before = self._open.get((known.turn, known.position))
+        before = self._cache.newest.get((known.turn, known.position))
+        restored: dict[int, RawTurn] = {}
         for turn, own in groupby(rows, attrgetter("turn")):
-            begun = before if before and turn == known.turn else None
+            begun = before if turn == known.turn else None
             if begun is None and rows[0].position > 1 and turn == rows[0].turn:
-                # How the turn began is not in memory: it is read when it is asked for.
+                # The beginning of the turn is not in memory any more: the next snapshot includes it.
                 self.known = KnownTurns(pruned_us=snapshot.pruned_us)
                 return
-            raw = await self._restored(list(own), begun)
-            self._note(turn, raw, newest)
-        if before and known.turn < newest[0] and not (rows and rows[0].turn == known.turn):
-            self._raw[known.turn] = before  # it ended as it was
-        self.known = KnownTurns(*newest, snapshot.pruned_us)
-
-    def _note(self, turn: int, raw: RawTurn, newest: tuple[int, int]) -> None:
-        if turn < newest[0]:
-            self._raw[turn] = raw
-        else:
-            self._open[newest] = raw
+            restored[turn] = await self._restored(list(own), begun)
+        if before and rows[0].turn == known.turn + 1:
+            restored[known.turn] = before  # the turn was closed without another message
+        if self.known is held:  # else another context has added newer messages, or dropped the cache
+            for turn, raw in restored.items():
+                self._cache.add(turn, raw, newest)
+            self.known = KnownTurns(*newest, snapshot.pruned_us)
 
     def _renew(self, pruned_us: int | None) -> None:
-        """Drop what is in memory, if turns were pruned since."""
+        """Drop all cached data if turns were pruned since."""
         if pruned_us != self.known.pruned_us:
             self._sizes = SizeCache()
-            self._era_texts.clear()
             self._forget()
             self.known = KnownTurns(pruned_us=pruned_us)
 
     def _forget(self) -> None:
-        """Drop the texts of turns from memory."""
-        self._raw.clear()
-        self._whole.clear()
-        self._open.clear()
+        """Drop the cached texts."""
+        self._cache = _TextCache()
         self.known = KnownTurns(pruned_us=self.known.pruned_us)
 
     async def survey(
         self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
     ) -> Survey:
-        """The sizes of the turns up to `last_turn`, as far back as the room reaches."""
+        """Read the sizes of the turns up to `last_turn`, as far back as the room reaches."""
         counter = session.exact
         steps = await self.running(session, last_turn, room_tokens, last_step)
         costs = overheads(last_turn, counter, last_step=len(steps))
@@ -164,21 +178,23 @@ class TextReader:
         steps: Sequence[Step] = (),
         made: Mapping[str, Artefact] | None = None,
     ) -> list[BlockText]:
-        """The rows with their texts, in their tags; what the log says of closed turns is written and counted once."""
-        made, counter = made or {}, session.exact
-        self._whole.reserve(len(rows))
-        lasting = [self._whole.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
-        unwritten = [row for row, whole in zip(rows, lasting, strict=True) if whole is None]
+        """Write rows of a plan with their texts in tags; blocks of closed turns from the log are cached."""
+        made, counter, cache = made or {}, session.exact, self._cache
+        cache.blocks.reserve(len(rows))
+        cached = [cache.blocks.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
+        unwritten = [row for row, block in zip(rows, cached, strict=True) if block is None]
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(session, turn_rows, made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         by_step = {step.number: step for step in steps}
         blocks = []
-        for planned, whole in zip(rows, lasting, strict=True):
-            if whole:
-                blocks.append(whole if whole.row == planned else self._whole_with(whole, planned, made))
+        for planned, known in zip(rows, cached, strict=True):
+            if known:
+                block = known if known.row == planned else replace(known, row=planned)
+                cache.blocks[_key(planned, made)] = block
+                blocks.append(block)
                 continue
-            # Hidden steps are in a range of steps with one line for all.
+            # Hidden steps are written as a range of steps with one line for all.
             row = replace(planned, level="T", is_range=True) if planned.first_step and planned.level == "E" else planned
             if planned.level == "E":
                 own = [eras[planned]]
@@ -195,17 +211,12 @@ class TextReader:
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
             is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
             blocks.append(await asyncio.to_thread(write) if is_large else write())
-            if _is_lasting(row) and row.last in self._raw:
-                self._whole[_key(row, made)] = blocks[-1]
+            if _is_lasting(row) and row.last in cache.closed:
+                cache.blocks[_key(row, made)] = blocks[-1]
         return blocks
 
-    def _whole_with(self, whole: BlockText, row: Block, made: Mapping[str, Artefact]) -> BlockText:
-        """A text that is kept, as the text of this row from now on."""
-        block = self._whole[_key(row, made)] = replace(whole, row=row)
-        return block
-
     async def appended(self, session: SessionRow, after_turn: int, after_step: int) -> list[BlockText]:
-        """What came after a plan was made: whole turns, and the steps of the turn it reached into, all raw."""
+        """Write what came after a plan was made: the later steps of its last turn and later turns, all raw."""
         rows = []
         steps: list[Step] = []
         if after_step:
@@ -223,7 +234,7 @@ class TextReader:
     async def sources(
         self, session: SessionRow, turns: Collection[int], *, messages: bool, units: bool
     ) -> list[SourceTurn]:
-        """Turns to make something of, oldest first; their units are made now where no worker has done it yet."""
+        """Read turns to make artefacts from, oldest first; units that no worker has made yet are made now."""
         counter = session.exact
         known: dict[int, tuple[tuple[Unit, ...], str]] = {}
         for first, last in _runs(turns) if units else ():
@@ -241,7 +252,7 @@ class TextReader:
         ]
 
     async def texts(self, session: SessionRow, level: ShownLevel, first: int, last: int) -> dict[int, str]:
-        """The turns' texts at a level, of those that have it; a pruned turn has none."""
+        """Read the texts of turns at a level; turns that were pruned or lack the level are skipped."""
         derived = self._store.derived
         if level == "R":
             self._renew(await derived.pruned(self._session_id))
@@ -252,14 +263,14 @@ class TextReader:
         return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
 
     async def raw_texts(self, session: SessionRow, first: int, last: int) -> dict[int, str]:
-        """The turns' texts at level R; a turn that was pruned since the last snapshot may be among them."""
+        """Read the raw texts of turns; one that was pruned since the last snapshot may be included."""
         found = await self._raws(session, range(first, last + 1))
         return {turn: raw.text for turn, raw in sorted(found.items()) if raw.messages}
 
     async def eras(self, session: SessionRow, first: int, last: int, room_tokens: int) -> list[TagBlock]:
-        """The eras that a range of turns opens into, of the level below the range's own size, then smaller ones.
+        """Read the eras inside a range of turns: of the level below the range's own size, then smaller ones.
 
-        Together they take about the room there is. Turns too new or too few for an era have none.
+        Together they fill about the room. Turns that are too new or too few for an era are not included.
         """
         level, reached = 0, first - 1
         while ERA_FANOUT ** (level + 1) < last - first + 1:
@@ -277,15 +288,15 @@ class TextReader:
         return [_era_block(era, min(most, era.tokens), counter) for era in found]
 
     async def raw(self, session: SessionRow, turn: int) -> tuple[Message, ...]:
-        """The messages of a turn; none if it was pruned."""
+        """Return the messages of a turn; none if it was pruned."""
         return (await self.raw_turn(session, turn)).messages
 
     async def raw_turn(self, session: SessionRow, turn: int) -> RawTurn:
-        """A turn as it was recorded."""
+        """Return a turn as it was recorded."""
         return (await self._raws(session, [turn]))[turn]
 
     async def is_waiting(self, session: SessionRow, prompt: Sequence[Message]) -> bool:
-        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
+        """Return whether the newest turn ends with exactly this prompt and has no answer yet."""
         if not session.is_open:
             return False
         kept = [message for message in await self.raw(session, session.last_turn) if message.kind == "message"]
@@ -296,9 +307,9 @@ class TextReader:
     async def running(
         self, session: SessionRow, last_turn: int, room_tokens: int, last_step: int | None = None
     ) -> list[Step]:
-        """The steps of the newest turn, if it is in progress and large; else none, and it is planned as a whole.
+        """Return the steps of the newest turn if it is in progress and large; else none, and it is planned as a whole.
 
-        With `last_step`, the steps up to that one, whatever the turn's size.
+        With `last_step`, return the steps up to that one, whatever the size of the turn.
         """
         if not last_turn or last_turn != session.last_turn or not session.is_open:
             return []
@@ -310,7 +321,7 @@ class TextReader:
     async def _entries(
         self, session: SessionRow, rows: Sequence[Block], made: Mapping[str, Artefact]
     ) -> tuple[dict[tuple[str, int], TagEntry], dict[int, RawTurn]]:
-        """The text of each turn of the rows at its level, or in brief, and the turns read from the log for it."""
+        """Return the text of each turn at its level and in brief, and the raw turns that were read for it."""
         wanted: dict[ShownLevel, list[int]] = {}
         by_turn: dict[int, Block] = {}
         for planned in rows:
@@ -329,14 +340,14 @@ class TextReader:
             elif level in ("U", "M"):
                 entries[level, turn] = TagEntry(turn, log_text(by_turn[turn], raw.messages, made))
             else:
-                # A level that is not made yet is shown as a cut of the raw text.
+                # A level that is not made yet is replaced by a cut of the raw text.
                 entries[level, turn] = TagEntry(turn, " ".join(_cuttable(raw).split()))
         for turn in wanted.get("C", ()):
             entries.setdefault((BRIEF_LINE, turn), entries["C", turn])
         return entries, raws
 
     async def _made_entries(self, wanted: Mapping[ShownLevel, Sequence[int]]) -> dict[tuple[str, int], TagEntry]:
-        """The stored renditions among the texts wanted; with C come S and the brief form."""
+        """Read the stored renditions of turns by level; with C, also the brief form."""
         entries: dict[tuple[str, int], TagEntry] = {}
         tiny, compressed, smoothed = (frozenset(wanted.get(level, ())) for level in ("T", "C", "S"))
         if not (tiny or compressed or smoothed):
@@ -360,10 +371,10 @@ class TextReader:
         return entries
 
     async def _raws(self, session: SessionRow, turns: Collection[int]) -> dict[int, RawTurn]:
-        """Turns as they were recorded, the newest one as far as the session's row reaches."""
-        self._raw.reserve(len(turns))
-        newest = (session.last_turn, session.last_position)
-        found = {turn: raw for turn in turns if (raw := self._known_turn(turn, newest))}
+        """Return turns as they were recorded; of the newest one, the messages up to the session's last position."""
+        cache, newest = self._cache, (session.last_turn, session.last_position)
+        cache.closed.reserve(len(turns))
+        found = {turn: raw for turn in turns if (raw := cache.get(turn, newest))}
         for first, last in _runs(turn for turn in turns if turn not in found):
             groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
             for row in await self._store.read(self._session_id, first, last):
@@ -371,31 +382,29 @@ class TextReader:
                     groups[row.turn].append(row)
             for turn, rows in groups.items():
                 found[turn] = await self._restored(rows)
-                self._note(turn, found[turn], newest)
+                cache.add(turn, found[turn], newest)
         return found
 
-    def _known_turn(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
-        return self._open.get(newest) if turn == newest[0] else self._raw.get(turn)
-
     async def _restored(self, rows: Sequence[MessageRow], begun: RawTurn | None = None) -> RawTurn:
-        """A turn from its rows, or from how it began and the rows since; a large one in a thread."""
+        """Restore a turn from its rows, or from its beginning and the rows since; a large one in a thread."""
         restore = partial(_restored, rows, self._sent, begun)
         is_large = sum(len(row.body or b"") for row in rows) > MAX_LOOP_CHARS
         return await asyncio.to_thread(restore) if is_large else restore()
 
     async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
         entries: dict[Block, TagEntry] = {}
+        cached = self._cache.eras
         for row in rows:
             key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
-            text = self._era_texts.get(key) if row.era_level else ""
+            text = cached.get(key) if row.era_level else ""
             if text is None:
-                text = self._era_texts[key] = await self._era_text(row, key[-1], counter)
+                text = cached[key] = await self._era_text(row, key[-1], counter)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             entries[row] = TagEntry(row.first_step or row.first, text or hidden or ONLY_NAMED)
         return entries
 
     async def _era_text(self, row: Block, room_tokens: int, counter: Counter) -> str:
-        """What a block of eras says; several are summed up together, so that none repeats another."""
+        """Write the text of a block of eras; several eras are summarised together, so that none repeats another."""
         turns = ERA_FANOUT**row.era_level
         places = (row.first - 1) // turns, (row.last - 1) // turns
         found = await self._store.derived.eras(self._session_id, row.era_level, *places)
@@ -407,7 +416,7 @@ class TextReader:
     def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
         if not messages:
             return 0
-        whole = None if row.first_step or row.first != row.last else self._raw.get(row.first)
+        whole = None if row.first_step or row.first != row.last else self._cache.closed.get(row.first)
         return whole.extra_tokens if whole else self._sent.extra_tokens(messages)
 
     def _step_entry(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> TagEntry:
@@ -427,18 +436,18 @@ class TextReader:
 
 
 def _cuttable(raw: RawTurn) -> str:
-    """The text of a turn that is shown in part: what people typed comes before what their programs added to it."""
+    """Return the text of a turn to be cut: what people typed comes before what their programs added."""
     typed = without_added(raw.messages)
     return raw.text if typed == raw.messages else turn_text(typed)
 
 
 def is_from_log(row: Block) -> bool:
-    """Raw and whole: the log gives the same bytes each time, and the provider's own messages with them."""
+    """Return whether a row is raw and whole, so that the log gives the same bytes and messages each time."""
     return row.level == "R" and not row.is_cut and not row.first_step
 
 
 def _is_lasting(row: Block) -> bool:
-    """What the log says, or it and an artefact: the same each time, so it need not be written again."""
+    """Return whether a row depends only on the log and its artefact, so that its block can be cached."""
     return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
 
 
@@ -447,17 +456,17 @@ def _numbers(row: Block) -> range:
 
 
 def _lines(row: Block) -> Iterator[tuple[int, str]]:
-    """The turns with a line in a block of several levels, and the letters of these."""
+    """Yield the turns with a line in a block of several levels, and their letters."""
     return ((turn, letter) for turn, letter in enumerate(row.levels, row.first) if letter != NO_LINE)
 
 
 def _line(entry: TagEntry, level: str) -> TagEntry:
-    """A text as C and T are written: on the line of its label, unmarked if the user said it."""
+    """Shape a text like C and T: on the line of its label, without the mark of the user."""
     return TagEntry(entry.number, shape_level("C", entry.text.removeprefix(USER_MARK))) if level in MARKED else entry
 
 
 def _messages(row: Block, raws: Mapping[int, RawTurn], steps: Mapping[int, Step]) -> tuple[Message, ...] | None:
-    """The messages of a raw block; None for other levels, a cut block, and one with a pruned turn."""
+    """Return the messages of a raw block; None for other levels, a cut block, or one with a pruned turn."""
     if row.level != "R" or row.is_cut:
         return None
     parts = [steps[number].messages if row.first_step else raws[number].messages for number in _numbers(row)]
@@ -465,7 +474,7 @@ def _messages(row: Block, raws: Mapping[int, RawTurn], steps: Mapping[int, Step]
 
 
 def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:
-    """What a row's text depends on: the log, and the short messages themselves, which others may take the place of."""
+    """Return the cache key of a row: its turns and level, and the short messages, which may be replaced."""
     found = made.get(row.artefact) if row.artefact else None
     kept = found.data.get(SHORT) if found else None
     short = tuple((place, kept.get(str(place))) for place in row.short) if isinstance(kept, Mapping) else ()
@@ -473,7 +482,7 @@ def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:
 
 
 def _restored(rows: Sequence[MessageRow], sizes: SentSizes, begun: RawTurn | None = None) -> RawTurn:
-    """A turn from its rows, or from how it began and the rows since."""
+    """Restore a turn from its rows, or from its beginning and the rows since."""
     before = begun.messages if begun else ()
     added = tuple(restore_message(row) for row in rows if row.body is not None)
     messages = before + added
@@ -494,7 +503,7 @@ def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:
 
 
 def _runs(numbers: Iterable[int], gap: int = 0) -> Iterator[tuple[int, int]]:
-    """Consecutive numbers as ranges, so that each is one query; ranges with a small gap between them are one."""
+    """Group numbers into ranges, one query each; gaps up to `gap` are included."""
     start = previous = None
     for number in sorted(set(numbers)):
         if start is None or previous is None or number > previous + 1 + gap:

@@ -1,7 +1,7 @@
-"""What a turn tells at each level: its words, those that are rare in the conversation counting most.
+"""The worth of a turn at each level: its words, weighted by how rare they are in the conversation.
 
-With its renditions a turn has its words stored, each as a number: a hash, and in the lowest bits which levels keep it
-and whether the user said it. A plan weighs them by how many turns have them.
+The words of a turn are stored with its renditions, each as a number: a hash, and in the lowest bits which levels keep
+it and whether the user said it. A plan weights them by the number of turns that contain them.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ HASH_BITS = 18
 FLAG_BITS = 4
 BY_USER, IN_SMOOTHED, IN_COMPRESSED, IN_TINY = (1 << bit for bit in range(FLAG_BITS))
 IN_BRIEF = 1 << FLAG_BITS + HASH_BITS
-"""Above the hash, since it was added later."""
+"""The bit above the hash, since it was added later."""
 HASHES = (1 << HASH_BITS) - 1
 OPTIONS = 5
 """R, S, C, T and the brief form."""
 WORD_BYTES = 4
 MAX_WORDS = 400
-"""Words stored for a turn, the user's first."""
+"""Maximum words stored for a turn, the user's first."""
 MAX_TEXT_CHARS = 40_000
-"""No more of what one side said is read."""
+"""Maximum text of each side that is read."""
 ROOT_LETTERS = 6
-"""Longer words are the same if they begin with the same letters: `paint`, `painted`; `decide`, `decided`."""
+"""Letters that are compared, so that `decide` and `decided` are the same word."""
 RARITY_POWER = 2
-"""Words of few turns count this much more."""
+"""Exponent of the rarity of a word."""
 SETTLED_TABLES = 4
-"""With this many tables before the newest one, their worths stay as they are until the next table begins."""
+"""From this many older tables on, their worths are cached until the next table begins."""
 LINE_WORTH = 0.25
-"""Being shown at all, whatever the words."""
+"""Worth of being shown at all, regardless of the words."""
 UNKNOWN_WORTH = 0.6
 UNKNOWN_POWER = 0.7
-"""A turn whose words are not stored tells `UNKNOWN_WORTH * tokens ** UNKNOWN_POWER`."""
+"""A turn whose words are not stored has the worth `UNKNOWN_WORTH * tokens ** UNKNOWN_POWER`."""
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 """Letters of scripts that do not separate words."""
 
 
 def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny: str, brief: str = "") -> bytes:
-    """The words of a turn's texts, without tool calls, results and thinking, and the levels that keep them."""
+    """Pack the words of a turn, without tool calls, results and thinking, with the levels that keep them."""
     by_user = set(_words(_said(messages, by_user=True)))
     said = dict.fromkeys(sorted(by_user), BY_USER) | dict.fromkeys(
         sorted(set(_words(_said(messages, by_user=False))) - by_user), 0
@@ -104,7 +104,7 @@ class WordTable:
         )
 
     def behind(self, newer: int) -> WordTable:
-        """Without the newest ones."""
+        """Return the table without the newest turns."""
         skipped = int(self.counts[:newer].sum())
         return WordTable(self.turns[newer:], self.sizes[newer:], self.words[skipped:], self.counts[newer:])
 
@@ -115,7 +115,7 @@ def _size(tokens: int | None) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """Tables with their worths, and how many of their turns have each word."""
+    """Tables with their worths, and the number of turns that contain each word."""
 
     tables: Sequence[WordTable]
     answer_weight: float
@@ -129,7 +129,7 @@ class _Counted:
 
 @dataclass(slots=True)
 class WorthCache:
-    """Worths of a session's older tables, so that a plan does not read all words again."""
+    """Cached worths of a session's older tables, so that a plan does not read all words again."""
 
     counted: _Counted | None = None
 
@@ -141,9 +141,9 @@ class WorthCache:
 
 
 def weigh(tables: Sequence[WordTable], limit: int, answer_weight: float, cache: WorthCache | None = None) -> SizeTable:
-    """The newest turns of the tables, at most `limit`, with what each level tells.
+    """Return the newest turns of the tables, at most `limit`, with their worth at each level.
 
-    A word of `k` of `n` turns counts `(log(1 + n / k) / log(1 + n)) ** RARITY_POWER`. All turns of the tables are
+    A word in `k` of `n` turns counts `(log(1 + n / k) / log(1 + n)) ** RARITY_POWER`. All turns of the tables are
     counted; from `SETTLED_TABLES` older tables on, the newest table's turns count for its own words only.
     """
     older = tables[1:]
@@ -160,7 +160,7 @@ def _count(
     other_holders: NDArray[np.int64] | None = None,
     other_turns: int = 0,
 ) -> _Counted:
-    """The tables' worths; the other turns count, too."""
+    """Count the words of the tables and other turns, and weigh the tables."""
     import numpy as np  # noqa: PLC0415 - loads with the first plan
 
     hashes = [table.words >> FLAG_BITS & HASHES for table in tables]
@@ -177,7 +177,7 @@ def _count(
 
 
 def _worths(table: WordTable, rarities: NDArray[np.float64], answer_weight: float) -> NDArray[np.float64]:
-    """What each of a table's turns tells at each level, by how rare its words are."""
+    """Return the worth of each turn of a table at each level, by the rarity of its words."""
     import numpy as np  # noqa: PLC0415 - loads with the first plan
 
     turns = np.repeat(np.arange(len(table.turns)) << FLAG_BITS + 1, table.counts)

@@ -1,9 +1,9 @@
-"""The agent of a strategy, such as the hybrid's compression agent, started in the background at the trigger.
+"""Runs the agent of a strategy, such as the hybrid's compression agent, in the background when a plan triggers it.
 
-    over the trigger ──► agent runs, contexts go on unchanged ──► target reached: wait for the next trigger
-                                                             └──► else: the strategy compresses by itself
+    trigger ──► agent runs, contexts do not change ──► target reached: wait for the next trigger
+                                                  └──► target missed: the strategy compresses without it
 
-A context never waits for it. If the history fills its window meanwhile, the strategy compresses by itself as well.
+A context never waits for the agent. If the history fills its window meanwhile, the strategy compresses without it, too.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ if TYPE_CHECKING:
     from foveate.session.shared import SharedParts
 
 LEASE_SECONDS = 120.0
-"""A process that ended without a word loses the agent then."""
+"""Time after which the agent of a crashed process may be started again."""
 AgentRun = Callable[["SharedParts", str, Sequence[str], int], Awaitable[bool]]
-"""What `Strategy.agent` names: shared parts, stored id of the session, models, and tokens of the window."""
+"""The function that `Strategy.agent` names. Arguments: shared parts, stored session id, models, tokens of the window.
+
+Returns whether the target was reached."""
 
 
 class _AgentState(Struct, frozen=True):
-    """What the store has of a session's agent, for all processes."""
+    """The stored state of a session's agent, for all processes."""
 
     is_off: bool = False
-    """It did not reach its target: the next compression is the strategy's."""
+    """It missed its target: the strategy does the next compression."""
 
 
 class TriggerAgent:
@@ -51,7 +53,7 @@ class TriggerAgent:
         self._name = f"agent of {session_id}"
 
     def status(self, strategy: Strategy, snapshot: SessionSnapshot) -> AgentStatus:
-        """Whether the agent may start now, is running, or leaves the next compression to the strategy."""
+        """Return whether the agent may start, is running, or leaves the next compression to the strategy."""
         if not self._models or not strategy.agent or not self._shared.settings.compress.enabled:
             return "none"
         if _read(snapshot.agent).is_off:
@@ -59,33 +61,33 @@ class TriggerAgent:
         return "running" if snapshot.is_agent_running else "ready"
 
     async def follow(self, strategy: Strategy, notes: Mapping[str, Json], events: Sequence[PlanEvent]) -> None:
-        """Start the agent if the plan says that it is due; note that the strategy has compressed by itself."""
-        if any(happened.kind == "compression-triggered" for happened in events):
-            await self._compressed()
+        """Start the agent if a plan's notes request it; after a compression by the strategy, enable it again."""
+        if any(event.kind == "compression-triggered" for event in events):
+            await self._enable()
         if notes.get("agent") == "due":
             await self._start(strategy, cast("int", notes["window_tokens"]))
 
     async def _start(self, strategy: Strategy, window_tokens: int) -> None:
-        """Run it in the background, unless it runs already, in this process or in another."""
+        """Run the agent in the background, unless it is running in any process."""
         lease = Lease(self._store.leases, "session", LEASE_SECONDS, job=(self._session_id, "shrink"))
         await self._writes.write(self._name, lease.acquire)
         if lease.is_held:
             self._shared.worker.beside(self._run(strategy.agent, window_tokens, lease))
 
-    async def _compressed(self) -> None:
-        """The strategy has compressed by itself: the next trigger is the agent's again."""
+    async def _enable(self) -> None:
+        """Enable the agent for the next trigger, after the strategy has compressed."""
         if self._models:
             await self._writes.write(self._name, lambda: self._note(is_off=False))
 
-    async def _run(self, place: str, window_tokens: int, lease: Lease) -> None:
-        module, _, name = place.partition(":")
+    async def _run(self, path: str, window_tokens: int, lease: Lease) -> None:
+        module, _, name = path.partition(":")
         run: AgentRun = getattr(importlib.import_module(module), name)
         async with lease:
             is_off = True
             try:
                 is_off = not await run(self._shared, self._session_id, self._models, window_tokens)
             except asyncio.CancelledError:
-                is_off = False  # the next program starts it again
+                is_off = False  # the next process starts it again
                 raise
             finally:
                 if lease.is_held:
@@ -95,7 +97,7 @@ class TriggerAgent:
         return await self._store.artefacts.state(self._session_id, AGENT_STATE)
 
     async def _note(self, *, is_off: bool) -> None:
-        """Store who compresses next, unless another process stores it at the same moment."""
+        """Store whether the agent is off, unless another process stores it at the same time."""
         stored = await self._stored()
         if _read(stored).is_off != is_off:
             new = msgspec.json.encode(_AgentState(is_off))

@@ -1,13 +1,14 @@
-"""The stored board of a session: what a model retrieved, shown for some turns, and turns added for one prompt."""
+"""The stored board of a session: turns that a model retrieved, and turns prefetched for one prompt."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from foveate.context import board as boards
-from foveate.context.board import Board, Note
+from foveate.context.board import Board, ExpiryReport, Note
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.events import EventKind
 from foveate.history.late_writes import LateWrites
@@ -44,23 +45,24 @@ class SessionBoard:
         self._lock = asyncio.Lock()
 
     async def load(self, session: SessionRow) -> Board:
-        """The board as the newest turn sees it. Expired items are removed, with an event."""
-        return await self._current(session, await self._store.artefacts.board(self._session_id), keep=True)
-
-    async def _current(self, session: SessionRow, packed: bytes | None, *, keep: bool) -> Board:
-        if packed is None:
-            return Board()
-        left = boards.expire(boards.from_json(bodies.expand(packed)), session.last_turn)
-        save = partial(self.keep, left.board)
-        if left.retrieved and keep and await self._writes.write(f"board of {self._session_id}", save):
-            for entry in left.retrieved:
-                self._publish("board-expired", entry.first, {"name": entry.name})
+        """Read the board as the newest turn sees it. Expired items are removed, with an event."""
+        left = _unexpired(await self._store.artefacts.board(self._session_id), session.last_turn)
+        if left.retrieved:
+            await self._save_expired(left, partial(self.keep, left.board))
         return left.board
 
+    async def _save_expired(self, left: ExpiryReport, save: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        if await self._writes.write(f"board of {self._session_id}", save):
+            for entry in left.retrieved:
+                self._publish("board-expired", entry.first, {"name": entry.name})
+
     async def shown(self, snapshot: SessionSnapshot, *, ends_turn: bool, keep: bool) -> Board:
-        """The board to show: in a turn in progress, unless the prompt ends it, as it was when the turn began."""
+        """Return the board to show: while a turn is in progress and the prompt does not end it, as the turn began."""
         session = snapshot.session
-        board = await self._current(session, snapshot.board, keep=keep)
+        left = _unexpired(snapshot.board, session.last_turn)
+        board = left.board
+        if left.retrieved and keep:
+            await self._save_expired(left, partial(self._remove_expired, session.last_turn))
         if not session.is_open or ends_turn:
             return boards.current(board)
         board = boards.without_new_notes(board, session.last_turn)
@@ -74,20 +76,28 @@ class SessionBoard:
         ]
         return boards.as_begun(board, session.last_turn, results)
 
+    async def _remove_expired(self, turn: int) -> None:
+        """Remove expired items from the stored board, which may have newer items than a snapshot."""
+        async with self._lock:
+            left = _unexpired(await self._store.artefacts.board(self._session_id), turn)
+            if left.retrieved:
+                await self.keep(left.board)
+
     async def note(self, session: SessionRow, note: Note) -> None:
-        """Put a note on the board. Calls of tools that run side by side wait for each other."""
+        """Put a note on the board. Concurrent tool calls wait for each other."""
         async with self._lock:
             await self.keep(boards.renew_note(await self.load(session), note))
 
     async def keep(self, board: Board) -> None:
+        """Store the board."""
         await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))
 
     def page_tokens(self, session: SessionRow, counter: Counter) -> int:
-        """The size of a page of the board."""
+        """Return the size of a page of the board."""
         return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
 
     async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
-        """Put what a model retrieved on the board. Returns the page it asked for."""
+        """Put retrieved blocks on the board. Returns the requested page."""
         exact = session.exact
         async with self._lock:
             grown = await asyncio.to_thread(
@@ -107,10 +117,10 @@ class SessionBoard:
         return f"{more}{entry.text}"
 
     async def with_turns(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
-        """The board with these turns added, each whole, at the best level that fits."""
+        """Add turns to the board, each complete, at the best level that fits."""
         held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
-        wanted = [turn for turn in turns if turn not in held]
-        found = await self._store.whole_turns(self._session_id, wanted, room_tokens) if wanted else {}
+        missing = [turn for turn in turns if turn not in held]
+        found = await self._store.whole_turns(self._session_id, missing, room_tokens) if missing else {}
         choices = [
             [TagBlock(turn, turn, level, (TagEntry(turn, text),)) for level, text in _texts(whole, room_tokens)]
             for turn, whole in found.items()
@@ -119,8 +129,13 @@ class SessionBoard:
         return boards.prefetch(board, choices, now_turn=session.last_turn, budget_tokens=room_tokens, count=count)
 
 
+def _unexpired(packed: bytes | None, turn: int) -> ExpiryReport:
+    """Return a stored board as this turn sees it, and the expired items."""
+    return ExpiryReport(Board(), ()) if packed is None else boards.expire(boards.from_json(bodies.expand(packed)), turn)
+
+
 def _texts(whole: WholeTurn, room_tokens: int) -> Iterator[tuple[ShownLevel, str]]:
-    """The texts of a turn at each level that fits."""
+    """Yield the texts of a turn at each level that fits."""
     messages = tuple(restore_message(row) for row in whole.messages if row.body is not None)
     if messages:
         yield "R", turn_text(messages)

@@ -1,4 +1,4 @@
-"""Contexts of a session: fixed part, history, memory, board and prompt, within the budget.
+"""Makes the contexts of a session: fixed part, history, memory, board and prompt, within the budget.
 
 At the session's own budget the plan is kept between calls. At any other budget the context is a preview: planned from
 scratch, and nothing is saved.
@@ -68,9 +68,9 @@ from foveate.tokens import Counter
 from foveate.turn import Json, Message, turn_id
 
 SLACK_TOKENS = 64
-"""Left free beside a history that fills its room, for the lines around its messages."""
+"""Tokens left free by a history that fills its room, for the lines around its messages."""
 FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
-"""Room for the framing of messages that every context has."""
+"""Reserve for the framing of messages."""
 
 
 DEFECTS = (
@@ -83,31 +83,32 @@ DEFECTS = (
     TypeError,
     ValueError,
 )
-"""What a fault in a plan, a strategy of a third party or a damaged rendition raises."""
+"""Errors of a defective plan, third-party strategy or damaged rendition."""
 STRICT_VARIABLE = "FOVEATE_STRICT"
-"""Where this variable is set, defects are raised: in tests a fallback is a failure."""
+"""Environment variable; if set, defects are raised instead of handled by a fallback, e.g. in tests."""
 MAX_PROBLEM_CHARS = 300
+"""Maximum length of a defect's description in an event."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a caller asks of a context."""
+    """The arguments of a caller."""
 
     prompt: str | Sequence[Message] = ""
     budget_tokens: int | None = None
-    """None: the session's own."""
+    """None for the session's own."""
     system: str = ""
     tools_tokens: int = 0
-    """Base tokens of the tools that are sent along."""
+    """Base tokens of the tools in the request."""
     history_tools_tokens: int = 0
-    """Of these, what is sent only with a history in tags."""
+    """The part of `tools_tokens` for history tools that are sent only if there is a history in tags."""
     order: Order = "cache-first"
     strategy: str | None = None
-    """Another one than the session's own, for a preview."""
+    """A strategy other than the session's own, for a preview."""
     recall: bool = True
-    """Show again what the prompt brings up."""
+    """Add earlier passages that match the prompt."""
 
 
 class Contexts:
@@ -123,7 +124,7 @@ class Contexts:
         self._recaller = Recaller(store, shared.searcher, settings.recall, writes, caller=shared.caller)
         self._agent = TriggerAgent(shared, session_id)
         self._strategies: dict[tuple[str | None, ...], SessionStrategy] = {}
-        """By the name asked for, and what the session's own depends on."""
+        """Strategies by requested name and by the session's strategy, settings and scope."""
         self._store = store
         self._session_id = session_id
         self._events = shared.events
@@ -133,7 +134,7 @@ class Contexts:
         self._writes = writes
 
     async def snapshot(self, strategy: str | None = None) -> SessionSnapshot:
-        """The session with all that a context needs, by its own strategy or another one."""
+        """Read a snapshot of the session for its own strategy or another one."""
         snapshot = await self._store.snapshot(
             self._session_id, strategy=lambda row: self._chosen(row, strategy).name, known=self.reader.known
         )
@@ -141,12 +142,12 @@ class Contexts:
         return snapshot
 
     async def make(self, snapshot: SessionSnapshot, counter: Counter, asked: Asked) -> Context:
-        """A context within its budget. A defect leads to a simpler context and an event, not to an internal error."""
+        """Make a context within its budget. After a defect, make a simpler context and publish an event."""
         check_prompt(asked.prompt)
         if snapshot.session.mode:
             asked = _in_mode(snapshot, asked)
-        own = snapshot.prompts
-        with overridden(composed_overrides(own)) if own else nullcontext():
+        prompts = snapshot.prompts
+        with overridden(composed_overrides(prompts)) if prompts else nullcontext():
             try:
                 return await self._make(snapshot, counter, asked)
             except DEFECTS as defect:
@@ -157,7 +158,7 @@ class Contexts:
     async def _make_simpler(
         self, snapshot: SessionSnapshot, counter: Counter, asked: Asked, defect: Exception
     ) -> Context:
-        """The first of the fallbacks that works."""
+        """Make a context with the first fallback that works."""
         session = snapshot.session
         _log.error("a context of %s could not be made; a simpler one is returned", session.id, exc_info=defect)
         for fallback in get_args(Fallback):
@@ -199,14 +200,14 @@ class Contexts:
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
         if not request.ends_turn:
             await self._check_waiting(request, counter, view, ledger)
-        if not request.is_preview and (shown or layer.in_part):  # in a preview the history has the board's room
+        if not request.is_preview and (shown or layer.in_part):  # in a preview the history uses the board's room
             board, shown = await self._prefetched(request, ledger, view, layer, board=board, shown=shown)
         context = assemble(
             replace(
                 parts,
                 prompt=request.prompt,
                 history=view.blocks,
-                at_work=0 if request.ends_turn else _at_work(session, view.blocks),
+                at_work=0 if request.ends_turn else _blocks_in_progress(session, view.blocks),
                 open_call="" if request.ends_turn else await self._open_call(request),
                 memory=layer.text,
                 board=shown,
@@ -214,8 +215,8 @@ class Contexts:
             )
         )
         room_tokens = counter.scale(ledger.history_tokens, session.calibration)
-        said = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
-        notes: dict[str, Json] = {**view.planned.notes, **{name: value for name, value in said.items() if value}}
+        found = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
+        notes: dict[str, Json] = {**view.planned.notes, **{name: value for name, value in found.items() if value}}
         planned = replace(view.planned, room_tokens=room_tokens, strategy=request.name, notes=notes)
         context = replace(context, planned=planned, board=board)
         if not request.is_preview:
@@ -225,7 +226,7 @@ class Contexts:
         return context
 
     async def _request(self, snapshot: SessionSnapshot, asked: Asked, fallback: Fallback | None) -> ContextRequest:
-        """What is asked for, with the strategy, what recall looks for and whether it is a preview."""
+        """Build the request: choose the strategy, the query for recall, and whether it is a preview."""
         session = snapshot.session
         chosen = SessionStrategy("standard", Standard()) if fallback else self._chosen(session, asked.strategy)
         budget_tokens = session.budget_tokens if asked.budget_tokens is None else asked.budget_tokens
@@ -257,7 +258,7 @@ class Contexts:
         )
 
     def _parts(self, request: ContextRequest, counter: Counter) -> ContextParts:
-        """The fixed part: what a context has besides history, memory, board and prompt."""
+        """Return the fixed part of a context: everything except history, memory, board and prompt."""
         strategy, session = request.strategy, request.session
         return ContextParts(
             budget_tokens=request.budget_tokens,
@@ -275,8 +276,8 @@ class Contexts:
         )
 
     def _ledger(self, request: ContextRequest, parts: ContextParts, counter: Counter) -> Ledger:
-        """The budget, charged with the fixed part."""
-        exact, given = request.session.exact, self._settings.context
+        """Return a ledger of the budget, charged with the fixed part."""
+        exact, settings = request.session.exact, self._settings.context
         system = f"{request.system}\n" if request.system else ""
         explained = exact.stable_base(f"{system}{parts.explanation}") + FRAMING_TOKENS
         pins = write_pins(parts.pins) if parts.pins else ""
@@ -288,13 +289,15 @@ class Contexts:
             own_tokens=explained - exact.stable_base(request.system),
             is_preview=request.is_preview,
             prices=CachePrices(
-                read=given.cache_read_price, write=given.cache_write_price, ttl_seconds=given.cache_ttl_seconds
+                read=settings.cache_read_price,
+                write=settings.cache_write_price,
+                ttl_seconds=settings.cache_ttl_seconds,
             ),
             now=time.time(),
         )
 
     def _open(self, ledger: Ledger, request: ContextRequest) -> Ledger:
-        """The ledger with what each part may take."""
+        """Divide the free tokens of the ledger between history, board and recall."""
         strategy = request.strategy
         takes_rest = request.is_preview or not strategy.holds_back or strategy.gives_back
         return self._settings.allotments.open(
@@ -311,20 +314,20 @@ class Contexts:
         board: Board,
         shown: str,
     ) -> tuple[Board, str]:
-        """The board with notes, and with turns that recall shows in part, as far as there is room; and its text."""
+        """Add notes, and turns of which recall shows excerpts, to the board as room allows; return it and its text."""
         session, most = request.session, ledger.board_limit_tokens
         if request.strategy.gives_back or not request.strategy.holds_back:
             left = ledger.history_tokens - view.framed_tokens - layer.tokens
             most = min(most, ledger.board_tokens + max(0, left))
         noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
         noted = await self.board.with_turns(session, noted, layer.in_part, most)
-        # Not for the notes alone: a board in every request would keep the newest turn from being cached.
+        # Notes alone are not shown: a board in every request would prevent caching of the newest turn.
         if not (shown or noted.prefetched):
             return board, shown
         return noted, boards.render(noted, now_turn=session.last_turn, budget_tokens=most, count=session.exact.base)
 
     async def _note_sent(self, session: SessionRow, context: Context, *, has_changed: bool) -> None:
-        """Keep the cabinet's keys that a context refers to, and its picture if the plan has changed."""
+        """Renew the cabinet keys that a context refers to, and save its picture if the plan has changed."""
         await self._renewals.renew(session.tenant, context.text)
         if has_changed:
             row = keep_row(context, session.last_turn)
@@ -333,7 +336,7 @@ class Contexts:
     async def _check_waiting(
         self, request: ContextRequest, counter: Counter, view: HistoryView, ledger: Ledger
     ) -> None:
-        """`BudgetExceeded` if the turn that waits for an answer has no room at all."""
+        """Raise `BudgetExceeded` if the turn that waits for an answer does not fit."""
         session = request.session
         if _shows(view.blocks, session.last_turn) or not await self._waits(request):
             return
@@ -343,49 +346,49 @@ class Contexts:
         raise BudgetExceeded(request.budget_tokens, scaled)
 
     async def _history(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
-        """The history, and what the prompt brings up."""
+        """Make the history and the memory layer."""
         if request.fallback == "none":
             return HistoryView([], PlanReport(last_turn=request.session.last_turn)), MemoryLayer()
         if request.is_preview:
             return await self._preview(request, ledger, board)
-        return await (self._shared if request.strategy.gives_back else self._beside)(request, ledger, board)
+        return await (self._shared if request.strategy.gives_back else self._separate)(request, ledger, board)
 
     async def _preview(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
-        """Recall is given its room first, and the history has what is left."""
+        """Make both for a preview: recall gets its room first, the history the rest."""
         session, history = request.session, ledger.history_tokens
-        aside = 0
+        reserved = 0
         if request.query:
             raw = await self._store.raw_tokens(self._session_id, 1, session.last_turn)
             if raw <= history and not (session.scope or session.channel):
                 request = replace(request, query="")
             elif request.strategy.recalls_first and ledger.prompt_tokens:
-                wanted = self._settings.allotments.preview_recall(history)
-                # A history that fits beside what other sessions may bring is shown whole.
-                aside = wanted if raw > history - (wanted if session.scope else 0) else 0
-        view = await self._view(request, replace(ledger, history_tokens=history - aside))
+                share = self._settings.allotments.preview_recall(history)
+                # If the whole history fits, with recall's share for passages of other sessions, it is shown raw.
+                reserved = share if raw > history - (share if session.scope else 0) else 0
+        view = await self._view(request, replace(ledger, history_tokens=history - reserved))
         if not request.query:
             return view, MemoryLayer()
         free = max(0, history - sum(block.sent_tokens for block in view.blocks))
-        layer = await self._layer(request, ledger, board, view, self._beside_newest_step(request, ledger, view, free))
-        if aside - layer.tokens > HISTORY_MINIMUM_TOKENS:
-            # What recall leaves unused is the history's, unless it is too little for another plan.
+        layer = await self._layer(request, ledger, board, view, self._recall_room(request, ledger, view, free))
+        if reserved - layer.tokens > HISTORY_MINIMUM_TOKENS:
+            # The history gets what recall does not use, unless it is too little for another plan.
             left = replace(ledger, history_tokens=history - layer.tokens, memory_tokens=layer.tokens)
             view = await self._view(request, left)
         return view, layer
 
-    async def _beside(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
-        """The history, and what the prompt brings up in recall's own room, or in what the history leaves."""
+    async def _separate(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
+        """Make the history, then recall in its own room or in what the history leaves."""
         view = await self._view(request, ledger)
         if not request.query:
             return view, MemoryLayer()
         free = ledger.recall_limit_tokens
         if not request.strategy.holds_back:
             free = min(free, max(0, ledger.history_tokens - sum(block.sent_tokens for block in view.blocks)))
-        free = self._beside_newest_step(request, ledger, view, free)
+        free = self._recall_room(request, ledger, view, free)
         return view, await self._layer(request, ledger, board, view, free)
 
     async def _shared(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
-        """The history with all that board and recall leave. If they need more, it gives them their shares back."""
+        """Make the history in the room that board and recall leave; if they need more, it gives their shares back."""
         tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
         board_rest = max(0, ledger.board_limit_tokens - ledger.board_tokens)
         spare = ledger.recall_limit_tokens + board_rest
@@ -407,8 +410,8 @@ class Contexts:
                 layer = await self._layer(request, ledger, board, view, left)
         return view, layer
 
-    def _beside_newest_step(self, request: ContextRequest, ledger: Ledger, view: HistoryView, free: int) -> int:
-        """What recall may take beside a step that is sent as messages."""
+    def _recall_room(self, request: ContextRequest, ledger: Ledger, view: HistoryView, free: int) -> int:
+        """Return the room for recall, limited by a step that is sent as messages."""
         if not request.is_pending:
             return free
         framing = native_framing_tokens(view.blocks[-1], request.session.exact) if view.blocks else 0
@@ -418,10 +421,10 @@ class Contexts:
     async def _layer(
         self, request: ContextRequest, ledger: Ledger, board: Board, view: HistoryView, room_tokens: int
     ) -> MemoryLayer:
-        """What the prompt brings up beside this view; the same in each request of a turn."""
+        """Return the memory layer for this view; it is the same in each request of a turn."""
         session, query, visible = request.session, request.query, _visible(view.blocks)
         is_past = request.ends_turn or not session.is_open
-        wanted = RecallRequest(
+        recall = RecallRequest(
             query=query,
             room_tokens=room_tokens,
             visible=visible | boards.whole_turns(board) if board.retrieved else visible,
@@ -431,24 +434,24 @@ class Contexts:
             is_first=session.last_turn <= (0 if is_past else 1),
         )
         if ledger.is_preview:
-            return await self._recaller.recall(session, session.exact, wanted)
+            return await self._recaller.recall(session, session.exact, recall)
         return await self._recaller.recall_once(
             session,
             session.exact,
-            wanted,
+            recall,
             kept=request.snapshot.memory,
             mark=self._layer_mark(request, view),
             asked=self._asked_mark(query),
         )
 
     def _layer_mark(self, request: ContextRequest, view: HistoryView) -> str:
-        """The same for the same prompt, as long as the turns before it are shown as they are."""
+        """Return a hash that changes with the prompt and with the turns that are shown before it."""
         past = request.session.last_turn - request.session.is_open
         visible = [turn for turn in _visible(view.blocks) if turn <= past]
         return _mark(request.query, visible, self.reader.pruned_us)
 
     async def _query(self, session: SessionRow, said: str) -> str:
-        """What is looked for: what the user says last, in the prompt or in the turn in progress."""
+        """Return the query for recall: the newest text of the user, in the prompt or the turn in progress."""
         has_past = session.last_turn or session.scope or session.channel
         if not (self._settings.recall.enabled and has_past):
             return ""
@@ -456,26 +459,26 @@ class Contexts:
             return said
         return said_by_user(await self.reader.raw(session, session.last_turn))
 
-    async def _newest_said(self, request: ContextRequest) -> list[Message]:
-        """The messages of the newest turn, if a model is to answer it without a prompt."""
+    async def _newest_messages(self, request: ContextRequest) -> list[Message]:
+        """Return the messages of the newest turn, if it is open and there is no prompt."""
         session = request.session
         if not session.is_open or prompt_messages(request.prompt):
             return []
         return [one for one in await self.reader.raw(session, session.last_turn) if one.kind == "message"]
 
     async def _waits(self, request: ContextRequest) -> bool:
-        """Whether the newest turn is what a model is to answer: a request that does not show it asks nothing."""
-        said = await self._newest_said(request)
+        """Return whether the model is to answer the newest turn, so that the request must show it."""
+        said = await self._newest_messages(request)
         return bool(said) and said[-1].role in ("user", "tool")
 
     async def _open_call(self, request: ContextRequest) -> str:
-        """The tool that the newest turn called last, if its result is neither recorded nor in the prompt."""
-        said = await self._newest_said(request)
+        """Return the tool that the newest turn called last, if its result is neither recorded nor in the prompt."""
+        said = await self._newest_messages(request)
         calls = loose_ends(said).calls if said and said[-1].role == "assistant" else ()
         return calls[0].name if calls and calls[-1] in said[-1].parts else ""
 
     def _chosen(self, session: SessionRow, name: str | None) -> SessionStrategy:
-        """The session's strategy with its settings, or another one with the defaults."""
+        """Return the session's strategy with its settings, or another one with default settings."""
         key = (name, session.strategy, session.settings, session.scope)
         if (found := self._strategies.get(key)) is None:
             if name is None or name == session.strategy:
@@ -487,15 +490,15 @@ class Contexts:
 
     async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
         view = await self.driver.view(request, ledger)
-        for happened in view.events:
-            turn = happened.turn or request.session.last_turn
-            self._publish(cast("EventKind", happened.kind), turn, dict(happened.data))
+        for event in view.events:
+            turn = event.turn or request.session.last_turn
+            self._publish(cast("EventKind", event.kind), turn, dict(event.data))
         if request.strategy.agent and not request.is_preview:
             await self._agent.follow(request.strategy, view.planned.notes, view.events)
         return view
 
     def _asked_mark(self, query: str) -> str:
-        """The same for the same prompt."""
+        """Return a hash that changes with the prompt."""
         return _mark(query, (), self.reader.pruned_us)
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
@@ -503,19 +506,19 @@ class Contexts:
 
 
 def _in_mode(snapshot: SessionSnapshot, asked: Asked) -> Asked:
-    """With the prompt of the session's mode behind the system prompt."""
+    """Add the prompt of the session's mode to the system prompt."""
     session = snapshot.session
     try:
         mode = mode_text(session, snapshot.tenant_prompts)
-    except (PromptNotFound, InvalidPrompt) as error:  # of a mode that was removed since
+    except (PromptNotFound, InvalidPrompt) as error:  # the mode was removed since
         _log.warning("the mode %r of %s is not used: %s", session.mode, session.id, error)
         return asked
-    # The system prompt itself stays as it is: the gateway sends the client's own, and only what follows it.
+    # The system prompt is not changed: the gateway sends the client's own and appends only what follows it.
     return replace(asked, system=f"{asked.system}\n\n{mode}" if asked.system else mode)
 
 
 def _documents(request: ContextRequest, names: Sequence[Section]) -> dict[Section, str]:
-    """The session's documents of these names, in their tags, or their defaults."""
+    """Return the session's documents of these names, or their defaults, in their tags."""
     kept, session = request.snapshot.documents, request.session
     defaults = {"epic": session.title, "tasks": NO_TASKS}
     found = {name: text if (text := kept.get(name, "")).strip() else defaults.get(name, "") for name in names}
@@ -526,31 +529,31 @@ def _documents(request: ContextRequest, names: Sequence[Section]) -> dict[Sectio
 
 
 def given_settings(session: SessionRow, settings: Settings) -> dict[str, object]:
-    """What is set for one session's strategy: by the profile of its scope, then for itself."""
+    """Return the settings of a session's strategy: those of its scope's profile, overridden by its own."""
     return settings.given_for(session.scope, session.strategy, json.loads(session.settings))
 
 
-def _at_work(session: SessionRow, blocks: Sequence[BlockText]) -> int:
-    """How many of the blocks are of the turn in progress."""
+def _blocks_in_progress(session: SessionRow, blocks: Sequence[BlockText]) -> int:
+    """Count the blocks of the turn in progress."""
     if not session.is_open:
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
 
 
 def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
-    """Whether the turn itself is shown, and not only a range it is in."""
+    """Return whether the turn itself is shown, not only a summary of a range."""
     rows = (span for block in blocks for span in block.row.spans())
     return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
 
 
 def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
-    """The same as long as a prompt's turn is in progress and the turns before it are shown as they were."""
-    said = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
-    return hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    """Hash a query, the visible turns, and the time of the last prune."""
+    text = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
+    return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def _visible(blocks: Sequence[BlockText]) -> set[int]:
-    """The turns that are shown verbatim, or nearly so."""
+    """Return the turns that are shown verbatim or smoothed."""
     rows = (span for block in blocks for span in block.row.spans())
     return {
         turn

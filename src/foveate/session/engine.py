@@ -208,18 +208,19 @@ class SessionEngine:
         settings = self.shared.settings.context
         snapshot = await self.contexts.snapshot(strategy)
         self.take(snapshot.session)
+        row, counter = self.row, self.counter  # another call may replace them before this one ends
         said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         asked = Asked(
-            prompt="" if prompt and await self.contexts.reader.is_waiting(self.row, said) else prompt,
+            prompt="" if prompt and await self.contexts.reader.is_waiting(row, said) else prompt,
             budget_tokens=budget_tokens,
             system=system,
-            tools_tokens=offer.tokens(self.counter) if offer else 0,
-            history_tools_tokens=offer.late_tokens(self.counter) if offer else 0,
+            tools_tokens=offer.tokens(counter) if offer else 0,
+            history_tools_tokens=offer.late_tokens(counter) if offer else 0,
             order=order or settings.order,
             strategy=strategy,
             recall=recall,
         )
-        context = await self.contexts.make(replace(snapshot, session=self.row), self.counter, asked)
+        context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
         context = replace(context, offer=sent, drops_unbound_thinking=settings.drop_unbound_thinking)
         if is_answered:

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from foveate.store.bodies import digest_of, is_intact
 from foveate.store.lineage import number_of
 from foveate.store.rows import ArtefactRow, ArtefactsMark, DocumentRow, GoalRow
-from foveate.store.sql import Connection, Values, keep_record, load_data, now_us
+from foveate.store.sql import Connection, keep_record, load_data, now_us
 
 BOARD = "board"
 
@@ -63,18 +63,29 @@ def made(connection: Connection, session_id: str, strategy: str) -> list[Artefac
     return found
 
 
-def keep_made(connection: Connection, session_id: str, strategy: str, made: Sequence[ArtefactRow]) -> None:
-    """Store a strategy's artefacts; those of the same name are replaced."""
+def keep_made(
+    connection: Connection,
+    session_id: str,
+    strategy: str,
+    made: Sequence[ArtefactRow],
+    known: ArtefactsMark | None = None,
+) -> ArtefactsMark | None:
+    """Store a strategy's artefacts; those of the same name are replaced.
+
+    Returns the new mark if the mark was `known` before, so that nothing else has changed; else None.
+    """
     owner = _owner(connection, session_id, strategy)
-    made_us = _next_us(connection, owner)
+    before = ArtefactsMark(*connection.execute(MARK, owner).fetchone())
+    made_us = _after(before)
     connection.executemany(KEEP_MADE, [{**_values(row), **owner, "made_us": made_us} for row in made])
+    return ArtefactsMark(*connection.execute(MARK, owner).fetchone()) if before == known else None
 
 
 def replace_made(connection: Connection, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
     """Replace an artefact if it is still unchanged; whether it was replaced."""
     assert old.name == new.name, "an artefact is replaced by its name"
     owner = _owner(connection, session_id, strategy)
-    values = {**_values(new), **owner, "made_us": _next_us(connection, owner), "old_data": old.data}
+    values = {**_values(new), **owner, "made_us": _after(mark(connection, session_id, strategy)), "old_data": old.data}
     return connection.execute(REPLACE_MADE, values).rowcount > 0
 
 
@@ -148,7 +159,6 @@ def _owner(connection: Connection, session_id: str, strategy: str) -> dict[str, 
     return {"session": number_of(connection, session_id), "strategy": strategy}
 
 
-def _next_us(connection: Connection, owner: Values) -> int:
-    """Grows even if the clock is set back, so that a replacement changes the mark."""
-    _, newest_us = connection.execute(MARK, owner).fetchone()
-    return max(now_us(), int(newest_us) + 1)
+def _after(mark: ArtefactsMark) -> int:
+    """Return the current time, or a later one if the clock was set back: a replacement changes the mark."""
+    return max(now_us(), mark.newest_us + 1)

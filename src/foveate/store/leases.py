@@ -1,9 +1,9 @@
-"""Leases: who works on something, and until when. `Lease` holds one; the rest are functions of a connection.
+"""Leases: who works on something, and until when. `Lease` holds one; the other functions take a connection.
 
-A lease is an `owner` (the token of one claim) and `until_us`. The owner extends the time while it works and is checked
-where a result is stored, so the result of a worker whose lease was taken meanwhile is rejected. Leases of dead workers
-end by time; no procedure frees them. Agents and learning runs have both columns in their own rows; a turn, or other
-work in a session, has no row of its own and gets one in `leases`.
+A lease is an `owner` (the token of one claim) and `until_us`. The owner renews it while it works. The owner is checked
+when a result is stored, so the result of a worker that has lost its lease is rejected. Leases of dead workers expire;
+no procedure frees them. Agents and learning runs have both columns in their own rows; turns and other work in a session
+have a row in `leases`.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ if TYPE_CHECKING:
     from foveate.store.operations import Leases
 
 MAX_LEASE_US = 3_600_000_000
-"""A lease that ends later than this was given before the clock was set back, and is ignored."""
+"""A lease that ends later was made before the clock was set back, and is ignored."""
 RENEWALS = 3
 """Renewals of a lease within its duration."""
 
 LeaseKind: TypeAlias = Literal["session", "agent", "run"]
-"""What is leased: turns or other work of a session, an agent, or a learning run."""
+"""Leased objects: turns or other work of a session, an agent, or a learning run."""
 SessionJob: TypeAlias = Literal["roll-ups", "shrink"]
-"""Work in a session that is no turn: requests for its eras and artefacts, and the agent of its strategy."""
+"""Work in a session other than turns: requests for its eras and artefacts, and the agent of its strategy."""
 
 PLACES: dict[SessionJob, int] = {"roll-ups": 0, "shrink": -1}
-"""Where `leases` has numbers of turns; these start at 1."""
+"""Numbers of such work in the column `turn` of `leases`; turns start at 1."""
 LIVE = "until_us > :now_us AND until_us <= :latest_us"
 
 _HELD: dict[LeaseKind, tuple[str, str]] = {
@@ -43,7 +43,7 @@ _HELD: dict[LeaseKind, tuple[str, str]] = {
     "agent": ("agents", "owner = :owner AND state = 'running'"),
     "run": ("learn_runs", "owner = :owner AND state = 'running'"),
 }
-"""The table of each kind, and the condition of the rows that an owner holds."""
+"""The table of each kind, and the condition for rows that an owner holds."""
 _RENEW = {kind: f"UPDATE {table} SET until_us = :until_us WHERE {held}" for kind, (table, held) in _HELD.items()}  # noqa: S608 - constants
 _IS_HELD = {kind: f"SELECT 1 FROM {table} WHERE {held} LIMIT 1" for kind, (table, held) in _HELD.items()}  # noqa: S608
 _RELEASE: dict[LeaseKind, str] = {
@@ -52,7 +52,7 @@ _RELEASE: dict[LeaseKind, str] = {
     "run": "UPDATE learn_runs SET owner = '', until_us = 0 WHERE owner = :owner AND state = 'running'",
 }
 LIST_LEASED = f"SELECT turn FROM leases WHERE session = :session AND {LIVE}"  # noqa: S608
-# Of two workers that claim a turn at the same time, the second finds the first one's lease and gets nothing.
+# If two workers claim a turn at the same time, the second finds the lease of the first and gets nothing.
 ADD_LEASES = """INSERT INTO leases (session, turn, owner, until_us, attempts) VALUES {rows}
     ON CONFLICT (session, turn) DO UPDATE SET owner = :owner, until_us = :until_us, attempts = leases.attempts + 1
     WHERE leases.until_us <= :now_us OR leases.until_us > :latest_us RETURNING turn, attempts"""
@@ -63,44 +63,44 @@ _log = logging.getLogger(__name__)
 
 
 def times(connection: Connection, lease_seconds: float = 0.0) -> dict[str, int]:
-    """The values that `LIVE` takes, and the end of a lease that begins now, by the database's clock."""
+    """Return the parameters of `LIVE` and the end of a lease that begins now, by the database's clock."""
     moment = connection.clock_us()
     until_us = moment + int(lease_seconds * 1_000_000)
     return {"now_us": moment, "latest_us": moment + MAX_LEASE_US, "until_us": until_us}
 
 
 def renew(connection: Connection, kind: LeaseKind, owner: str, lease_seconds: float) -> bool:
-    """Extend all leases of this owner; False if it has none."""
+    """Renew all leases of this owner; False if it has none."""
     return connection.execute(_RENEW[kind], {"owner": owner, **times(connection, lease_seconds)}).rowcount > 0
 
 
 def is_held(connection: Connection, kind: LeaseKind, owner: str) -> bool:
-    """Whether this owner has a lease."""
+    """Return whether this owner has a lease."""
     return connection.execute(_IS_HELD[kind], {"owner": owner}).fetchone() is not None
 
 
 def release(connection: Connection, kind: LeaseKind, owner: str) -> None:
-    """End all leases of this owner; agents are queued again, reserved calls stay counted."""
+    """End all leases of this owner. Agents are queued again; reserved calls stay counted."""
     connection.execute(_RELEASE[kind], {"owner": owner})
 
 
 def take(connection: Connection, session_id: str, job: SessionJob, owner: str, lease_seconds: float) -> bool:
-    """Lease work in a session; False while anybody has the lease."""
+    """Lease work in a session; False if it is leased already."""
     return bool(take_turns(connection, number_of(connection, session_id), [PLACES[job]], owner, lease_seconds))
 
 
 def is_taken(connection: Connection, session_id: str, job: SessionJob) -> bool:
-    """Whether anybody has the lease."""
+    """Return whether work in a session is leased."""
     return PLACES[job] in leased_turns(connection, number_of(connection, session_id))
 
 
 def take_turns(
     connection: Connection, session: int, turns: Sequence[int], owner: str, lease_seconds: float
 ) -> dict[int, int]:
-    """Lease those of the turns that nobody else has; each with the number of attempts in a row, this one included."""
+    """Lease the turns that are free; return each with its number of consecutive attempts, including this one."""
     if not turns:
         return {}
-    # In one order for all workers, so that two of them can't wait for each other.
+    # All workers use the same order, so that two of them can't deadlock.
     numbered = {f"turn{place}": turn for place, turn in enumerate(sorted(turns))}
     values = {"session": session, "owner": owner, **times(connection, lease_seconds), **numbered}
     return dict(connection.execute(_add_leases(len(turns)), values).fetchall())
@@ -113,23 +113,24 @@ def _add_leases(count: int) -> str:
 
 
 def leased_turns(connection: Connection, session: int) -> set[int]:
+    """Return the leased turns of a session."""
     return {row[0] for row in connection.execute(LIST_LEASED, {"session": session, **times(connection)})}
 
 
 def end_turn(connection: Connection, session: int, turn: int, owner: str) -> bool:
-    """End the lease of a turn; False if this owner does not have it any more."""
+    """End the lease of a turn; False if this owner has lost it."""
     return connection.execute(DROP_OWN_LEASE, {"session": session, "turn": turn, "owner": owner}).rowcount > 0
 
 
 class Lease:
-    """Holds what one owner has leased while the block runs: a task renews it, and its end releases what is left.
+    """Holds the leases of one owner while the block runs: a task renews them, and the end of the block releases them.
 
         async with Lease(store.leases, "session", 60.0, job=("s", "roll-ups")) as lease:
             if lease.is_held:
                 ...
 
-    Without a `job`, claims made with `lease.owner` are what it holds. With `lost`, the block is cancelled and this
-    error is raised once another has taken the lease, or it was ended.
+    Without a `job`, it holds the claims that are made with `lease.owner`. With `lost`, the block is cancelled and this
+    error is raised once the lease is lost.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Lease:
     ) -> None:
         self.owner = owner or uuid.uuid4().hex
         self.is_held = job is None
-        """False if another holds it, and once it was found lost."""
+        """False if another owner holds it, or once it is lost."""
         self._leases = leases
         self._kind: LeaseKind = kind
         self._lease_seconds = lease_seconds
@@ -156,12 +157,12 @@ class Lease:
         self._beat: asyncio.Task[None] | None = None
 
     async def acquire(self) -> None:
-        """Take the lease of the job before the block begins, if nobody has it; see `is_held`."""
+        """Take the lease of the job before the block begins, if it is free; see `is_held`."""
         if self._job and not self.is_held:
             self.is_held = await self._leases.take(*self._job, self.owner, self._lease_seconds)
 
     def settle(self) -> None:
-        """Stop renewing: what the block has stored, or stores next, ends the lease. It is released only on an error."""
+        """Stop renewing: storing the result ends the lease. It is released only after an error."""
         if self._beat:
             self._beat.cancel()
             self._beat = None
@@ -178,12 +179,12 @@ class Lease:
         self.settle()
         if self._lost and self._work and not self.is_held:
             if not isinstance(error, asyncio.CancelledError):
-                with suppress(asyncio.CancelledError):  # the cancellation has not reached the block
+                with suppress(asyncio.CancelledError):  # the block has not been cancelled yet
                     await asyncio.sleep(0)
             if not self._work.uncancel():
                 raise self._lost from None
         elif self._work and (error or not is_settled):
-            with contained(_log, "a lease can't be released; it ends by time"):
+            with contained(_log, "a lease can't be released; it will expire"):
                 await asyncio.shield(self._leases.release(self._kind, self.owner))
 
     async def _renew(self) -> None:

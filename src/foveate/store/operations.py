@@ -1,8 +1,8 @@
 """The store: its operations, each a function of a connection with its kind of transaction and its locks.
 
-To add an operation, write a function whose first parameter is a connection, and name it once here, with `_reads` or
-`_writes`; it becomes a method with the same signature without the connection. What is written is durable before the
-call returns, or the call fails and nothing of it is stored.
+To add an operation, write a function whose first parameter is a connection and list it here with `_reads` or `_writes`.
+It becomes a method with the same signature without the connection. Writes are durable before the call returns, or the
+call fails and stores nothing.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Part:
 
 
 def _reads(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate[_Part, P], Coroutine[Any, Any, T]]:
-    """A method that runs a function of a connection in a read transaction."""
+    """Return a method that runs a function of a connection in a read transaction."""
 
     @functools.wraps(job)
     async def method(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -60,24 +60,24 @@ def _reads(job: Callable[Concatenate[Connection, P], T]) -> Callable[Concatenate
 def _writes(
     job: Callable[Concatenate[Connection, P], T], locks: Callable[..., Locks]
 ) -> Callable[Concatenate[_Part, P], Coroutine[Any, Any, T]]:
-    """A method that runs a function of a connection in a write transaction, with the locks that its arguments tell."""
+    """Return a method that runs a function of a connection in a write transaction, with locks by its arguments."""
 
     @functools.wraps(job)
     async def method(self: _Part, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        wanted = locks(*args, **kwargs)
-        return await self._database.write(lambda connection: job(connection, *args, **kwargs), wanted)
+        needed = locks(*args, **kwargs)
+        return await self._database.write(lambda connection: job(connection, *args, **kwargs), needed)
 
     return method
 
 
 def _of(*names: str) -> Callable[..., Locks]:
-    """These areas, whatever the arguments are."""
+    """Lock these areas, whatever the arguments are."""
     locks = Locks(names=frozenset(names))
     return lambda *_, **__: locks
 
 
 def _in_session(*names: str) -> Callable[..., Locks]:
-    """The session whose id is the first argument, and these areas."""
+    """Lock the session whose id is the first argument, and these areas."""
     areas = Locks(names=frozenset(names))
     return lambda session_id, *_, **__: areas | Locks(frozenset((session_id,)))
 
@@ -115,7 +115,7 @@ class Leases(_Part):
 
 
 class DueQueue(_Part):
-    """What is queued for workers and models. Open turns wait until they are closed; ancestors queue their own."""
+    """Work that is queued for workers and models. Open turns wait until they are closed; ancestors queue their own."""
 
     sessions = _reads(queue.sessions)
     claim = _writes(queue.claim, _in_session())
@@ -132,12 +132,12 @@ class DueQueue(_Part):
     state = _reads(queue.state)
 
     async def wait_for_work(self, seconds: float) -> None:
-        """Return when something was recorded in any process, as far as the database tells, or after this time."""
+        """Wait until something is recorded in any process, if the database signals it, or for this time."""
         await self._database.wait_for_signal(seconds)
 
 
 class Derived(_Part):
-    """Everything that is made from the raw log: renditions, eras and plans."""
+    """Everything derived from the raw log: renditions, eras and plans."""
 
     def __init__(self, database: Database | TenantDatabase) -> None:
         super().__init__(database)
@@ -210,7 +210,7 @@ class PassageIndex(_Part):
 
 
 class Calls(_Part):
-    """The accounts: every call of a model and its cost."""
+    """Calls of models and their costs."""
 
     add = _writes(calls.add, _of())
     reserve = _writes(calls.reserve, _of("agents", "calls"))
@@ -232,7 +232,7 @@ class Access(_Part):
 
 
 class Clients(_Part):
-    """Where the histories that clients send are in the log: by the keys of messages, answers and responses."""
+    """Finds the histories that clients send in the log, by the keys of messages, answers and responses."""
 
     find = _reads(clients.find)
     locate = _reads(clients.locate)
@@ -244,7 +244,7 @@ class Clients(_Part):
 
 
 class CabinetKeys(_Part):
-    """The file cabinet: contents, the turns of the log that refer to them, and keys to them.
+    """The file cabinet: contents, their keys, and the turns that refer to them.
 
     Without a tenant, `find`, `list_keys` and the operations for expired keys look at all tenants.
     """
@@ -287,7 +287,7 @@ class AgentRows(_Part):
 
 
 class KnowledgeRows(_Part):
-    """What past conversations teach, topics of turns, and the runs that learn."""
+    """Knowledge learned from past conversations, topics of turns, and learning runs."""
 
     add = _writes(knowledge.add, _of("knowledge"))
     list_items = _reads(knowledge.list_items)
@@ -305,7 +305,7 @@ class KnowledgeRows(_Part):
 
 
 class Pictures(_Part):
-    """What the contexts of a session showed each time its plan changed."""
+    """Pictures of a session's contexts, one for each change of its plan."""
 
     add = _writes(pictures.add, _in_session())
     list_pictures = _reads(pictures.list_pictures)
@@ -314,7 +314,7 @@ class Pictures(_Part):
 class Store(_Part):
     """An open store: its operations on sessions, turns and pins, and its other parts.
 
-    It keeps bodies that it does not read, and records where each message belongs: `append` takes `Draft`s and returns
+    It stores bodies without reading them and records the place of each message: `append` takes `Draft`s and returns
     `Place`s.
     """
 
@@ -336,7 +336,7 @@ class Store(_Part):
         self._dialect = dialect
 
     def for_tenant(self, tenant: str) -> Store:
-        """The same store for what a tenant does: the database shows no rows of others, where it can."""
+        """Return the store for a tenant; the database hides the rows of others if it supports that."""
         database = self._database.database if isinstance(self._database, TenantDatabase) else self._database
         return Store(self._dialect, TenantDatabase(database, tenant))
 
@@ -374,15 +374,15 @@ class Store(_Part):
         return await self._database.write(job, _in_session("cabinet", "knowledge")(session_id))
 
     async def describe(self) -> dict[str, str]:
-        """Facts about the database for its operator, by topic."""
+        """Return facts about the database for its operator, by topic."""
         return await self._database.read(self._dialect.describe)
 
     async def check(self) -> AsyncIterator[Finding]:
-        """Verify everything; yields progress and problems."""
+        """Check the whole database; yield progress and problems."""
         findings = check_database(self._dialect)
         while (finding := await self._database.run(next, findings, None)) is not None:
             yield finding
 
     async def close(self) -> None:
-        """Finish queued writes and close the connections; the view of a tenant closes nothing."""
+        """Finish queued writes and close the connections; a tenant's store closes nothing."""
         await self._database.close()

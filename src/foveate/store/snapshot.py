@@ -1,7 +1,8 @@
-"""Everything that a context needs of the store and that does not depend on the plan, read in one transaction."""
+"""Reads everything that a context needs from the store before it is planned, in one transaction."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -12,7 +13,7 @@ from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, RenditionRow, 
 from foveate.store.sql import Connection, intact_data, now_us
 
 MAX_NEW_TURNS = 32
-"""Turns since the known ones that are read along; of more, only the newest."""
+"""Maximum new turns in a snapshot; if there are more, only the newest one is read."""
 GET_SESSION = SELECT_SESSIONS.replace(" FROM ", ", s.pruned_us, s.settled FROM ", 1) + " WHERE s.id = :id"
 READ_NEW = log.READ_MESSAGES.replace(" ORDER BY", " AND (turn > :known_turn OR position > :known_position) ORDER BY", 1)
 _KEPT = {"plans": ":strategy", "states": ":strategy, :agent", "boards": ":board", "recalled": ":layer"}
@@ -27,7 +28,7 @@ AGENT_STATE = "agent:lease"
 
 @dataclass(frozen=True, slots=True)
 class KnownTurns:
-    """What a reader has in memory: all messages up to this one, as of the last prune."""
+    """The newest message in a reader's memory. Older ones are in memory, too, or read when needed."""
 
     turn: int = 0
     position: int = 0
@@ -40,35 +41,39 @@ class SessionSnapshot:
 
     session: SessionRow
     pruned_us: int | None = None
-    """When turns were pruned last."""
+    """Time of the last prune."""
     settled_turn: int = 0
-    """Turns up to this one have their renditions."""
+    """All turns up to this one have renditions."""
     pins: Sequence[PinRow] = ()
     documents: Mapping[str, str] = field(default_factory=dict)
     prompts: Mapping[str, str] = field(default_factory=dict)
-    """Texts that override built-in prompts, by key; the owner's."""
+    """The owner's texts that override built-in prompts, by key."""
     tenant_prompts: Mapping[str, str] = field(default_factory=dict)
-    """The session's tenant's own, and the owner's."""
+    """The owner's texts, overridden by those of the session's tenant."""
     plan: bytes | None = None
-    """The plan that the strategy keeps."""
+    """The kept plan of the strategy, packed."""
     state: bytes | None = None
-    """The state that the strategy keeps."""
+    """The state of the strategy, packed."""
     made: ArtefactsMark
-    """Changes with the strategy's artefacts."""
+    """The mark of the strategy's artefacts, which changes with them."""
     agent: bytes | None = None
-    """The state of the strategy's agent,"""
+    """The state of the strategy's agent."""
     is_agent_running: bool = False
-    """and whether it is at work, in any process."""
+    """Whether the strategy's agent is running, in any process."""
     board: bytes | None = None
     memory: bytes | None = None
     """The memory layer of the last prompt."""
     messages: Sequence[MessageRow] = ()
-    """Messages since the known ones; of many turns only the newest turn's."""
+    """Messages after `known`; if there are more than `MAX_NEW_TURNS` turns of them, those of the newest turn."""
+    known: KnownTurns = KnownTurns()
+    """The messages in memory, which were not read again."""
+    read_at: float = field(default=0.0, compare=False)
+    """When the transaction began (`time.perf_counter`). The snapshot includes everything saved before."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeTurn:
-    """A turn at all its levels."""
+    """A turn with its messages and its rendition."""
 
     raw_tokens: int
     messages: Sequence[MessageRow]
@@ -82,10 +87,11 @@ def take(
     strategy: Callable[[SessionRow], str] | None = None,
     known: KnownTurns | None = None,
 ) -> SessionSnapshot:
-    """Read a session with all that its contexts need.
+    """Read a session with everything that its contexts need.
 
-    `strategy` names the strategy whose plan and state are read; messages in `known` are not read again.
+    `strategy` returns the name of the strategy whose plan and state are read. Messages up to `known` are skipped.
     """
+    read_at = time.perf_counter()
     found = connection.execute(GET_SESSION, {"id": session_id}).fetchone()
     if found is None:
         raise SessionNotFound(session_id)
@@ -108,6 +114,7 @@ def take(
     )
     values = {(table, key): intact_data(connection, table, number, key, row) for table, key, *row in kept}
     texts = prompts.texts(connection, shared) if shared else {}
+    known = known if known and known.pruned_us == pruned_us else KnownTurns()
     return SessionSnapshot(
         session=session,
         pruned_us=pruned_us,
@@ -123,18 +130,20 @@ def take(
         is_agent_running=bool(lease),
         board=values.get(("boards", artefacts.BOARD)),
         memory=values.get(("recalled", derived.LAYER)),
-        messages=_new_messages(connection, session, known if known and known.pruned_us == pruned_us else KnownTurns()),
+        messages=_new_messages(connection, session, known),
+        known=known,
+        read_at=read_at,
     )
 
 
 def _new_messages(connection: Connection, session: SessionRow, known: KnownTurns) -> list[MessageRow]:
-    """The messages of the newest turns that are not known."""
+    """Read the messages after the known one."""
     last = session.last_turn
     if not last or (known.turn, known.position) == (last, session.last_position):
         return []
     first = known.turn if last - known.turn < MAX_NEW_TURNS else last
     span = {"known_turn": known.turn, "known_position": known.position}
-    # A session that is no fork, or reads nothing of its parent, is a chain by itself.
+    # Without messages of an ancestor among them, the session's own rows are enough.
     chain = [session] if session.fork_turn < max(first, 1) else chain_of(connection, session.id)
     found = select_spans(connection, READ_NEW, chain, max(first, 1), last, values=span)
     return [log.checked(connection, session.id, row) for row in found]
@@ -143,7 +152,7 @@ def _new_messages(connection: Connection, session: SessionRow, known: KnownTurns
 def whole_turns(
     connection: Connection, session_id: str, turns: Sequence[int], limit_tokens: int
 ) -> dict[int, WholeTurn]:
-    """Single turns with their messages and renditions; the messages of larger ones are left out."""
+    """Read turns with messages and renditions; messages of turns above the limit are omitted."""
     chain = chain_of(connection, session_id)
     found: dict[int, WholeTurn] = {}
     for turn in turns:

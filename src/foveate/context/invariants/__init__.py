@@ -1,7 +1,7 @@
-"""What every context promises, one invariant a file; each says what is wrong, or nothing.
+"""The invariants of every context, one per file. `problem` describes a violation, or returns None.
 
-Those of the text are checked when a context is assembled, those of messages when they are rendered, so that nothing
-that breaks one is ever given out. `check` runs all of them, in every format.
+Invariants of the text are checked when a context is assembled, those of messages when they are rendered, so that no
+context that breaks one is returned. `check` runs all of them, in every format.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
 
 
 def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
-    """All invariants; `InvariantBroken` names the first that does not hold."""
+    """Check all invariants; `InvariantBroken` names the first that does not hold."""
     check_text(context, pins=pins, rows=rows)
     for name in FORMATS:
         context.messages(name)
 
 
 def check_text(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
-    """Those that need no messages."""
+    """Check the invariants of the text."""
     _demand("fits_budget", fits_budget.problem(context))
     if pins:
         _demand("pins_verbatim", pins_verbatim.problem(context, pins))
@@ -43,7 +43,7 @@ def check_text(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Blo
 
 
 def check_messages(name: str, rendered: Sequence[Json], native: Sequence[Message]) -> None:
-    """Those of the messages in one format; `native` are the recorded ones among them."""
+    """Check the invariants of the messages in one format; `native` are those that were recorded."""
     _demand("tool_pairs_whole", tool_pairs_whole.problem(name, rendered))
     _demand("reasoning_with_call", reasoning_with_call.problem(name, rendered, native))
 

@@ -1,4 +1,4 @@
-"""Thinking that a provider asks back with a call stays with it: before it in one answer, or as its signature."""
+"""Thinking that a provider requires with a call is sent with it: before it in one answer, or as its signature."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Record: TypeAlias = Mapping[str, Json]
 
 
 def problem(format: str, rendered: Sequence[Json], native: Sequence[Message]) -> str | None:  # noqa: A002
-    """Only what was recorded in this format is asked back: other providers' proofs mean nothing here."""
+    """Check the messages that were recorded in this format: a provider requires its own signatures only."""
     own = [message for message in native if message.original and message.original.format == format]
     records = [record for record in rendered if isinstance(record, Mapping)]
     match format:
@@ -49,7 +49,7 @@ def _thought_before_calls(records: Sequence[Record]) -> Iterator[tuple[Json, set
 
 
 def _responses(records: Sequence[Record], native: Sequence[Message]) -> str | None:
-    """A reasoning item that came in before a call still has something of the model's right behind it."""
+    """Check that a reasoning item recorded before a call is followed by an item of the model."""
     expected = _reasoning_before_calls(native)
     for place, record in enumerate(records):
         if record.get("type") != "reasoning" or record.get("id") not in expected:

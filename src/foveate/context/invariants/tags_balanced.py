@@ -1,6 +1,6 @@
-"""The history consists of whole blocks, those of the plan, in order, none overlapping another.
+"""The history consists of the plan's blocks, complete, in order, without overlaps.
 
-An artefact speaks for turns of which others may show the user's words, so it is in order among its like.
+Other blocks may show the user's words of turns that an artefact covers, so artefacts are ordered among themselves.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 BEHIND = ("prompt", "tools", "framing", "attachments")
-"""Parts that are no part of the text."""
+"""Segments that are not part of the text."""
 MAX_KNOWN_CHARS = 8_000
-"""Longer segments are parsed for every context, so that few bytes are kept."""
+"""Longer segments are not cached but parsed for every context."""
 
 
 def problem(context: Context, rows: Sequence[Block]) -> str | None:
@@ -57,7 +57,7 @@ class _Tag(NamedTuple):
 
 
 def _blocks(text: str) -> Sequence[_Tag]:
-    """The blocks of a segment. Most segments are the same in the next context."""
+    """Return the blocks of a segment; they are cached, since the next context repeats most segments."""
     return _known_blocks(text) if len(text) <= MAX_KNOWN_CHARS else _parse(text)
 
 

@@ -1,4 +1,4 @@
-"""In a provider's messages every call has its result right behind it, and every result its call."""
+"""In a provider's messages every call is followed directly by its result, and every result has its call."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _gemini(records: Sequence[Record]) -> str | None:
 
 
 def _named(part: Record, camel: str, snake: str) -> Json:
-    """The name in a call or response; None if the part is neither."""
+    """Return the name in a call or response; None if the part is neither."""
     inner = part.get(camel, part.get(snake))
     return inner.get("name") if isinstance(inner, Mapping) else None
 
