@@ -304,7 +304,7 @@ def test_a_plan_of_a_later_version_is_made_again(tmp_path: Path) -> None:
         await fov.settle()
         shown = await session.context("Now?")
         stored: Any = bodies.expand(await fov.store.derived.plan("s", "gradient") or b"")
-        stored["plan"]["added_later"] = 1
+        stored["added_later"] = 1
         await fov.store.derived.keep_plan("s", "gradient", bodies.squeeze(stored))
         assert (await session.context("Now?")).text == shown.text
 
