@@ -133,7 +133,7 @@ def test_a_turn_is_sealed_when_it_is_answered(store: Path) -> None:
     with foveate.open(store) as fov:
         chat = fov.session("s", strategy="topics")
         chat.record(POTATOES[:1])
-        with pytest.raises(InputError, match="T-1, is not answered yet; seal it when it is"):
+        with pytest.raises(InputError, match="T-1, is not answered yet; seal the topic after the answer"):
             chat.topics.seal_current_topic()
         chat.record(POTATOES[1:])
         assert chat.topics.seal_current_topic().last == "T-1"
