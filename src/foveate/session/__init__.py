@@ -91,8 +91,8 @@ class Session:
         Accepts dicts in OpenAI, Anthropic or Gemini format, response objects of those providers' packages, canonical
         messages, or a whole Turn. Each prompt starts a turn; messages before the first prompt are added to the open
         turn. `at` is the time of messages that have none. Recording again with the same `key` adds nothing. With
-        `turn`, messages are added to that turn only; `TurnBegun` if a later one has begun. `context` is the context
-        that the answer was generated from, or its `token`; default: the last context of this session.
+        `turn`, messages are rejected (`TurnBegun`) if a later turn has begun. `context` is the context that the answer
+        was generated from, or its `token`; default: the last context of this session.
         """
         return (await self.record_all(messages, at=at, format=format, key=key, turn=turn, context=context))[-1]
 
@@ -286,7 +286,7 @@ class Session:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """Search the session's turns by words and by meaning; best first, each with its best passage.
+        """Search the session's turns by words or by meaning; best first, each with its best passage.
 
         Filters: `role` is the speaker (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn
         names. `after` and `before` are times, or `7d`, `12h`, `yesterday`, `last week`.

@@ -176,7 +176,7 @@ class SessionTopics:
             if topic is None or topic.why != "manual" or topic.last != info.turns:
                 raise Refused(
                     f"there is no seal to undo in session {self._session.id!r}: the last topic was not sealed by hand, "
-                    "or a message was added after it"
+                    "or a message came after it"
                 )
             await self._driver.keep_state(STRATEGY, state.unsealed().as_json())
             await self._settled()
