@@ -146,7 +146,9 @@ def test_a_session_of_another_strategy_has_no_topics_until_it_is_changed(store: 
         chat = fov.session("s")
         chat.record(POTATOES)
         for method in (chat.topics.get_context, chat.topics.get_history, chat.topics.seal_current_topic):
-            with pytest.raises(InputError, match=r"the strategy .gradient., which has no topics; change it with: foveate"):
+            with pytest.raises(
+                InputError, match=r"uses the strategy .gradient., which has no topics; change it with: foveate"
+            ):
                 method()
         chat.use("topics")
         assert chat.topics.get_history().current_turns == 1
