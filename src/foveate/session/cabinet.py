@@ -32,7 +32,7 @@ from foveate.store.sql import now_us
 from foveate.turn import from_us, turn_id
 
 MAX_LINE_CHARS = 1_000
-"""A longer line counts as several, so that every part of a content can be read by line numbers."""
+"""A longer line counts as several, so that every part of the content can be read by line numbers."""
 MAX_LABEL_CHARS = 2_000
 KEY = re.compile(r"f-[0-9a-f]{12,64}\b")
 """A key in a text."""

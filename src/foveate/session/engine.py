@@ -75,7 +75,7 @@ class SessionEngine:
 
     @property
     def sizes(self) -> SentSizes:
-        """Counts messages as they are sent, including images and files."""
+        """The counter of messages as sent, including images and files."""
         return SentSizes.of(self.row.model, self.row.encoding)
 
     @property
