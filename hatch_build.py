@@ -1,7 +1,7 @@
-"""Writes `foveate/sync.pyi` when the package is built or installed: `sync` makes its classes when it is imported.
+"""Writes `foveate/sync.pyi` when the package is built or installed, because `sync` makes its classes on import.
 
 The signatures are those of the async classes, read from the source. Coroutines lose their `async`, `AsyncIterator`
-becomes `Iterator`, and what they return is blocking too. `python hatch_build.py` writes the file as well.
+becomes `Iterator`, and returned objects are blocking, too. `python hatch_build.py` also writes the file.
 """
 
 from __future__ import annotations
@@ -21,26 +21,27 @@ HEAD = "# Written by hatch_build.py from the async classes."
 EXIT = "    def __exit__(self, *_: object) -> None: ..."
 UNWRAP = "def unwrap(value: object) -> tuple[object, Any]: ..."
 INTERNAL = "engine"
-"""What surfaces use of an async session; the blocking one does not have it."""
+"""Attribute of an async session that a blocking one does not offer."""
 Method = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 class SyncStubHook(BuildHookInterface[Any]):
-    """Runs for wheels and for editable installs."""
+    """Build hook that runs for wheels and editable installs."""
 
     PLUGIN_NAME = "custom"
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:  # noqa: ARG002 - hatchling's own parameters
         write_stub(Path(self.root))
-        build_data["artifacts"].append(STUB)  # it is in .gitignore
+        build_data["artifacts"].append(STUB)  # otherwise skipped, because it is in .gitignore
 
 
 def write_stub(root: Path) -> None:
+    """Write the stub into the source folder of a project."""
     (root / STUB).write_text(generate(root / "src"), "utf-8")
 
 
 def generate(source: Path) -> str:
-    """Return the stub of the package in a source folder."""
+    """Generate the stub of the package in a source folder."""
     return _Stub(source).text()
 
 
@@ -49,9 +50,9 @@ class _Stub:
         self._source = source
         self._tree = cache(self._parsed)
         self._names: dict[str, set[str]] = defaultdict(set)
-        """What the signatures name, by module."""
+        """Names that the signatures use, by module."""
         self._twins = dict(self._find_twins())
-        """The blocking classes and the modules of their async ones."""
+        """Blocking classes, each with the module of its async class."""
         self._own = {*self._twins, "open"}
         self._exports = list(self._find_exports())
 
@@ -70,7 +71,7 @@ class _Stub:
                     yield name, self._home("foveate.sync", module)
 
     def _find_exports(self) -> Iterator[tuple[str, str]]:
-        """Everything else that `foveate` offers, each with its module."""
+        """Yield all other public names of `foveate`, each with its module."""
         yield "foveate", "__version__"
         for node in ast.walk(self._tree("foveate")):
             if isinstance(node, ast.ImportFrom):
@@ -85,7 +86,7 @@ class _Stub:
                 yield f"from {module} import {', '.join(others)}"
 
     def _class(self, module: str, name: str) -> str:
-        """Declare a blocking class: the members that `sync` writes out, and else those of the async class."""
+        """Declare a blocking class: the members that `sync` defines, and all others of the async class."""
         own = self._methods("foveate.sync", name)
         replaced = {member.name for member in own}
         others = [member for member in self._methods(module, name) if member.name not in replaced]
@@ -104,21 +105,21 @@ class _Stub:
         return [member for found in classes for member in found.body if isinstance(member, Method)]
 
     def _attributes(self, module: str, init: Method) -> Iterator[str]:
-        """Declare what `__init__` sets under a public name: a parameter, or an annotated value."""
-        given = {argument.arg: argument.annotation for argument in init.args.args if argument.annotation}
+        """Declare the public attributes that `__init__` sets from a parameter or an annotated value."""
+        annotations = {argument.arg: argument.annotation for argument in init.args.args if argument.annotation}
         for node in init.body:
             match node:
                 case ast.Assign([ast.Attribute(ast.Name("self"), name)]) if name == INTERNAL:
                     continue
                 case ast.Assign([ast.Attribute(ast.Name("self"), name)], ast.Name(source)) if name[0] != "_":
-                    yield f"    {name}: {self._annotation(module, given[source])}"
+                    yield f"    {name}: {self._annotation(module, annotations[source])}"
                 case ast.AnnAssign(ast.Attribute(ast.Name("self"), name), annotation) if name[0] != "_":
                     yield f"    {name}: {self._annotation(module, annotation)}"
                 case ast.Assign([ast.Attribute(ast.Name("self"), name)]) if name[0] != "_":
                     raise LookupError(f"{module}: {name} needs an annotation")
 
     def _function(self, name: str) -> str:
-        """Declare a function that `sync` writes out."""
+        """Declare a function that `sync` defines."""
         (found,) = (node for node in self._tree("foveate.sync").body if isinstance(node, Method) and node.name == name)
         return "\n".join(self._signature("foveate.sync", found))
 
@@ -127,13 +128,13 @@ class _Stub:
         for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs):
             if argument.annotation:
                 self._annotation(module, argument.annotation)
-        assert method.returns, f"{method.name} says what it returns"
+        assert method.returns, f"{method.name} needs a return annotation"
         returns = self._annotation(module, method.returns)
         yield from (f"@{ast.unparse(decorator)}" for decorator in method.decorator_list)
         yield f"def {method.name}({ast.unparse(arguments)}) -> {returns}: ..."
 
     def _annotation(self, module: str, annotation: ast.expr) -> str:
-        """Return an annotation of a blocking signature, and note where its names come from."""
+        """Return an annotation for a blocking signature, and collect the imports that it needs."""
         for node in ast.walk(annotation):
             if isinstance(node, ast.Name) and node.id == "AsyncIterator":
                 node.id = "Iterator"
@@ -143,7 +144,7 @@ class _Stub:
         return ast.unparse(annotation)
 
     def _home(self, module: str, name: str) -> str:
-        """Return the module that a name of a module is from; of a module's name, that module."""
+        """Return the module that defines a name used in `module`; if the name is a module, return that."""
         for node in self._tree(module).body:
             for alias in node.names if isinstance(node, ast.ImportFrom) else ():
                 if (alias.asname or alias.name) == name and isinstance(node, ast.ImportFrom):

@@ -2,13 +2,13 @@
 
 The journey of a turn, and where to look:
 
-    turn         what one prompt leads to: frozen values      formats/    in from providers and transcripts, and out
-    tokens       how many tokens it takes                     store/      raw, durable, permanent
-    compress/    smoothed, compressed, tiny, eras             worker/     the background work that makes them
-    strategy/    which fidelity of which turn goes in         history/    the plan, written out
-    recall/      what a prompt brings back                    context/    what a model is shown: tags, pins, board
+    turn         a prompt and its answer: frozen values       formats/    import from providers and transcripts, export
+    tokens       counts tokens                                store/      raw turns, durable and permanent
+    compress/    smoothed, compressed, tiny, eras             worker/     compresses and indexes in the background
+    strategy/    chooses the level of each turn               history/    writes out the chosen plan
+    recall/      finds older turns that match a prompt        context/    what a model sees: tags, pins, board
     session/     one conversation: record, context, get_turn, tools
-    client       the store and its sessions; sync is the same, blocking
+    client       the store and its sessions; sync is the blocking version
 
     async with foveate.open("chat.db") as fov:
         session = await fov.session("support-42")
@@ -69,7 +69,7 @@ def __getattr__(name: str) -> object:
     if name == "errors":
         return import_module("foveate.errors")
     if name not in _HOME_OF:
-        from foveate.plugins import renamed  # noqa: PLC0415 - only old names and mistakes lead here
+        from foveate.plugins import renamed  # noqa: PLC0415 - only needed for old and unknown names
 
         return renamed(__name__, name, {"Recorded": "foveate:RecordedTurn"})
     value = getattr(import_module(f"foveate.{_HOME_OF[name]}"), name)

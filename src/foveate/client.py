@@ -59,11 +59,11 @@ from foveate.turn import Json, parse_time, to_us
 from foveate.worker.loop import Worker
 
 ORIGIN = "origin"
-"""The document that says why a session was begun."""
+"""The document that stores why a session was created."""
 
 
 class StoreOpener:
-    """What `open` returns: await it, or use it in `async with`."""
+    """The result of `open`: await it, or use it in `async with`."""
 
     def __init__(self, location: str, settings: Settings) -> None:
         self._location = location
@@ -90,7 +90,7 @@ class StoreOpener:
 
 
 def open(location: str | Path, *, settings: Settings | None = None) -> StoreOpener:  # noqa: A001 - as in `foveate.open`
-    """Open the store at a path. A new file is created if needed, readable by its owner only."""
+    """Open the store at a path or `postgresql://` URL. A new file is created if needed, readable by its owner only."""
     if not isinstance(location, (str, os.PathLike)):
         raise InputError(f"a store is opened by the path of its file, e.g. foveate.open('chat.db'); got {location!r}")
     return StoreOpener(os.fspath(location), settings or load_settings())
@@ -103,18 +103,18 @@ async def copy_all(
     settings: Settings | None = None,
     progress: Callable[[int, int], object] | None = None,
 ) -> CopyReport:
-    """Copy a store into another one: files and `postgresql://` URLs, in any direction.
+    """Copy a store into another one; both may be files or `postgresql://` URLs.
 
-    An interrupted copy goes on where it ended, and one that is run again brings over what is new. A session counts as
-    copied when the hashes of both sides are equal. One that the target has with other messages is a conflict, and not
-    changed. `progress` gets the turns that are done, and all turns.
+    An interrupted copy resumes where it stopped, and a repeated copy adds what is new. A session counts as copied when
+    the hashes of both sides are equal. A session that has other messages in the target is reported as a conflict and
+    not changed. `progress` gets the number of finished turns and of all turns.
     """
-    given = (settings or load_settings()).store
-    return await asyncio.to_thread(copy_store, os.fspath(source), os.fspath(target), given, progress)
+    store_settings = (settings or load_settings()).store
+    return await asyncio.to_thread(copy_store, os.fspath(source), os.fspath(target), store_settings, progress)
 
 
 def configured_uses(settings: Settings) -> list[ModelUse]:
-    """Every model that the settings name, with its purpose, those of recall included."""
+    """List every model that the settings name, with its purpose."""
     recall = settings.recall
     uses = uses_of(settings.models)
     sorting = {"recall.filter_model": recall.filter_model, "recall.judge_model": recall.judge_model}
@@ -154,22 +154,22 @@ class Foveate:
 
     @property
     def location(self) -> str:
-        """The path of the store."""
+        """The path or URL of the store."""
         return self._store.location
 
     @property
     def caller(self) -> Caller:
-        """Calls models, within the limits of the settings. All sessions share it."""
+        """The caller of models, which applies the limits of the settings. All sessions share it."""
         return self._caller
 
     @property
     def store(self) -> Store:
-        """The store itself, for jobs over many sessions. It knows nothing of tenants' views: name the tenant."""
+        """The store itself, for work on many sessions. It has no view of a tenant: pass the tenant's name."""
         return self._store
 
     @property
     def tenant_name(self) -> str:
-        """The tenant whose sessions are seen; empty: the owner, who sees all."""
+        """The tenant whose sessions are visible; empty: the owner, who sees all."""
         return self._tenant
 
     @property
@@ -180,7 +180,7 @@ class Foveate:
 
     @property
     def cabinet(self) -> Cabinet:
-        """The file cabinet: `cabinet.file(…)`, `read`, `content`, `list`, `prune`. The owner sees those of all."""
+        """The file cabinet: `cabinet.file(…)`, `read`, `content`, `list`, `prune`. The owner sees all tenants' keys."""
         return Cabinet(self._store, self.settings, tenant=self._tenant or None, view=self._tenant)
 
     @property
@@ -190,19 +190,19 @@ class Foveate:
 
     @property
     def knowledge(self) -> Knowledge:
-        """What past conversations teach: `knowledge.list()`, `get`, `approve`, `edit`, `pin`, `retire`, `add`. The
-        owner sees that of all tenants."""
+        """Knowledge learned from past conversations: `knowledge.list()`, `get`, `approve`, `edit`, `pin`, `retire`,
+        `add`. The owner sees that of all tenants."""
         return Knowledge(self._store, self._tenant)
 
     def memory(self, scope: str) -> Memory:
-        """The past sessions of a scope, e.g. `user:anna` or `project:shop`: `memory(scope).search("…")`, `sessions`.
+        """Return the memory of a scope, e.g. `user:anna`, which searches its sessions: `memory(scope).search("…")`.
 
-        A scope is within one tenant: the owner's has none of the sessions of tenants.
+        A scope belongs to one tenant: the owner's scopes do not include sessions of tenants.
         """
         return Memory(self._store, self._searcher, self.settings, tenant=self._tenant, scope=scope)
 
     def tenant(self, name: str) -> Foveate:
-        """The store as a tenant sees it: the same methods, with the tenant's sessions only, by ids of its own.
+        """Return the store as a tenant sees it: the same methods, limited to the tenant's sessions and ids.
 
         The owner sees such a session as `tenant:id`. Closing the view does not close the store.
         """
@@ -227,14 +227,13 @@ class Foveate:
         mode: str | None = None,
         scope: str | None = None,
     ) -> Session:
-        """Open a session, or create it. Arguments given here change an existing session.
+        """Open a session, or create it. Arguments other than None change an existing session.
 
-        `strategy_settings` override those of `settings`; see `Session.use`. `mode` is the name of a stored prompt that
-        becomes part of the system prompt, e.g. `developer`; see `Session.set_mode`. `scope`, e.g. `user:anna`, is the
-        scope whose knowledge and past sessions it may recall; it also makes the session one of that scope. An empty one
-        removes it.
+        `strategy_settings` override the strategy's settings for this session; see `Session.use`. `mode`, e.g.
+        `developer`, adds the prompt of a mode to the system prompt; see `Session.set_mode`. `scope`, e.g. `user:anna`,
+        adds the session to a scope and lets it recall the scope's knowledge and past sessions; empty: no scope.
         """
-        given = {
+        options = {
             "strategy": strategy,
             "budget_tokens": budget_tokens,
             "model": model,
@@ -244,29 +243,29 @@ class Foveate:
             "mode": mode,
             "scope": str(Scope.parse(scope)) if scope else scope,
         }
-        said: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+        chosen: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
         if strategy is not None:
             make_strategy(strategy, self.settings, strategy_settings)
         if budget_tokens is not None:
-            said["budget_chosen"] = 1
+            chosen["budget_chosen"] = 1
             load_settings(environment={}, overrides={"session": {"budget_tokens": budget_tokens}})
         if mode is not None:
             await self.prompts.check_mode(mode)
         for name in ("title", "model", "platform", "channel"):
-            check_text(name, str(said.get(name, "")))
+            check_text(name, str(chosen.get(name, "")))
         try:
             row = await self._row(check_session_id(session_id))
         except SessionNotFound:
             try:
-                row = await self._create(session_id, said)
-            except SessionExists:  # someone else was faster
+                row = await self._create(session_id, chosen)
+            except SessionExists:  # another process was faster
                 row = await self._row(session_id)
         if strategy_settings is not None:
             make_strategy(strategy or row.strategy, self.settings, strategy_settings)
-            said["settings"] = json.dumps(dict(strategy_settings))
+            chosen["settings"] = json.dumps(dict(strategy_settings))
         elif strategy not in (None, row.strategy):
-            said["settings"] = "{}"
-        changed = {name: value for name, value in said.items() if getattr(row, name) != value}
+            chosen["settings"] = "{}"
+        changed = {name: value for name, value in chosen.items() if getattr(row, name) != value}
         if changed:
             row = await self._store.update_session(row.id, changed)
         return self._opened(row)
@@ -274,10 +273,10 @@ class Foveate:
     async def conversation(
         self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None
     ) -> Session:
-        """The conversation of a channel, e.g. ("slack", "#support"): resumed if it exists, otherwise created.
+        """Open the conversation of a channel, e.g. `("slack", "#support")`, or create it.
 
-        Of several sessions with these labels the most recently used one is opened. `strategy` applies to a new session
-        only.
+        Of several sessions with these labels, the most recently used one is opened. `strategy` applies only to a new
+        session.
         """
         for name, label in (("platform", platform), ("channel", channel)):
             if not check_text(name, label).strip():
@@ -304,23 +303,23 @@ class Foveate:
     async def sessions(
         self, *, platform: str | None = None, channel: str | None = None, limit: int | None = None
     ) -> list[SessionInfo]:
-        """All sessions, or those with these labels, most recently used first, at most `limit`."""
+        """List all sessions, or those with these labels, most recently used first, at most `limit`."""
         tenant = self._tenant or None
         rows = await self._store.list_sessions(platform=platform, channel=channel, tenant=tenant, limit=limit)
         default = self.settings.session.budget_tokens
         return [describe_session(row, self._tenant, default_tokens=default) for row in rows]
 
     async def delete_session(self, session_id: str) -> None:
-        """Delete a session and its own turns permanently. Rejected while forks share them."""
+        """Delete a session and its own turns permanently. Rejected while forks share its turns."""
         await self._store.delete_session((await self._row(session_id)).id)
 
     async def prune(self, session_id: str, *, before: str | float | datetime, dry_run: bool = True) -> PruneReport:
-        """Delete the raw content of turns that ended before a time. By default only report what would be deleted."""
+        """Delete the raw content of turns that ended before a time. By default, only report what would be deleted."""
         moment = parse_time(before, path="before")
         key = (await self._row(session_id)).id
         pruned = await self._store.prune(key, before_us=to_us(moment), dry_run=dry_run)
         if not dry_run:
-            self._worker.wake(key)  # the eras are made again without what went
+            self._worker.wake(key)  # to rebuild the eras without the deleted content
         return pruned
 
     async def import_file(
@@ -331,21 +330,22 @@ class Foveate:
         session_id: str | None = None,
         progress: Progress | None = None,
     ) -> ImportReport:
-        """Import a transcript. A second import adds only new messages. `session_id` renames its first session.
+        """Import a transcript. Importing it again adds only new messages. `session_id` renames its first session.
 
-        A different file of the same name gets a separate session, such as `talk-2`.
+        The format is detected, unless `format` names it. A different file of the same name gets a separate session,
+        e.g. `talk-2`.
         """
         sessions = TranscriptSessions(self, session_id)
         return await import_transcript(Path(path), sessions.open, format_name=format, progress=progress)
 
     async def reliability(self, session_id: str) -> Reliability | None:
-        """The reliability score of a session; None if its strategy has none."""
+        """Return the reliability score of a session; None if its strategy has none."""
         row = await self._row(session_id)
-        shown = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
-        return shown.strategy.reliability(row.model, await stored_state(self._store, row.id, shown.name))
+        used = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
+        return used.strategy.reliability(row.model, await stored_state(self._store, row.id, used.name))
 
     async def costs(self, session_id: str | None = None) -> list[CostRow]:
-        """Costs of model calls by session, day, model and purpose; of one session, or of all."""
+        """Return the costs of model calls by session, day, model and purpose, for one session or for all."""
         rows = await self._store.calls.costs(None if session_id is None else (await self._row(session_id)).id)
         if not self._tenant:
             return rows
@@ -355,11 +355,11 @@ class Foveate:
         ]
 
     def models_for(self, purpose: Purpose) -> tuple[str, ...]:
-        """The configured model for a purpose, then the fallbacks; empty if there is none."""
+        """Return the configured model for a purpose, followed by its fallbacks; empty if there is none."""
         return models_for(purpose, self.settings.models)
 
     def window_tokens(self, model: str) -> int | None:
-        """The context window of a model in tokens, including the answer; None if unknown."""
+        """Return the context window of a model in tokens, including the answer; None if unknown."""
         return window_of(model, self.settings.models)
 
     async def check_model(self, model: str) -> None:
@@ -367,11 +367,11 @@ class Foveate:
         await load_model(model, self.settings.models).close()
 
     def model_report(self) -> ModelReport:
-        """The configured models by purpose, with keys, prices and windows; no call is made."""
+        """Return the configured models by purpose, with keys, prices and windows. No call is made."""
         return describe_models(configured_uses(self.settings), self.settings.models)
 
     async def try_models(self) -> ModelReport:
-        """The configured models, each tested with one short call, within the limits of the settings."""
+        """Test each configured model with one short call, within the limits of the settings."""
         report = self.model_report()
         able = [target for target, status in report.statuses.items() if status.problem is None]
         tried = await asyncio.gather(*(self._try_model(report.statuses[target]) for target in able))
@@ -386,34 +386,37 @@ class Foveate:
         return await try_model(status, self._caller, name=name)
 
     async def providers(self) -> list[ProviderState]:
-        """State and call rates of each provider that any process called in the last hour."""
+        """Return state and call rates of each provider that any process called in the last hour."""
         return await self._caller.states()
 
     @property
     def agents(self) -> Agents:
-        """Models that work in the background: `agents.spawn("…")`, `call`, `run`, `wait`, `list`, `cancel`."""
+        """Agents, which work in the background: `agents.spawn("…")`, `call`, `run`, `wait`, `list`, `cancel`."""
         return Agents(self, self._store)
 
     @property
     def clients(self) -> Clients:
-        """Where the histories that clients of the gateway send are in the log."""
+        """Positions in the log of the histories that clients of the gateway send."""
         return self._store.clients
 
     async def note_origin(self, session_id: str, reason: str) -> None:
-        """Keep why a session was begun, e.g. that the gateway forked it."""
+        """Store why a session was created, e.g. that the gateway forked it."""
         await self._store.artefacts.keep_document(stored_id(self._tenant, session_id), ORIGIN, reason)
 
     async def origin(self, session_id: str) -> str:
-        """Why a session was begun; empty where nothing was noted."""
+        """Return why a session was created; empty if no reason is stored."""
         documents = await self._store.artefacts.documents(stored_id(self._tenant, session_id))
         return next((row.text for row in documents if row.name == ORIGIN), "")
 
     def publish(self, event: Event) -> None:
-        """Tell the subscribers about something that a surface, such as the gateway, did."""
+        """Send an event to the subscribers, e.g. one of the gateway."""
         self._events.publish(event)
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
-        """Call `callback` in a separate thread with each event of these kinds, after the change is durable."""
+        """Call `callback` in a separate thread with each event of these kinds (default: all).
+
+        An event is sent once its change is durable.
+        """
         if not self._tenant:
             return self._events.subscribe(callback, kinds)
         beginning = f"{self._tenant}{SEPARATOR}"
@@ -427,8 +430,8 @@ class Foveate:
     async def settle(self, *, session_id: str | None = None, progress: Callable[[int], object] | None = None) -> None:
         """Wait until every turn has its renditions; `progress` gets the number of finished turns.
 
-        Includes model calls that are due for finished turns. Calls that were postponed by a failure or a limit are not
-        awaited; `stats` counts them as `waiting`.
+        This includes model calls that are due. Calls that were postponed after a failure or by a limit are not awaited;
+        `Session.stats` counts them as `waiting`.
         """
         await self._shared.uses.settle()
         rows = await self._rows() if session_id is None else [await self._row(session_id)]
@@ -436,27 +439,29 @@ class Foveate:
         await self._worker.settle(None if is_all else [row.id for row in rows], progress)
 
     async def run_worker(self, *, is_stopping: Callable[[], bool] | None = None, drain: bool = False) -> None:
-        """Compress and index what any process records in the store, and call models for it.
+        """Compress and index the turns that any process records in the store, including model calls.
 
-        Any number of processes can do this at once. It returns soon after `is_stopping()` is true, or with `drain` when
-        nothing is left to do.
+        Any number of processes can do this at the same time. It returns soon after `is_stopping()` is true, or with
+        `drain` when the queue is empty.
         """
         self._check_owner()
         await self._worker.watch(is_stopping, drain=drain)
 
     async def queue_state(self, *, limit: int = 100) -> QueueState:
-        """Counts of the work queue, and up to `limit` of the turns for which no more attempts are made."""
+        """Return the counts of the work queue, and up to `limit` turns that failed too often to be retried."""
         self._check_owner()
         return await self._store.derived.due.state(limit=limit)
 
     async def prepare(self, session_id: str, *, progress: Callable[[int], object] | None = None) -> None:
-        """Wait until a session's turns have the renditions that rules make, e.g. before the first context after an
-        import. Model calls are left to the background."""
+        """Wait until the rules have compressed a session's turns, e.g. after an import. Model calls are not awaited."""
         await self._worker.finish((await self._row(session_id)).id, progress)
 
     async def compress_again(self, *, session_id: str | None = None) -> int:
-        """Queue turns again that may improve: those with a fallback or of an older compressor and, if a model is
-        configured, those that no model has compressed. Returns their number; `settle` waits for them."""
+        """Queue turns for compression that may improve, and return their number; `settle` waits for them.
+
+        These are turns with a fallback or by an older compressor and, if a model is configured, turns that no model has
+        compressed.
+        """
         rows = await self._rows() if session_id is None else [await self._row(session_id)]
         return sum([await self._worker.want_again(row.id) for row in rows])
 
@@ -473,26 +478,26 @@ class Foveate:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """Search one session, several by their ids, or all; see `Session.search`."""
+        """Search one session, several, or all; best hit first. The filters are those of `Session.search`."""
         ids = session_ids
         if self._tenant:
             own = {row.id for row in await self._rows()}
             ids = own if ids is None else own & {stored_id(self._tenant, one) for one in ids}
-        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
+        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
         if session_id is None:
-            hits = await self._searcher.search_all(query, max_results, wanted)
+            hits = await self._searcher.search_all(query, max_results, filters)
         else:
-            hits = await self._searcher.search(await self._row(session_id), query, max_results, wanted)
+            hits = await self._searcher.search(await self._row(session_id), query, max_results, filters)
         return [replace(hit, session_id=public_id(self._tenant, hit.session_id)) for hit in hits]
 
     async def unsearched_turns(self, session_id: str | None = None) -> int:
-        """Number of turns, of one session or of all, that a search does not cover because they are not indexed yet."""
+        """Count the turns of one session, or of all, that a search misses because they are not indexed yet."""
         if session_id is None and self._tenant:
             return sum([await self._searcher.unsearched(row) for row in await self._rows()])
         return await self._searcher.unsearched(None if session_id is None else await self._row(session_id))
 
     async def index_state(self) -> IndexState:
-        """State of the search index, and what is missing from it."""
+        """Return the state of the search index, and what is missing from it."""
         return await self._searcher.state()
 
     async def rebuild_index(self, progress: Callable[[int], object] | None = None) -> None:
@@ -502,12 +507,12 @@ class Foveate:
         await self._worker.settle(None, progress)
 
     async def describe_database(self) -> dict[str, str]:
-        """Facts about the database for its operator: version, extension, connections, replicas."""
+        """Describe the database for its operator: version, extension, connections, replicas."""
         self._check_owner()
         return await self._store.describe()
 
     async def check(self) -> AsyncIterator[Finding]:
-        """Verify the whole store; yields faults and progress."""
+        """Verify the whole store, and yield faults and progress."""
         self._check_owner()
         async for finding in self._store.check():
             yield finding
@@ -515,13 +520,13 @@ class Foveate:
         if problem:
             yield Finding(problem, "foveate doctor --rebuild-index")
         for row in await self._store.list_sessions():
-            shown = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
-            if shown.problem:
-                advice = f"foveate sessions strategy {row.id} {shown.name}"
-                yield Finding(f"session {row.id!r}: {shown.problem}", advice)
+            used = session_strategy(row.strategy, self.settings, given_settings(row, self.settings))
+            if used.problem:
+                advice = f"foveate sessions strategy {row.id} {used.name}"
+                yield Finding(f"session {row.id!r}: {used.problem}", advice)
 
     async def close(self) -> None:
-        """End background work and close the store. Recorded turns are durable in any case."""
+        """Stop background work and close the store. Recorded turns are durable in any case."""
         if self._tenant:
             return
         await self._shared.uses.settle()
@@ -538,7 +543,7 @@ class Foveate:
             raise Refused(f"this is for the owner of the store, not for the tenant {self._tenant!r}")
 
     async def _row(self, session_id: str) -> SessionRow:
-        """The session; one of another tenant does not exist for this one."""
+        """Read a session's row; `SessionNotFound` if it belongs to another tenant."""
         if not self._tenant:
             return await self._store.get_session(session_id)
         try:
@@ -555,32 +560,32 @@ class Foveate:
     def _opened(self, row: SessionRow) -> Session:
         return Session(SessionEngine(row, self._shared, tenant=self._tenant))
 
-    async def _create(self, session_id: str, said: Mapping[str, Any]) -> SessionRow:
+    async def _create(self, session_id: str, chosen: Mapping[str, Any]) -> SessionRow:
         if not self._tenant:
             await check_unreserved(self._store, session_id)
         defaults = self.settings.session
-        model = said.get("model", defaults.model)
+        model = chosen.get("model", defaults.model)
         new = NewSession(
             id=stored_id(self._tenant, session_id),
             tenant=self._tenant,
-            title=said.get("title", ""),
-            platform=said.get("platform"),
-            channel=said.get("channel"),
-            strategy=said.get("strategy", defaults.strategy),
+            title=chosen.get("title", ""),
+            platform=chosen.get("platform"),
+            channel=chosen.get("channel"),
+            strategy=chosen.get("strategy", defaults.strategy),
             settings="{}",
-            budget_tokens=said.get("budget_tokens", defaults.budget_tokens),
-            budget_chosen=said.get("budget_chosen", 0),
+            budget_tokens=chosen.get("budget_tokens", defaults.budget_tokens),
+            budget_chosen=chosen.get("budget_chosen", 0),
             model=model,
             encoding=counter_for(model).encoding,
-            mode=said.get("mode", ""),
-            scope=said.get("scope", ""),
+            mode=chosen.get("mode", ""),
+            scope=chosen.get("scope", ""),
         )
         return await self._store.create_session(new)
 
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """An old public name works for one release."""
+            """Return an old public name, with a deprecation warning (for one release)."""
             if name != "open_row":
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             warnings.warn("Foveate.open_row is internal now: foveate.client.open_row", DeprecationWarning, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Import of transcripts: read once in constant memory, recorded in batches, without duplicates."""
+"""Import of transcripts: files are read once in constant memory and recorded in batches, without duplicates."""
 
 from __future__ import annotations
 
@@ -25,38 +25,41 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
 
 BATCH_MESSAGES = 500
-"""Messages recorded together, and messages at the beginning that distinguish files of one name."""
+"""Messages per batch; also the number of first messages by which files of the same name are told apart."""
 BATCH_CHARS = 4_000_000
 MAX_PROBLEMS = 10_000
-"""This many problems are reported one by one; further ones are only counted."""
+"""Maximum number of problems that are listed; further ones are only counted."""
 LAST_RESORT = "jsonl"
-"""The format as which any JSON can be read; a file without a message is then not a transcript."""
+"""The fallback format, which reads any JSON; a file in which it finds no message is not a transcript."""
 MAX_NAME_SHOWN = 50
 MAX_DISPLAY_RECORDS = 5_000
-"""A file without a message in this many records is not a conversation."""
+"""Maximum number of display-only records that are held until a session's first message."""
 MAX_OF_A_NAME = 1_000
-"""The limit of different files with one name."""
+"""Maximum number of different files with the same name."""
 
 OpenSession = Callable[[SessionHeader, Sequence[str]], Awaitable[Session]]
-"""Opens or creates a session, given the keys of what it begins with (see `free_name`)."""
+"""Opens or creates the session of a header; the strings are the keys of its first messages (see `free_name`)."""
 Progress = Callable[[int], object]
 
 
 @dataclass(slots=True)
 class ImportedSession:
-    """What one session of a transcript got."""
+    """The result of an import for one session of the transcript."""
 
     id: str
     name: str
-    """What the transcript calls it; `id` is another where that is taken, or one was asked for."""
+    """The session's name in the transcript; `id` differs if that was taken or another id was requested."""
     found: int = 0
+    """Messages of the session in the file."""
     added: int = 0
+    """Messages that were new."""
     turns: int = 0
+    """Number of the session's newest imported turn."""
 
 
 @dataclass(slots=True)
 class ImportReport:
-    """Result of an import: what was read and what could not be."""
+    """The result of an import: what was read, and what could not be read."""
 
     source: str
     format: str
@@ -69,16 +72,16 @@ class ImportReport:
 
     @property
     def found(self) -> int:
-        """Messages in the file."""
+        """Number of messages in the file."""
         return sum(session.found for session in self.sessions)
 
     @property
     def added(self) -> int:
-        """Messages that were new."""
+        """Number of messages that were new."""
         return sum(session.added for session in self.sessions)
 
     def note(self, problem: TranscriptProblem) -> None:
-        """Add a problem; beyond a limit they are only counted."""
+        """Add a problem to the report; beyond a limit, problems are only counted."""
         if len(self.problems) < MAX_PROBLEMS:
             self.problems.append(problem)
         else:
@@ -86,7 +89,7 @@ class ImportReport:
 
 
 class _Counted(io.RawIOBase):
-    """A stream that tells how far it was read."""
+    """A stream that reports its position after each read."""
 
     def __init__(self, stream: BinaryIO, progress: Progress | None) -> None:
         self._stream = stream
@@ -105,10 +108,10 @@ class _Counted(io.RawIOBase):
         return self._stream.tell()
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        taken = self._stream.readinto(buffer)  # type: ignore[attr-defined]
+        count = self._stream.readinto(buffer)  # type: ignore[attr-defined]
         if self._progress:
             self._progress(self._stream.tell())
-        return int(taken)
+        return int(count)
 
 
 async def import_transcript(
@@ -118,16 +121,16 @@ async def import_transcript(
     format_name: str | None = None,
     progress: Progress | None = None,
 ) -> ImportReport:
-    """Read one file and record what is in it; `open_session` opens or creates each session that it names."""
+    """Read a file and record its messages; `open_session` opens or creates each session that it names."""
     try:
         with await asyncio.to_thread(path.open, "rb") as stream:
             name, items = await asyncio.to_thread(_read, stream, path, format_name, progress)
             report = ImportReport(str(path), name)
-            written = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
-            await _Import(report, open_session, written=written).run(items)
+            modified_at = datetime.fromtimestamp(os.fstat(stream.fileno()).st_mtime, UTC)
+            await _Import(report, open_session, modified_at=modified_at).run(items)
             report.bytes_read = stream.tell()
             if name == LAST_RESORT and not report.sessions and not report.problems:
-                raise UnknownFormat(f"{path}: no messages found in it; if it is a transcript, name its format")
+                raise UnknownFormat(f"{path}: no messages found; if it is a transcript, name its format")
             return report
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
@@ -136,7 +139,7 @@ async def import_transcript(
 def _read(
     stream: BinaryIO, path: Path, format_name: str | None, progress: Progress | None
 ) -> tuple[str, Iterator[TranscriptItem]]:
-    """The format of a file, and its items, which are read as they are taken."""
+    """Detect the format of a file, and return its name and an iterator that reads the items."""
     head = stream.read(formats.HEAD_BYTES)
     stream.seek(0)
     name = format_name or formats.detect_transcript(head, path.name)
@@ -151,16 +154,16 @@ class TranscriptSessions:
     """Opens or creates the sessions that one transcript names."""
 
     def __init__(self, fov: Foveate, session_id: str | None) -> None:
-        """`session_id` renames the first session; others are named below it."""
+        """`session_id` renames the first session; the ids of others begin with it and a slash."""
         self._fov = fov
         self._session_id = session_id
         self._names: dict[str, str] = {}
         self._created: set[str] = set()
 
     async def open(self, header: SessionHeader, keys: Sequence[str]) -> Session:
-        """Open or create the session of a header. One that exists keeps what it has; only gaps are filled.
+        """Open or create the session of a header. An existing session gets only the values that it lacks.
 
-        The model is kept as information, without an address: a transcript never decides who is asked.
+        The model's name is stored without an endpoint: a transcript never decides which server is called.
         """
         fov = self._fov
         name = self._names.get(header.session) or await self._name(header, keys)
@@ -182,7 +185,7 @@ class TranscriptSessions:
         )
 
     async def _name(self, header: SessionHeader, keys: Sequence[str]) -> str:
-        """Choose the id of a session, and note whether it is new."""
+        """Choose the id of a session, and remember whether it is new."""
         fov, own = self._fov, self._session_id
         if own is None:
             name = await free_name(fov.store, header, keys=keys, tenant=fov.tenant_name)
@@ -197,21 +200,21 @@ class TranscriptSessions:
 
 
 async def free_name(store: Store, header: SessionHeader, *, keys: Sequence[str], tenant: str = "") -> str:
-    """The name under which a session is kept: its own, unless that is only its file's and another file has it.
+    """Choose the id of a session: its name, with a number if it is named by its file and another file has that name.
 
-    A file goes on in the session that begins with what it begins with, so that one which grew is recognised.
+    A file continues the session that begins with the same messages, so a file that grew is recognised.
     """
     if not header.is_named_by_file:
         return header.session
     for number in range(1, MAX_OF_A_NAME + 1):
         name = header.session if number == 1 else f"{header.session}-{number}"
-        if await _may_take(store, stored_id(tenant, name), keys=keys):
+        if await _is_free_or_same(store, stored_id(tenant, name), keys=keys):
             return name
     raise InputError(f"there are {MAX_OF_A_NAME:,} sessions named like {header.session!r}; rename the file")
 
 
-async def _may_take(store: Store, name: str, *, keys: Sequence[str]) -> bool:
-    """Whether what begins with these keys is new, or more of what the session holds."""
+async def _is_free_or_same(store: Store, name: str, *, keys: Sequence[str]) -> bool:
+    """Return whether no session has this id, or the one that has it begins with the messages of these keys."""
     try:
         kept = await store.keys(name, 1, len(keys))  # a turn has at least one message
     except SessionNotFound:
@@ -221,17 +224,17 @@ async def _may_take(store: Store, name: str, *, keys: Sequence[str]) -> bool:
 
 
 class _Import:
-    """The state of one import: the open sessions, and when their latest messages were said."""
+    """The state of one import: the open sessions, and the times of their latest messages."""
 
-    def __init__(self, report: ImportReport, open_session: OpenSession, *, written: datetime) -> None:
+    def __init__(self, report: ImportReport, open_session: OpenSession, *, modified_at: datetime) -> None:
         self._report = report
         self._open_session = open_session
-        self._written = written
+        self._modified_at = modified_at
         self._headers: dict[str, SessionHeader] = {}
         self._sessions: dict[str, tuple[Session, ImportedSession]] = {}
         self._latest: dict[str, datetime] = {}
         self._held: dict[str, list[TranscriptMessage]] = {}
-        """Display-only records of sessions in which nobody has said anything yet."""
+        """Display-only records of sessions that have no message yet."""
         self._rejected: set[str] = set()
 
     async def run(self, items: Iterator[TranscriptItem]) -> None:
@@ -241,16 +244,16 @@ class _Import:
                 await self._record(found)
         for header in self._headers.values():
             if header.session in self._sessions:
-                await self._open_session(header, ())  # a title that became known later
+                await self._open_session(header, ())  # adds a title that came later in the file
         self._report.skipped_sessions = len(self._held)
 
     def _next(self, batches: _Batches) -> list[TranscriptItem]:
-        """The next batch with times. Runs in a thread, so that a server answers others meanwhile."""
+        """Read the next batch, with times. Runs in a thread, so that a server stays responsive."""
         return list(self._dated(batches.take()))
 
     def _dated(self, batch: list[TranscriptItem]) -> Iterator[TranscriptItem]:
-        """The batch, each message with a time: its own, else that of the one before it in its session, else of the next
-        one that has any, else of the file. Its record stays as it is."""
+        """Add a time to each message that has none: that of the previous message of its session, else of the next one
+        with a time, else of the file. The original record is not changed."""
         following: dict[str, datetime] = {}
         for item in batch:
             if isinstance(item, TranscriptMessage) and item.message.at:
@@ -260,12 +263,12 @@ class _Import:
                 at = item.message.at or self._latest.get(item.session) or following.get(item.session)
                 if at:
                     self._latest[item.session] = at
-                yield replace(item, message=replace(item.message, at=at or self._written))
+                yield replace(item, message=replace(item.message, at=at or self._modified_at))
             else:
                 yield item
 
     def _runs(self, batch: Sequence[TranscriptItem]) -> Iterator[list[TranscriptMessage]]:
-        """The batch's messages, consecutive ones of a session together; headers and problems are noted on the way."""
+        """Group consecutive messages of the same session; headers and problems are stored in passing."""
         run: list[TranscriptMessage] = []
         for item in batch:
             match item:
@@ -307,7 +310,7 @@ class _Import:
         imported.turns = max(imported.turns, *(place.turn for place in places))
 
     async def _begin(self, name: str, keys: Sequence[str]) -> bool:
-        """Open a session; False if its id can't be one, which is reported, and the rest of the file goes on."""
+        """Open a session; False if its id is invalid, which is reported. The import continues without the session."""
         try:
             session = await self._open_session(self._headers.get(name, SessionHeader(name)), keys)
         except InvalidMessage as error:
@@ -320,8 +323,8 @@ class _Import:
 
 
 class _Batches:
-    """A file in batches, bounded in number and in size. A session that is named by the file begins one of its own,
-    so that it is known by its beginning and not by one message."""
+    """Splits a file into batches of limited number and size. A session that is named by the file begins a new batch,
+    so that it is recognised by several messages and not just one."""
 
     def __init__(self, items: Iterator[TranscriptItem]) -> None:
         self._items = items
@@ -343,7 +346,7 @@ class _Batches:
 
 
 def _merged(old: SessionHeader | None, new: SessionHeader) -> SessionHeader:
-    """What is known of a session, the newest word first."""
+    """Merge two headers of a session; newer values take precedence."""
     if old is None:
         return new
     return SessionHeader(

@@ -1,4 +1,4 @@
-"""The blocking library: every name of the async one, run on an event loop in a background thread.
+"""The blocking library: the same names as the async one, run on an event loop in a background thread.
 
     import foveate.sync as foveate
 
@@ -45,12 +45,12 @@ from foveate.store import FORKED
 from foveate.text import without_password
 
 INTERNAL = "engine"
-"""The part of an async session that a blocking one does not offer."""
+"""Attribute of an async session that a blocking one does not offer."""
 _END = object()
 
 
 class _Loop:
-    """An event loop in a thread of its own, for one open store."""
+    """An event loop in a separate thread, for one open store."""
 
     def __init__(self, location: str) -> None:
         self._location = location
@@ -66,11 +66,11 @@ class _Loop:
             try:
                 self._loop.run_forever()
                 return
-            except (KeyboardInterrupt, SystemExit):  # from a callback: its caller has got it too
+            except (KeyboardInterrupt, SystemExit):  # raised by a callback, and also in its caller
                 continue
 
     def submit(self, work: Coroutine[Any, Any, Any]) -> Future[Any]:
-        """Begin something; its result comes from the loop's thread."""
+        """Start a coroutine on the loop, and return the future of its result."""
         if self._process != os.getpid():
             work.close()
             raise StoreClosed(self._location, FORKED.format(process=self._process))
@@ -81,15 +81,17 @@ class _Loop:
             return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Run a coroutine on the loop, and wait for its result."""
         future = self.submit(work)
         try:
             return future.result()
         except CancelledError:
             raise StoreClosed(self._location, "the store was closed meanwhile; open it again") from None
         finally:
-            future.cancel()  # an interrupted caller does not wait for it any more
+            future.cancel()  # if the caller was interrupted
 
     def iterate(self, items: AsyncIterator[Any]) -> Iterator[Any]:
+        """Yield the items of an async iterator."""
         try:
             while (item := self.run(_awaited(anext(items, _END)))) is not _END:
                 yield item
@@ -98,9 +100,9 @@ class _Loop:
                 self.run(_awaited(items.aclose()))  # type: ignore[attr-defined]
 
     def stop(self, last: Callable[[], Coroutine[Any, Any, None]] | None = None) -> None:
-        """Do one last thing, end what still runs, and the thread; nothing can be run from here on."""
+        """Run a last coroutine, cancel the remaining tasks and end the thread. Later calls raise `StoreClosed`."""
         if self._process != os.getpid():
-            return  # a forked process has neither the thread nor anything to end
+            return  # a forked process has neither the thread nor its tasks
         with self._stopping:
             stopped, self._stopped = self._stopped, True
         if stopped:
@@ -131,7 +133,7 @@ async def _awaited(work: Awaitable[Any]) -> Any:
 
 
 class _Blocking:
-    """A wrapped object whose coroutines block; `of` is the async class that a subclass wraps."""
+    """A wrapper whose methods block; `of` is the async class that a subclass wraps."""
 
     _twins: ClassVar[dict[type, type[_Blocking]]] = {}
 
@@ -174,7 +176,7 @@ def _blocking(name: str, member: Any) -> Any:
 
 
 def _twin(of: type) -> type[_Blocking]:
-    """The blocking class of an async one, with the same members; `async with` becomes `with`."""
+    """Make the blocking class of an async class, with the same members; `async with` becomes `with`."""
     members: dict[str, Any] = {"__doc__": f"See `{of.__module__}.{of.__name__}`.", "__module__": __name__}
     if hasattr(of, "__aenter__"):
         members |= {"__enter__": _enter, "__exit__": _leave}
@@ -220,12 +222,12 @@ class Foveate(_Blocking, of=api.Foveate):
 
 
 def unwrap(value: object) -> tuple[object, _Loop | None]:
-    """The async object behind a blocking one, and the loop it runs on; another object as it is, and None."""
+    """Return the async object behind a blocking one and its loop; any other object is returned with None."""
     return (value._wrapped, value._loop) if isinstance(value, _Blocking) else (value, None)
 
 
 def open(location: str | Path, *, settings: Settings | None = None) -> Foveate:  # noqa: A001 - as in `foveate.open`
-    """Open the store at a path; use it in a `with` block, or close it."""
+    """Open the store at a path or `postgresql://` URL; use it in a `with` block, or close it."""
     opening = api.open(location, settings=settings)
     loop = _Loop(without_password(str(location)))
     try:
@@ -236,9 +238,9 @@ def open(location: str | Path, *, settings: Settings | None = None) -> Foveate: 
 
 
 def __getattr__(name: str) -> Any:
-    """Everything else is the async library's own."""
+    """Return a name of the async library that this module does not define."""
     if name == "Topics":
         return renamed(__name__, name, {"Topics": f"{__name__}:SessionTopics"})
-    import foveate  # noqa: PLC0415 - the package imports this module's neighbours lazily too
+    import foveate  # noqa: PLC0415 - the package loads its modules lazily, too
 
     return getattr(foveate, name)

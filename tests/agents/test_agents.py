@@ -287,7 +287,7 @@ def test_wrong_input_is_an_error_that_says_what_to_give(tmp_path: Path) -> None:
         async with store(tmp_path / "a.db", DONE) as fov:
             with pytest.raises(InputError, match="characters"):
                 await fov.agents.spawn(" ")
-            with pytest.raises(InputError, match="an agent has no 'pack'; it takes model, system, packs"):
+            with pytest.raises(InputError, match="an agent has no 'pack'; available: model, system, packs"):
                 await fov.agents.spawn("Build.", pack="x")
             with pytest.raises(InputError, match="is not a folder"):
                 await fov.agents.spawn("Build.", roots=["/no/such/folder"])

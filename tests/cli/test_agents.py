@@ -64,8 +64,8 @@ def test_a_stored_prompt_is_asked_with_its_variables_which_are_checked(tmp_path:
 def test_wrong_calls_say_what_to_do(tmp_path: Path) -> None:
     shell, model = shell_in(tmp_path)
     made = shell.json("agents", "spawn", "Build a house.", "--model", model)
-    assert "does not wait for an approval" in shell.error("agents", "approve", made["id"])
-    assert "does not wait for an answer" in shell.error("agents", "answer", made["id"], "Yes.")
+    assert "is not waiting for an approval" in shell.error("agents", "approve", made["id"])
+    assert "is not waiting for an answer" in shell.error("agents", "answer", made["id"], "Yes.")
     assert "'foveate agents list' lists them" in shell.error("agents", "show", "a-0")
     assert "one of queued, running" in shell.error("agents", "list", "--state", "busy")
     assert "--fork needs --session" in shell.error("agents", "spawn", "x", "--fork", code=2)

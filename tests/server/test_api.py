@@ -542,7 +542,7 @@ def test_an_agent_is_started_seen_and_cancelled(client: ServerClient, chat: str)
     assert client.get(path).json() == agent
     assert [one["id"] for one in client.get(f"{API}/agents?session={session}").json()["items"]] == [agent["id"]]
     refused = client.post(f"{path}/approval", json={"allow": True})
-    assert (refused.status_code, "does not wait for an approval" in refused.json()["detail"]) == (409, True)
+    assert (refused.status_code, "is not waiting for an approval" in refused.json()["detail"]) == (409, True)
     foreign = client.post(f"{API}/agents", json={"task": "x", "model": "scripted:/etc/passwd"})
     assert (foreign.status_code, "is not configured" in foreign.json()["detail"]) == (422, True)
     assert [one["state"] for one in client.post(f"{path}/cancel").json()["items"]] == ["cancelled"]

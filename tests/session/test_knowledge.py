@@ -135,7 +135,7 @@ def test_empty_and_endless_texts_are_rejected(tmp_path: Path, title: str, text: 
 def test_a_change_made_from_an_older_version_or_of_a_merged_item_is_rejected(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         await fov.knowledge.pin("k-1a")
-        with pytest.raises(Refused, match="has version 2 now, and the change was made from 1"):
+        with pytest.raises(Refused, match="is at version 2 now, but the change is based on version 1"):
             await fov.knowledge.edit("k-1a", text="Mine.", version=1)
         run_row = await fov._store.knowledge.begin_run(new_run(owner="me"))
         merged = KnowledgeChanges(superseded=(Supersession("k-1f00000000", "k-1a2b3c4d5e", "the same"),))

@@ -133,7 +133,7 @@ def test_a_turn_is_sealed_when_it_is_answered(store: Path) -> None:
     with foveate.open(store) as fov:
         chat = fov.session("s", strategy="topics")
         chat.record(POTATOES[:1])
-        with pytest.raises(InputError, match="T-1, is not answered yet; seal it when it is"):
+        with pytest.raises(InputError, match="T-1, is not answered yet; seal the topic after the answer"):
             chat.topics.seal_current_topic()
         chat.record(POTATOES[1:])
         assert chat.topics.seal_current_topic().last == "T-1"
@@ -146,7 +146,9 @@ def test_a_session_of_another_strategy_has_no_topics_until_it_is_changed(store: 
         chat = fov.session("s")
         chat.record(POTATOES)
         for method in (chat.topics.get_context, chat.topics.get_history, chat.topics.seal_current_topic):
-            with pytest.raises(InputError, match=r"uses the strategy .gradient., which has no topics; .foveate"):
+            with pytest.raises(
+                InputError, match=r"uses the strategy .gradient., which has no topics; change it with: foveate"
+            ):
                 method()
         chat.use("topics")
         assert chat.topics.get_history().current_turns == 1

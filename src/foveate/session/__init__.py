@@ -64,7 +64,7 @@ class Session:
         self.id: str = public_id(engine.tenant, engine.stored_id)
         """The id within its tenant."""
         self.engine = engine
-        """Internal: what the gateway, intake, agents and tools use besides the public names."""
+        """Internal: the operations that the gateway, intake, agents and tools use."""
         self._offer: ToolSet | None = None
 
     @property
@@ -73,7 +73,7 @@ class Session:
         return self.engine.info
 
     async def refresh(self) -> SessionInfo:
-        """Read the session's data again, including changes by other handles."""
+        """Reload the session's data, including changes by other handles."""
         return await self.engine.reload()
 
     async def record(
@@ -90,9 +90,9 @@ class Session:
 
         Accepts dicts in OpenAI, Anthropic or Gemini format, response objects of those providers' packages, canonical
         messages, or a whole Turn. Each prompt starts a turn; messages before the first prompt are added to the open
-        turn. `at` is the time of messages that have none. Recording again with the same `key` adds nothing. If
-        messages belong to a certain `turn` and another one has begun, they are rejected with `TurnBegun`. `context` is
-        the context that an answer was made for, or its `token`; by default the last one of this session.
+        turn. `at` is the time of messages that have none. Recording again with the same `key` adds nothing. With
+        `turn`, messages are rejected (`TurnBegun`) if a later turn has begun. `context` is the context that the answer
+        was generated from, or its `token`; default: the last context of this session.
         """
         return (await self.record_all(messages, at=at, format=format, key=key, turn=turn, context=context))[-1]
 
@@ -108,11 +108,11 @@ class Session:
         exact: bool = False,
         context: Context | str | None = None,
     ) -> list[RecordedTurn]:
-        """Like `record`, but return every turn that was created or extended, in order.
+        """Record messages durably, and return every turn that was created or extended, in order.
 
-        `key` may be a list with the key of each message. With `after`, the key of the last message that has one must
-        be this, or else nothing is recorded (`SessionContinued`). With `exact`, a `key` that was used for different
-        messages is an error (`KeyReused`).
+        Takes the arguments of `record`. `key` may also be a list with one key per message. With `after`, nothing is
+        recorded (`SessionContinued`) unless that is the newest key in the session. With `exact`, a `key` that was used
+        for different messages is an error (`KeyReused`).
         """
         newest = None if turn is None else turn_number(turn)
         if turn is not None and newest is None:
@@ -132,24 +132,23 @@ class Session:
         recall: bool = True,
         tools: bool | None = None,
     ) -> Context:
-        """The context for a prompt, within the budget.
+        """Build the context for a prompt, within the budget.
 
-        With another budget or strategy than the session's own it is a preview: planned from scratch, and nothing is
-        saved. Older turns that match the prompt are added after the history, unless `recall` is false. With `tools`
-        the history tools are counted and included in `Context.request`; by default they are after a call of
-        `Session.tools`.
+        With a budget or strategy other than the session's it is a preview: planned from scratch, and nothing is saved.
+        Older turns that match the prompt are added after the history, unless `recall` is false. With `tools` the
+        history tools are counted and included in `Context.request`; default: only after a call of `Session.tools`.
         """
         offer = None if tools is False else self._offer or (ToolSet() if tools else None)
-        given = prompt if isinstance(prompt, str) else as_messages(prompt, None)
+        parsed = prompt if isinstance(prompt, str) else as_messages(prompt, None)
         return await self.engine.context_with(
-            offer, given, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
+            offer, parsed, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
         )
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
-        """One prompt and its answer, safe for concurrent prompts in this session; use it in a `with` block.
+        """Start a turn: record a prompt and then its answer in a `with` block, safe with concurrent prompts.
 
-        `turn.request(format, …)` returns the arguments of the call, `turn.record(reply)` records the answer. The
-        prompt is recorded when the block begins, once, even if the block is run again after a failure.
+        `turn.request(format, …)` returns the arguments of the provider's call, `turn.record(reply)` records the answer.
+        The prompt is recorded once, when the block begins; a block that is run again after a failure resumes the turn.
         """
         return Exchange(self, prompt)
 
@@ -160,9 +159,9 @@ class Session:
         *,
         besides: Sequence[Mapping[str, Any]] = (),
     ) -> list[Any]:
-        """The history tools and your `extra_tools` in a provider's format. All later contexts count and send them.
+        """Return the history tools and your `extra_tools` in a provider's format, and include them in later contexts.
 
-        `context.request(format)` includes the same tools. `besides` is the old name of `extra_tools`.
+        `context.request(format)` contains the same tools. `besides` is the old name of `extra_tools`.
         """
         if besides:
             warnings.warn("tools(besides=…) is now tools(extra_tools=…)", DeprecationWarning, stacklevel=2)
@@ -172,14 +171,18 @@ class Session:
         return definitions
 
     async def call_tool(self, name: str, arguments: object) -> str:
-        """Execute a model's call of a history tool. Returns text; an invalid call returns an explanation for the
-        model."""
+        """Execute a model's call of a history tool, and return the result as text.
+
+        An invalid call returns an explanation for the model.
+        """
         await self.engine.reload()
         return await self.engine.retrieval().answer(name, arguments)
 
     async def calibrate(self, context: Context, *, reported_tokens: int) -> float:
-        """Calibrate token counts with the usage that a provider reported for a context. Counts rise at once and
-        fall slowly."""
+        """Calibrate token counts with the usage that a provider reported for a context, and return the new factor.
+
+        Counts rise at once and fall slowly.
+        """
         counted = int(context.tokens / context.calibration)
         exact = self.engine.counter.exact
         factor = calibrate(
@@ -188,7 +191,7 @@ class Session:
         return (await self.engine.update({"calibration": factor})).calibration
 
     async def pictures(self) -> list[PastPicture]:
-        """What contexts showed each time the plan had changed, oldest first; the newest 500 are kept."""
+        """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""
         return [past_picture(row) for row in await self.engine.store.pictures.list_pictures(self.engine.stored_id)]
 
     async def get_turn(
@@ -197,7 +200,7 @@ class Session:
         level: str = "R",
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
     ) -> TurnContent:
-        """The text of a turn at a level, tagged or plain."""
+        """Return the text of a turn at a level, tagged or plain."""
         number = turn_number(turn)
         return await self._found(turn, await self.get_turns(number, number, level, format) if number else [])
 
@@ -208,7 +211,10 @@ class Session:
         level: str = "R",
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
     ) -> list[TurnContent]:
-        """The existing turns from `first` to `last`, like `get_turn`."""
+        """Return the texts of the turns from `first` to `last` at a level, tagged or plain.
+
+        Turns that don't exist are skipped.
+        """
         reader = self.engine.reader()
         return await reader.contents(*reader.between(first, last), level, format)
 
@@ -218,10 +224,11 @@ class Session:
         level: str = "C",
         format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
     ) -> TopicTurns:
-        """The turns on a topic, oldest first. A learned topic is named by its id, its title or one of its keywords.
+        """Return the turns on a topic, oldest first.
 
-        If no learned topic has this name, up to eight turns that a search finds; `is_exact` is then false. A turn that
-        has no rendition yet is returned raw, and one that was pruned is left out.
+        A learned topic is found by its id, its title or one of its keywords. If there is none, up to eight turns are
+        found by a search, and `is_exact` is false. A turn without a rendition is returned raw; pruned turns are
+        skipped.
         """
         await self.engine.reload()
         match = await self.engine.retrieval().on_topic(topic)
@@ -236,9 +243,10 @@ class Session:
         page: int = 1,
         page_tokens: int = 8_000,
     ) -> TextPage:
-        """A page of the turns from `first` to `last` (default: `first` alone) at a level, in tags.
+        """Return one page of the turns from `first` to `last` (default: `first` only) at a level, in tags.
 
-        Level `E` gives the eras that sum up a range. At most 1,000 turns; a page beyond the last is the last.
+        Level `E` returns the eras that summarise the range. At most 1,000 turns are read. A page number beyond the last
+        page returns the last page.
         """
         await self.engine.reload()
         reader = self.engine.reader()
@@ -248,22 +256,22 @@ class Session:
         return await self.engine.retrieval().page(low, high, level, page=page, page_tokens=page_tokens)
 
     async def load_turn(self, turn: str | int) -> Turn:
-        """A turn with its messages."""
+        """Load a turn with its messages."""
         number = turn_number(turn)
         return await self._found(turn, await self.load_turns(number, number) if number else [])
 
     async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]:
-        """The turns from `first` to `last` (default: all) with their messages."""
+        """Load the turns from `first` to `last` (default: all) with their messages."""
         reader = self.engine.reader()
         return await reader.turns(*reader.between(first, last))
 
     async def outline(self, first: str | int = 1, last: str | int | None = None) -> list[TurnOutline]:
-        """Sizes and times of turns, without their content."""
+        """List sizes and times of the turns from `first` to `last` (default: all), without their content."""
         reader = self.engine.reader()
         return await reader.outlines(*reader.between(first, last))
 
     async def turn_details(self, turn: str | int) -> TurnDetails:
-        """Lengths, tool calls and topics of a turn, and who made its renditions when."""
+        """Return lengths, tool calls and topics of a turn, and when and by whom each rendition was made."""
         number = turn_number(turn)
         return await self.engine.reader().details(await self._found(turn, [number] if number else []))
 
@@ -278,19 +286,19 @@ class Session:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """The turns that match a query by words or by meaning, best first, each with its best passage.
+        """Search the session's turns by words or by meaning; best first, each with its best passage.
 
-        `role` is who said it (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn names.
-        `after` and `before` also take `7d`, `12h`, `yesterday` or `last week`.
+        Filters: `role` is the speaker (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn
+        names. `after` and `before` are times, or `7d`, `12h`, `yesterday`, `last week`.
         """
-        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
-        hits = await self.engine.shared.searcher.search(self.engine.row, query, max_results, wanted)
+        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
+        hits = await self.engine.shared.searcher.search(self.engine.row, query, max_results, filters)
         return [replace(hit, session_id=self.id) for hit in hits]
 
     async def pin(self, text: str, *, locked: bool = False) -> Pin:
-        """Include a rule or fact verbatim in every context. A locked pin needs confirmation to remove.
+        """Include a rule or fact verbatim in every context. Removing a locked pin requires confirmation.
 
-        Pinning the same text again returns the existing pin, locked if either call asks for it.
+        Pinning the same text again returns the existing pin, locked if either call requested it.
         """
         if not text.strip():
             raise InvalidMessage("pin", "has no text")
@@ -299,7 +307,7 @@ class Session:
         return describe_pin(row)
 
     async def pins(self) -> list[Pin]:
-        """The pins, oldest first."""
+        """List the pins, oldest first."""
         return [describe_pin(row) for row in await self.engine.store.list_pins(self.engine.stored_id)]
 
     async def unpin(self, pin_id: str, *, even_if_locked: bool = False) -> None:
@@ -308,7 +316,7 @@ class Session:
         await self.engine.store.remove_pin(self.engine.stored_id, number, even_if_locked=even_if_locked)
 
     async def board(self) -> Board:
-        """Retrieved turns that contexts show for some turns."""
+        """Return the board: retrieved turns and notes that contexts show for a limited number of turns."""
         await self.engine.reload()
         return boards.current(await self.engine.contexts.board.load(self.engine.row))
 
@@ -329,8 +337,8 @@ class Session:
     def documents(self) -> Documents:
         """Documents of the session: `documents.give("epic", "…")`, `get`; `oneshot` shows epic and tasks."""
         row, settings = self.engine.row, self.engine.shared.settings
-        given = given_settings(row, settings) if row.strategy == "oneshot" else None
-        strategy = make_strategy("oneshot", settings, given)
+        overrides = given_settings(row, settings) if row.strategy == "oneshot" else None
+        strategy = make_strategy("oneshot", settings, overrides)
         return Documents(self.engine.store, row, strategy.document_limits)
 
     @property
@@ -347,18 +355,18 @@ class Session:
 
     @property
     def checkpoints(self) -> Checkpoints:
-        """The session's checkpoints as values: `checkpoints.list()`, `status()`."""
+        """Checkpoints of the session: `checkpoints.list()`, `status()`."""
         engine = self.engine
         return Checkpoints(self.refresh, self.context, engine.store, engine.contexts.driver, engine.stored_id)
 
     @property
     def prompts(self) -> Prompts:
-        """Stored prompts as this session uses them: `prompts.text(key)`, `render`, `set`."""
+        """Stored prompts that apply to the session: `prompts.text(key)`, `render`, `set`."""
         return Prompts(self.engine.store, self.engine.row.tenant)
 
     @property
     def cabinet(self) -> Cabinet:
-        """The file cabinet, as the tools of this session use it: `cabinet.file(…)`, `read`, `content`, `list`."""
+        """The file cabinet that the tools of this session use: `cabinet.file(…)`, `read`, `content`, `list`."""
         return self.engine.cabinet
 
     async def set_mode(self, name: str) -> SessionInfo:
@@ -366,31 +374,32 @@ class Session:
         return await self.engine.update({"mode": await self.prompts.check_mode(name)})
 
     async def use(self, strategy: str, **settings: Json) -> SessionInfo:
-        """Change the strategy of the session, with these settings. The turns are not changed."""
+        """Change the session's strategy and its settings. The turns are not changed."""
         make_strategy(strategy, self.engine.shared.settings, settings)
         return await self.engine.update({"strategy": strategy, "settings": json.dumps(settings)})
 
     async def rename(self, title: str) -> SessionInfo:
-        """Change the title."""
+        """Change the session's title."""
         return await self.engine.update({"title": check_text("title", title)})
 
     async def label(self, *, platform: str | None = None, channel: str | None = None) -> SessionInfo:
-        """Set the labels of the session; omitted ones are not changed."""
-        given = {"platform": platform, "channel": channel}
-        changes = {name: check_text(name, value) for name, value in given.items() if value is not None}
+        """Set the session's platform and channel; omitted labels are not changed."""
+        labels = {"platform": platform, "channel": channel}
+        changes = {name: check_text(name, value) for name, value in labels.items() if value is not None}
         return await self.engine.update(changes)
 
     async def fork(
         self, session_id: str, at: str | int | None = None, *, title: str | None = None, exist_ok: bool = False
     ) -> Session:
-        """A new session that shares the turns up to `at` (default: the newest; 0: none, a child session).
+        """Create a session that shares the turns up to `at` (default: the newest; 0: none, a child session).
 
-        With `exist_ok` an existing fork of this id from the same turn (without `at`: from any turn) is opened.
+        With `exist_ok`, an existing fork with this id is opened if it was forked at the same turn (without `at`: at any
+        turn).
         """
         return Session(await self.engine.fork(session_id, at, title=title, exist_ok=exist_ok))
 
     async def stats(self) -> SessionStats:
-        """Counts, sizes and the state of background work."""
+        """Return counts, sizes and the state of background work."""
         await self.engine.reload()
         store, key = self.engine.store, self.engine.stored_id
         backlog, pins = await store.derived.backlog(key), await store.list_pins(key)
@@ -404,12 +413,12 @@ class Session:
     @property
     def shows_goals(self) -> bool:
         """Whether contexts include the goals; `oneshot` shows its epic and tasks instead."""
-        shown = self.engine.strategy.strategy
-        return "goals" in (*shown.documents, *shown.changing_documents)
+        strategy = self.engine.strategy.strategy
+        return "goals" in (*strategy.documents, *strategy.changing_documents)
 
     @property
     def strategy_problem(self) -> str:
-        """Why the session does not use its own strategy, e.g. because it is not installed; empty if it does."""
+        """Why a fallback replaces the session's strategy, e.g. because it is not installed; empty if none does."""
         return self.engine.strategy.problem
 
     async def export(
@@ -441,7 +450,7 @@ class Session:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> object:
-            """Old public names, which are the engine's now, work for one release."""
+            """Return an old public name that moved to the engine, with a deprecation warning (for one release)."""
             if name not in vars(SessionEngine):
                 raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             warnings.warn(f"Session.{name} is internal now: session.engine.{name}", DeprecationWarning, stacklevel=2)

@@ -13,15 +13,17 @@ from foveate.errors import SessionNotFound
 
 MAX_IDS_NAMED = 3
 MAX_WHOLE_CHARS = 16
-"""An id up to this long is shown whole."""
+"""An id up to this length is shown in full."""
 LEAST_CHARS = 8
-"""A short id has at least these characters of a longer one."""
+"""Minimum length of a shortened id."""
 LEAST_CHILD_CHARS = 4
+"""Minimum length of the part of a shortened id that names a child."""
 ALIKE = 0.5
+"""Similarity from which a name is suggested for an unknown address."""
 
 
 class Addressed(Protocol):
-    """What an address is compared with."""
+    """Something with an id and a title that an address can match."""
 
     @property
     def id(self) -> str: ...
@@ -34,7 +36,10 @@ S = TypeVar("S", bound=Addressed)
 
 
 def find_session(sessions: Sequence[S], address: str) -> S:
-    """The one session that an address names; `SessionNotFound` says which are meant, or what comes near."""
+    """Return the session that an address names.
+
+    `SessionNotFound` lists the matches if there are several, and otherwise suggests a similar one.
+    """
     by_id = {session.id: session for session in sessions}
     if address in by_id:
         return by_id[address]
@@ -48,7 +53,7 @@ def find_session(sessions: Sequence[S], address: str) -> S:
 
 
 def parent_id(session_id: str, known: Mapping[str, object] | set[str]) -> str | None:
-    """The id of the session whose sub-agent or branch this is; None if it has no parent here."""
+    """Return the id of the session whose subagent or branch this is; None if no known session is its parent."""
     end = session_id.find("/")
     while end > 0:
         if session_id[:end] in known:
@@ -58,19 +63,19 @@ def parent_id(session_id: str, known: Mapping[str, object] | set[str]) -> str | 
 
 
 def short_ids(ids: Iterable[str], *, of: Iterable[str] | None = None) -> dict[str, str]:
-    """For each id the shortest beginning that names it, at least 8 characters; ids of up to 16 stay whole.
+    """Shorten each id to a unique beginning of at least 8 characters; ids of up to 16 characters are not shortened.
 
-    With `of` only for these and their parents.
+    With `of`, only these ids and their parents are shortened.
     """
     known = set(ids)
     parents = {each: parent_id(each, known) for each in known}
-    wanted = known if of is None else set(of)
-    wanted |= {parent for each in wanted if (parent := parents[each])}
+    requested = known if of is None else set(of)
+    requested |= {parent for each in requested if (parent := parents[each])}
     tops = [each for each in known if parents[each] is None]
-    short = _shortest(tops, LEAST_CHARS, MAX_WHOLE_CHARS, wanted)
+    short = _shortest(tops, LEAST_CHARS, MAX_WHOLE_CHARS, requested)
     families: dict[str, list[str]] = {}
     for each, parent in parents.items():
-        if parent is not None and parent in wanted:
+        if parent is not None and parent in requested:
             families.setdefault(parent, []).append(each.removeprefix(f"{parent}/"))
     for parent, tails in families.items():
         shown = _shortest(tails, LEAST_CHILD_CHARS, MAX_WHOLE_CHARS)
@@ -80,20 +85,20 @@ def short_ids(ids: Iterable[str], *, of: Iterable[str] | None = None) -> dict[st
 
 def _by_prefix(sessions: Sequence[S], address: str) -> list[S]:
     found = [session for session in sessions if session.id.startswith(address)]
-    if not found and "/" in address:  # a short id of the parent, and of its child
+    if not found and "/" in address:  # shortened ids of a parent and its child
         head, _, tail = address.partition("/")
         known = {session.id for session in sessions}
         parents = [each for each in known if each.startswith(head) and parent_id(each, known) is None]
         found = [session for session in sessions if any(session.id.startswith(f"{one}/{tail}") for one in parents)]
-    # A session and its children, which are named after it, are the session.
+    # If a session and its children match, the session is meant.
     return [session for session in found if not any(session.id.startswith(f"{other.id}/") for other in found)]
 
 
 def _by_title(sessions: Sequence[S], address: str) -> list[S]:
-    wanted = " ".join(address.split()).casefold()
+    named = " ".join(address.split()).casefold()
     titles = [(session, " ".join(session.title.split()).casefold()) for session in sessions]
-    exact = [session for session, title in titles if title == wanted]
-    return exact or [session for session, title in titles if wanted and title.startswith(wanted)]
+    exact = [session for session, title in titles if title == named]
+    return exact or [session for session, title in titles if named and title.startswith(named)]
 
 
 def _hint(sessions: Sequence[S], address: str) -> tuple[str, ...]:
@@ -105,12 +110,12 @@ def _hint(sessions: Sequence[S], address: str) -> tuple[str, ...]:
     return (f"did you mean {names[near[0]]}{titled}?",)
 
 
-def _shortest(names: Iterable[str], least: int, most: int, wanted: set[str] | None = None) -> dict[str, str]:
-    """The shortest beginning of each (wanted) name that no other has; names of up to `most` characters stay whole."""
+def _shortest(names: Iterable[str], least: int, most: int, requested: set[str] | None = None) -> dict[str, str]:
+    """Shorten names to their shortest unique beginning; names of up to `most` characters are not shortened."""
     ordered = sorted(names)
     shown: dict[str, str] = {}
     for place, name in enumerate(ordered):
-        if wanted is not None and name not in wanted:
+        if requested is not None and name not in requested:
             continue
         around = [ordered[other] for other in (place - 1, place + 1) if 0 <= other < len(ordered)]
         needed = 1 + max((_common(name, other) for other in around), default=0)

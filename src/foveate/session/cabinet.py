@@ -1,10 +1,10 @@
-"""The file cabinet: whole tool results and fetched pages by key, so that a model reads only the lines it needs.
+"""The file cabinet: complete tool results and fetched pages by key, so that a model reads only the lines it needs.
 
 entry = await session.cabinet.file(page, name="prices.html", media_type="text/html", source=url)
 await session.cabinet.read(entry.key, first_line=120, lines=10)
 
-A key lives for `cabinet.retention_days`, and longer while a context shows it. The bytes of a content that a session's
-tool returned belong to the log: they outlive the key, until their turn is pruned.
+A key expires after `cabinet.retention_days`, and is renewed while a context shows it. Content that a session's tool
+returned belongs to the log: its bytes outlive the key, until their turn is pruned.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from foveate.store.sql import now_us
 from foveate.turn import from_us, turn_id
 
 MAX_LINE_CHARS = 1_000
-"""A longer line counts as several, so that every part of a content can be read by its lines."""
+"""A longer line counts as several, so that every part of the content can be read by line numbers."""
 MAX_LABEL_CHARS = 2_000
 KEY = re.compile(r"f-[0-9a-f]{12,64}\b")
-_WORD = re.compile(r"\w")
 """A key in a text."""
+_WORD = re.compile(r"\w")
 RENEWAL_US = DAY_US
-"""A key that contexts show is renewed this often."""
+"""Interval at which a key that contexts show is renewed."""
 MAX_RENEWED = 10_000
 _PROBED_BYTES = 8_192
 _TEXT_TYPES = ("application/json", "application/xml", "application/javascript", "application/xhtml+xml")
@@ -45,20 +45,20 @@ _TEXT_TYPES = ("application/json", "application/xml", "application/javascript", 
 
 @dataclass(frozen=True, slots=True)
 class CabinetEntry:
-    """A content in the file cabinet."""
+    """A key of the file cabinet, without its content."""
 
     key: str
     name: str
     size: int
-    """In bytes."""
+    """Size of the content in bytes."""
     sha256: str
     media_type: str
     source: str
-    """Where it came from, e.g. a URL; empty if unknown."""
+    """Origin of the content, e.g. a URL; empty if unknown."""
     created: datetime
     expires: datetime
     session_id: str | None = None
-    """The session whose tool returned it."""
+    """The session whose tool returned the content."""
     turn_id: str | None = None
     tenant: str = ""
 
@@ -70,16 +70,16 @@ class Excerpt:
     text: str
     first_line: int
     last_line: int
-    """0 if there are none."""
+    """0 if the excerpt is empty."""
     total_lines: int
 
 
-Noted = Callable[[CabinetEntry], Awaitable[None]]
-"""Told about what was filed, e.g. to put a note on the session's board."""
+OnFiled = Callable[[CabinetEntry], Awaitable[None]]
+"""Called with each new entry, e.g. to put a note on the session's board."""
 
 
 class Cabinet:
-    """The file cabinet of a tenant, or of all for the owner. Every change is durable when its method returns."""
+    """The file cabinet of a tenant; for the owner, of all tenants. Every change is durable when its method returns."""
 
     def __init__(
         self,
@@ -89,23 +89,23 @@ class Cabinet:
         tenant: str | None,
         view: str = "",
         session_id: str | None = None,
-        noted: Noted | None = None,
+        on_filed: OnFiled | None = None,
     ) -> None:
-        """Without a tenant all are seen. `session_id` is the stored id of the session whose tools file here; `view`
-        the tenant who looks, for the ids of sessions."""
+        """`tenant` None includes all tenants. `session_id` is the stored id of the session whose tools use the cabinet.
+        Session ids are returned as the tenant `view` uses them."""
         self._store = store
         self._settings = settings
         self._tenant = tenant
         self._view = view
         self._session_id = session_id
-        self._noted = noted
+        self._on_filed = on_filed
 
     async def file(
         self, content: bytes, *, name: str, media_type: str = "text/plain", source: str = ""
     ) -> CabinetEntry:
-        """Store a content under a key made of its hash. The same content has the same key."""
+        """Store content under a key made of its hash. The same content has the same key."""
         if len(content) > MAX_BODY_BYTES:
-            raise InputError(f"{name} has {len(content):,} bytes; the file cabinet takes up to {MAX_BODY_BYTES:,}")
+            raise InputError(f"{name} has {len(content):,} bytes; the limit of the file cabinet is {MAX_BODY_BYTES:,}")
         for label, value in (("name", name), ("media_type", media_type), ("source", source)):
             check_text(label, value)
         level = self._settings.store.compression_level
@@ -123,16 +123,16 @@ class Cabinet:
             session_id=self._session_id,
         )
         entry = self._entry(await self._store.cabinet.file(new, now_us=now_us()))
-        if self._noted:
-            await self._noted(entry)
+        if self._on_filed:
+            await self._on_filed(entry)
         return entry
 
     async def entry(self, key: str) -> CabinetEntry:
-        """What is known of a key. `ContentNotFound` if there is none, `ContentExpired` if it is over."""
+        """Return the entry of a key. `ContentNotFound` if it does not exist, `ContentExpired` if it has expired."""
         return self._entry(await self._row(key))
 
     async def content(self, key: str) -> bytes:
-        """The whole content."""
+        """Return the complete content of a key as bytes."""
         row = await self._row(key)
         found = await self._store.cabinet.read(row.tenant, row.digest)
         if found is None:
@@ -140,25 +140,25 @@ class Cabinet:
         return found
 
     async def read(self, key: str, first_line: int = 1, lines: int = 200) -> str:
-        """Lines of a text, numbered from 1. `InputError` if the content is not text."""
+        """Read lines of a text, numbered from 1. `InputError` if the content is binary."""
         return (await self.excerpt(key, first_line, lines)).text
 
     async def excerpt(self, key: str, first_line: int = 1, lines: int = 200) -> Excerpt:
-        """Like `read`, with which lines they are. A line of more than 1,000 characters counts as several."""
+        """Read lines of a text together with their numbers. A line of more than 1,000 characters counts as several."""
         if first_line < 1 or lines < 1:
             raise InputError(f"lines are numbered from 1; got first_line {first_line}, lines {lines}")
         text = await self.text(key)
         return await asyncio.to_thread(_excerpt, text, first_line, lines)
 
     async def find(self, key: str, words: str, limit: int = 20, *, first_line: int = 1) -> list[tuple[int, str]]:
-        """The lines from `first_line` on that contain these words, in any case, each with its number."""
+        """Find lines that contain a text, ignoring case, from `first_line` on; each is returned with its number."""
         if not words.strip():
-            raise InputError("there is nothing to find")
+            raise InputError("the text to find is empty")
         text = await self.text(key)
         return await asyncio.to_thread(_matches, text, words.casefold(), limit, first_line)
 
     async def text(self, key: str) -> str:
-        """The whole content as text. `InputError` if it is binary."""
+        """Return the complete content of a key as text. `InputError` if it is binary."""
         entry, content = await self.entry(key), await self.content(key)
         found = decode(content, entry.media_type)
         if found is None:
@@ -169,14 +169,17 @@ class Cabinet:
         return found
 
     async def list(self) -> Sequence[CabinetEntry]:
-        """The keys that are not expired, the newest first."""
+        """List the entries that have not expired, newest first."""
         return [self._entry(row) for row in await self._store.cabinet.list_keys(self._tenant, now_us=now_us())]
 
     async def prune(self, *, dry_run: bool = False) -> Sequence[CabinetEntry]:
-        """Remove expired keys, and bytes that no turn refers to. Returns what was, or would be, removed."""
+        """Remove expired keys, and content that no turn refers to; return the removed entries.
+
+        With `dry_run`, nothing is removed.
+        """
         cabinet = self._store.cabinet
-        over = cabinet.expired if dry_run else cabinet.remove_expired
-        return [self._entry(row) for row in await over(self._tenant, now_us=now_us())]
+        prune = cabinet.expired if dry_run else cabinet.remove_expired
+        return [self._entry(row) for row in await prune(self._tenant, now_us=now_us())]
 
     async def _row(self, key: str) -> CabinetRow:
         row = await self._store.cabinet.find(self._tenant, key)
@@ -208,7 +211,7 @@ class Cabinet:
 
 
 class KeyRenewals:
-    """Lets the keys live on that contexts show, and brings back expired ones whose content the log has.
+    """Renews the keys that contexts show, and restores expired ones whose content is in the log.
 
     All sessions of an open store share it, so that a key is not written with every context.
     """
@@ -216,15 +219,15 @@ class KeyRenewals:
     def __init__(self, store: Store, settings: Settings, writes: LateWrites) -> None:
         self._store = store
         self._life_us = retention_us(settings)
-        self._pause_us = min(RENEWAL_US, self._life_us // 2)
+        self._interval_us = min(RENEWAL_US, self._life_us // 2)
         self._renewed: dict[tuple[str, str], int] = {}
         self._writes = writes
 
     async def renew(self, tenant: str, shown: str) -> None:
-        """Renew the keys in a context's text, each once a day. A busy store never fails the context."""
+        """Renew the keys in a context's text, each once a day. A busy store never breaks the context."""
         now = now_us()
         found = sorted(keys_in(shown))
-        due = [key for key in found if self._renewed.get((tenant, key), 0) + self._pause_us <= now]
+        due = [key for key in found if self._renewed.get((tenant, key), 0) + self._interval_us <= now]
         if not due:
             return
 
@@ -238,7 +241,7 @@ class KeyRenewals:
 
 
 def filed_note(entry: CabinetEntry, turn: int, turns: int) -> Note:
-    """The line on the board for a content that was filed in this turn."""
+    """Write the board's note about content that was filed in this turn."""
     is_page = entry.source.startswith(("http://", "https://"))
     where = f", from {entry.source}" if entry.source else ""
     text = f"{entry.name}, {entry.media_type}, {entry.size:,} bytes{where}"
@@ -246,18 +249,18 @@ def filed_note(entry: CabinetEntry, turn: int, turns: int) -> Note:
 
 
 def retention_us(settings: Settings) -> int:
-    """How long a key lives, in microseconds."""
+    """Return the lifetime of a key in microseconds."""
     return int(settings.cabinet.retention_days * DAY_US)
 
 
 def keys_in(text: str) -> set[str]:
-    """The keys that a text mentions."""
-    # A pattern that begins with letters is searched for much faster than one that begins with a word's edge.
+    """Find the keys that a text mentions."""
+    # A search is much faster if the pattern begins with letters instead of a word boundary.
     return {found[0] for found in KEY.finditer(text) if not _WORD.match(text[found.start() - 1 : found.start()])}
 
 
 def decode(content: bytes, media_type: str) -> str | None:
-    """The content as text; None if it is binary. Bytes that are not UTF-8 are replaced where the type says text."""
+    """Decode content as text; None if it is binary. Invalid UTF-8 is replaced if the media type is a text type."""
     if b"\0" in content[:_PROBED_BYTES]:
         return None
     try:
@@ -269,7 +272,7 @@ def decode(content: bytes, media_type: str) -> str | None:
 
 
 def _lines(text: str) -> list[str]:
-    """The lines; a long one in pieces."""
+    """Split a text into lines, and long lines into pieces."""
     lines = text.splitlines()
     if max(map(len, lines), default=0) <= MAX_LINE_CHARS:
         return lines

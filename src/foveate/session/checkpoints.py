@@ -1,4 +1,4 @@
-"""A session's checkpoints as values: their texts, the turns they replace, and how the session's budget is used."""
+"""Checkpoints of a session: their texts, the turns they replace, and how much of the budget is used."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ STRATEGY = "checkpoint"
 
 @dataclass(frozen=True, slots=True)
 class CheckpointInfo:
-    """A checkpoint as the session's contexts show it now."""
+    """A checkpoint as the session's contexts currently show it."""
 
     id: str
     level: int
-    """3 detailed, 2 moderate, 1 compact."""
+    """Level of detail: 3 detailed, 2 moderate, 1 compact."""
     first: str
-    """Its first turn, e.g. `T-1`,"""
+    """First turn of the checkpoint, e.g. `T-1`."""
     last: str
-    """and its last."""
+    """Last turn of the checkpoint."""
     first_message: int
-    """Its first message, counted from the session's first,"""
+    """First message of the checkpoint, counted from the beginning of the session."""
     last_message: int
-    """and its last."""
+    """Last message of the checkpoint, counted from the beginning of the session."""
     summary: str
     key_decisions: tuple[str, ...]
     architecture_decisions: tuple[str, ...]
     files_modified: tuple[str, ...]
     next_steps: tuple[str, ...]
     original_tokens: int
-    """What the assistant's messages and tool output of its turns take."""
+    """Tokens of the assistant's messages and tool output that the checkpoint replaces."""
     current_tokens: int
     compression_count: int
     text: str
-    """The whole checkpoint as a model reads it."""
+    """The complete checkpoint as a model reads it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckpointStatus:
-    """How a session's budget is used."""
+    """Usage of a session's budget."""
 
     used_tokens: int
     available_tokens: int
@@ -59,7 +59,7 @@ class CheckpointStatus:
     reliability: float
     reliability_level: str
     mode: str = ""
-    """Empty: none."""
+    """Name of the session's mode; empty: none."""
 
     @property
     def line(self) -> str:
@@ -72,7 +72,7 @@ class CheckpointStatus:
 
 
 class Checkpoints:
-    """The checkpoints of one session, which has to use the `checkpoint` strategy."""
+    """The checkpoints of one session, which must use the `checkpoint` strategy."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class Checkpoints:
         self._key = key
 
     async def list(self) -> tuple[CheckpointInfo, ...]:
-        """The checkpoints that contexts show now, oldest first."""
+        """List the checkpoints that contexts currently show, oldest first."""
         await self._check()
         await self._context()
         kept = await self._driver.state(STRATEGY)
@@ -105,7 +105,7 @@ class Checkpoints:
         return tuple(found)
 
     async def status(self) -> CheckpointStatus:
-        """Tokens used and available, tier and reliability, as of the newest turn."""
+        """Return tokens used and available, tier and reliability, as of the newest turn."""
         info = await self._check()
         notes: Any = (await self._context()).planned.notes
         return CheckpointStatus(

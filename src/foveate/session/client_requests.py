@@ -39,9 +39,9 @@ async def context_for(
     is_late: bool = False,
     budget_tokens: int | None = None,
 ) -> Context:
-    """The context for what is recorded, with tools in a provider's format; no prompt is added.
+    """Build the context of what is recorded, with tools in a provider's format; no prompt is added.
 
-    With `is_late` the history tools are offered only once a turn is not shown word for word.
+    With `is_late` the history tools are offered only once a turn is not shown verbatim.
     """
     offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
     return await engine.context_with(
@@ -50,25 +50,25 @@ async def context_for(
 
 
 def messages_of(context: Context, format: str) -> list[Any]:  # noqa: A002
-    """The messages of a context for a provider, without the system prompt."""
+    """Return the messages of a context in a provider's format, without the system prompt."""
     messages = context.messages(format)
     return list(messages[1:] if context.system and format.startswith("openai") else messages)
 
 
 def extra_system(context: Context, system: str) -> str:
-    """What goes behind a program's own system prompt: explanation and pins."""
+    """Return what a context appends to a program's own system prompt: explanation and pins."""
     return context.system.removeprefix(system).strip("\n")
 
 
 def came_from_client(
     engine: SessionEngine, system: str, tools: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]
 ) -> None:
-    """The answer that is recorded next came from a client's own request."""
+    """Remember that the next recorded answer came from a client's own request."""
     engine.came_from(lambda: request_prefix(system, tools, messages))
 
 
 def came_from_messages(engine: SessionEngine, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
-    """The answer that is recorded next came from these messages, which a framework sent in a form of its own."""
+    """Remember that the next recorded answer came from these messages, which a framework sent in its own format."""
     engine.came_from(lambda: messages_prefix(messages, tools))
 
 
@@ -80,9 +80,9 @@ def whole_tokens(
     system: str,
     tools: Sequence[Mapping[str, Any]],
 ) -> int | None:
-    """Tokens of a request with all that is recorded and these messages, as they are.
+    """Count the tokens of a request with the complete raw log and these messages.
 
-    None if that is more than the budget, or if contexts of the session show something else.
+    None if they exceed the budget, or if the session's contexts differ from the raw log, e.g. because of a mode.
     """
     row, counter, strategy = engine.row, engine.counter, engine.strategy.strategy
     if not standing.is_plain or row.mode or not strategy.keeps_plan:
@@ -96,5 +96,5 @@ def whole_tokens(
 
 
 def empty_standing(engine: SessionEngine) -> Standing:
-    """What a session that was just created holds."""
+    """Return the standing of a session that was just created: no messages."""
     return Standing(engine.row, 0, 0, 0, is_plain=True)

@@ -1,4 +1,4 @@
-"""Documents of a session, such as an epic and tasks, shown in full by the strategies that use them.
+"""Documents of a session, such as an epic and tasks. Strategies that use them show them in full.
 
 await session.documents.give("epic", "Move the shop to the new payment service. …")
 await session.documents.give("tasks", "- [ ] Read the old code")
@@ -13,26 +13,26 @@ from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
 
 NO_TASKS = "(no tasks yet)"
-"""Shown where a session has no tasks; without an epic, its title is shown."""
+"""Shown if a session has no tasks. Without an epic, the title is shown."""
 GIVEN = ("epic", "tasks")
-"""What can be given; goals have commands of their own."""
+"""Documents that users can set. Goals have their own methods and commands."""
 RUN = "run"
-"""What a run keeps of itself."""
+"""The document in which a run stores its state."""
 PACK = "pack"
-"""The tool packs that the session last used."""
+"""The document that names the tool packs that the session last used."""
 
 
 class Documents:
     """The documents of one session. Every change is durable when its method returns."""
 
     def __init__(self, store: Store, session: SessionRow, limits: Mapping[str, int]) -> None:
-        """`limits` has the most tokens a document may take, by name."""
+        """`limits` has the maximum tokens of each document, by name."""
         self._store = store
         self._session = session
         self._limits = limits
 
     async def give(self, name: str, text: str) -> None:
-        """Set or replace a document. An empty text removes it."""
+        """Set a document, e.g. `epic` or `tasks`, or replace its text. An empty text removes it."""
         if name not in (*GIVEN, RUN, PACK):
             raise InputError(f"a session has no document {name!r}; available: {', '.join(GIVEN)}")
         check_text(name, text)
@@ -44,15 +44,15 @@ class Documents:
         check_size(name, text, self._limits, self._session)
 
     async def get(self, name: str) -> str:
-        """A document's text; empty if there is none."""
+        """Return a document's text; empty if there is none."""
         found = await self._store.artefacts.documents(self._session.id)
         return next((row.text for row in found if row.name == name), "")
 
 
 def check_size(name: str, text: str, limits: Mapping[str, int], session: SessionRow) -> None:
-    """An error that says by how much, if a document is larger than it may be."""
+    """Raise `InputError`, with the excess, if a document is larger than its limit."""
     limit = limits.get(name)
-    # A token is a character at least, so a short text need not be counted.
+    # A token has at least one character, so a short text need not be counted.
     if limit is None or len(text) <= limit:
         return
     tokens = session.exact.base(text)

@@ -1,7 +1,7 @@
 """The engine of a session handle: its row, its token counter, the shared parts of the store, and its contexts.
 
 Internal. `Session` is the public façade over it. The gateway, intake, agents and tools reach it as `session.engine` for
-what users don't need: drafts, limits of one handle, contexts with a given set of tools, events.
+what users don't need: drafts, limits of one handle, contexts with certain tools, events.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class SessionEngine:
     counter: Counter
 
     def __init__(self, row: SessionRow, shared: SharedParts, *, tenant: str = "") -> None:
-        """`tenant` is the view that the session is opened in; empty: the owner's."""
+        """`tenant` is the tenant whose view the session is opened in; empty: the owner's view."""
         self.tenant = tenant
         self.shared = shared
         self.store = shared.store
@@ -60,7 +60,7 @@ class SessionEngine:
 
     @property
     def stored_id(self) -> str:
-        """The id in the store; of a tenant's session `tenant:id`."""
+        """The id in the store; for a tenant's session `tenant:id`."""
         return self.row.id
 
     @property
@@ -75,7 +75,7 @@ class SessionEngine:
 
     @property
     def sizes(self) -> SentSizes:
-        """Counts messages as they are sent, including images and files."""
+        """The counter of messages as sent, including images and files."""
         return SentSizes.of(self.row.model, self.row.encoding)
 
     @property
@@ -85,24 +85,24 @@ class SessionEngine:
 
     @property
     def strategy(self) -> SessionStrategy:
-        """The session's strategy with its settings, or the fallback and why."""
+        """The session's strategy with its settings, or the fallback with the reason."""
         settings = self.shared.settings
         return session_strategy(self.row.strategy, settings, given_settings(self.row, settings))
 
     def take(self, row: SessionRow) -> None:
-        """Replace the session's data by a row that was just read."""
+        """Replace the session's data with a row that was just read."""
         row = with_budget(row, self.shared.settings.session.budget_tokens)
         limit = self._limit_tokens
         self.row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
         self.counter = session_counter(row.model, row.encoding)
 
     async def reload(self) -> SessionInfo:
-        """Read the session's data again, including changes by other handles."""
+        """Reload the session's data, including changes by other handles."""
         self.take(await self.store.get_session(self.stored_id))
         return self.info
 
     async def update(self, changes: Mapping[str, object]) -> SessionInfo:
-        """Store changes of the session's data."""
+        """Store changes to the session's data."""
         if changes:
             self.take(await self.store.update_session(self.stored_id, changes))
         return self.info
@@ -113,12 +113,12 @@ class SessionEngine:
         self.take(self.row)
 
     async def lower_budget(self, tokens: int) -> SessionInfo:
-        """Lower the session's budget, e.g. after a provider found a request too long. It is never raised by this."""
+        """Lower the session's budget, e.g. after a provider rejected a request as too long. Never raises it."""
         await self.reload()
         return await self.update(lowered_budget(self.row, tokens))
 
     async def restore_budget(self, before: SessionInfo) -> SessionInfo:
-        """Take a change of the budget back."""
+        """Restore the budget that the session had before a change."""
         return await self.update(restored_budget(before, self.shared.settings.session.budget_tokens))
 
     async def fork(
@@ -137,7 +137,7 @@ class SessionEngine:
         at: datetime | None = None,
         context: Context | str | None = None,
     ) -> list[Draft]:
-        """Count and pack messages as they are stored, each with its key; see `append`."""
+        """Count and pack messages for `append`, each with its key."""
         bound = bind_answer(messages, partial(self.shared.asked.pop, self.stored_id), context)
         return await draft_messages(bound, at, keys, self.sizes, self.compression_level)
 
@@ -168,25 +168,25 @@ class SessionEngine:
         self.shared.events.publish(Event(kind, self.stored_id, datetime.now(UTC), turn, data))
 
     async def note(self, kind: NoteKind, key: str, text: str) -> None:
-        """Put a note on the board, for as many turns as something retrieved stays there."""
+        """Put a note on the board, for `context.board_life_turns` turns."""
         now = (await self.reload()).turns
         life = self.shared.settings.context.board_life_turns
         await self.contexts.board.note(self.row, Note(kind, key, text, until_turn=now + life, since_turn=now))
 
     @property
     def cabinet(self) -> Cabinet:
-        """The file cabinet, as the tools of this session use it; new keys are listed on the board."""
+        """The file cabinet that the tools of this session use; new keys are listed on the board."""
         return Cabinet(
             self.store,
             self.shared.settings,
             tenant=self.row.tenant,
             view=self.tenant,
             session_id=self.stored_id,
-            noted=self._note_filed,
+            on_filed=self._note_filed,
         )
 
     async def _note_filed(self, entry: CabinetEntry) -> None:
-        """List a new key of the cabinet on the board for some turns."""
+        """List a new key of the cabinet on the board, for `cabinet.note_turns` turns."""
         turns = self.shared.settings.cabinet.note_turns
         if turns:
             await self.reload()
@@ -204,14 +204,14 @@ class SessionEngine:
         recall: bool = True,
         is_answered: bool = True,
     ) -> Context:
-        """Make a context with these tools; a prompt that is the newest turn, recorded and unanswered, is sent once."""
+        """Build a context with these tools. A prompt that is already recorded as the newest turn is not sent twice."""
         settings = self.shared.settings.context
         snapshot = await self.contexts.snapshot(strategy)
         self.take(snapshot.session)
         row, counter = self.row, self.counter  # another call may replace them before this one ends
-        said = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
+        messages = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
         asked = Asked(
-            prompt="" if prompt and await self.contexts.reader.is_waiting(row, said) else prompt,
+            prompt="" if prompt and await self.contexts.reader.is_waiting(row, messages) else prompt,
             budget_tokens=budget_tokens,
             system=system,
             tools_tokens=offer.tokens(counter) if offer else 0,
@@ -228,22 +228,22 @@ class SessionEngine:
         return context
 
     async def look(self, *, budget_tokens: int | None = None, strategy: str | None = None) -> Context:
-        """Make the context as it is now, for a person to look at: no answer will come from it."""
+        """Build the current context for display only: no answer is expected from it."""
         return await self.context_with(None, budget_tokens=budget_tokens, strategy=strategy, is_answered=False)
 
     def came_from(self, source: Context | PrefixSource) -> None:
-        """Note that the answer recorded next came from this context, or from a request with this prefix."""
+        """Remember that the next recorded answer came from this context, or from a request with this prefix."""
         self.shared.asked[self.stored_id] = partial(context_token, source) if isinstance(source, Context) else source
 
     async def is_waiting(self, prompt: Sequence[Message]) -> bool:
-        """Whether the newest turn ends with exactly this prompt and has no answer yet."""
+        """Return whether the newest turn ends with exactly this prompt and has no answer yet."""
         await self.reload()
         return await self.contexts.reader.is_waiting(self.row, prompt)
 
     def reader(self) -> Reader:
-        """Reads the session's turns, as of now."""
+        """Make a reader of the session's turns, as of now."""
         return Reader(self.store, self.row, self.counter, self.contexts.reader)
 
     def retrieval(self) -> Retrieval:
-        """Executes history tools, as of now."""
+        """Make an executor of the history tools, as of now."""
         return Retrieval(self.store, self.row, self.contexts, self.counter, searcher=self.shared.searcher)

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from foveate.session import Session
 
 WAIT_SECONDS = 600.0
-"""How long a prompt waits for the answer to the one before it."""
+"""Time limit for a prompt that waits for the answer to the previous one."""
 
 
 class Exchange:
-    """A turn in progress. Other prompts of the process wait at their `with` until it ends, so each gets its answer."""
+    """A turn in progress. Other prompts of the process wait at their `with` until it ends."""
 
     def __init__(self, session: Session, prompt: str | Recordable) -> None:
         engine = session.engine
@@ -40,12 +40,12 @@ class Exchange:
 
     @property
     def id(self) -> str:
-        """The turn's id; known once the block is entered."""
+        """The turn's id, available inside the `with` block."""
         return turn_id(self._number)
 
     @property
     def context(self) -> Context | None:
-        """What the last request was made from."""
+        """The context of the last request; None before the first."""
         return self._context
 
     async def __aenter__(self) -> Exchange:
@@ -68,18 +68,18 @@ class Exchange:
         self._lock.release()
 
     async def _begin(self) -> None:
-        """Record the prompt, unless it is recorded already and still waits for its answer."""
+        """Record the prompt, unless it is already recorded and still unanswered."""
         if isinstance(self._prompt, str):
             if not self._prompt.strip():
                 raise InvalidMessage("prompt", "has no text")
-            said = [Message("user", (Text(self._prompt),))]
+            messages = [Message("user", (Text(self._prompt),))]
         else:
-            said = as_messages(self._prompt, None)
+            messages = as_messages(self._prompt, None)
         newest = (await self._session.refresh()).turns
-        if newest and await self._session.engine.is_waiting(said):
+        if newest and await self._session.engine.is_waiting(messages):
             self._number = newest
         else:
-            self._number = (await self._session.record(said)).number
+            self._number = (await self._session.record(messages)).number
 
     async def request(
         self,
@@ -92,10 +92,10 @@ class Exchange:
         budget_tokens: int | None = None,
         recall: bool = True,
     ) -> dict[str, Any]:
-        """The keyword arguments of the provider's own call, with everything recorded so far.
+        """Return the keyword arguments of the provider's call, with everything recorded so far.
 
-        The history tools are sent as soon as a turn is no longer sent as messages; with `tools` always or never.
-        `extra_tools` are those of your own, written as this format has them.
+        The history tools are included as soon as a turn is no longer sent as messages; `tools` includes them always or
+        never. `extra_tools` are your own tools, in the provider's format.
         """
         newest = (await self._session.refresh()).turns
         if newest != self._number:
@@ -110,7 +110,7 @@ class Exchange:
         return {**named, **self._context.request(format)}
 
     async def record(self, messages: Recordable, *, format: str | None = None, key: str | None = None) -> RecordedTurn:  # noqa: A002
-        """Add an answer, or the results of its calls, to this turn; `TurnBegun` if a later one has begun."""
+        """Record an answer, or the results of its tool calls, in this turn; `TurnBegun` if a later turn has begun."""
         if self._unanswered is not None:
             self._session.engine.came_from(self._unanswered)
             self._unanswered = None

@@ -1,4 +1,4 @@
-"""Export of a session: everything as JSON, Markdown for people, or any transcript format."""
+"""Export of a session: everything as JSON, readable Markdown, or any transcript format."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 
 AUDIT_VERSION = 1
 BATCH_TURNS = 200
-"""Turns that are read at a time."""
+"""Turns read per batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class WholeResult:
-    """A tool result or fetched page that a turn shows in part."""
+    """The complete tool result or fetched page of which a turn contains an excerpt."""
 
     row: TurnContentRow
     content: bytes
 
 
 class ExportWriter(Protocol):
-    """Takes the turns one by one and gives the file in pieces."""
+    """Writes a file in pieces, turn by turn."""
 
     def add(self, turn: Turn, contents: Sequence[WholeResult] = ()) -> Iterator[str]: ...
 
@@ -41,7 +41,7 @@ class ExportWriter(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The time in which exported turns began."""
+    """A time range that selects turns by their start."""
 
     since: datetime | None
     until: datetime | None
@@ -55,7 +55,7 @@ class Span:
         )
 
     def includes(self, at: datetime | None) -> bool:
-        """Whether a turn began in it; a turn without a time is only in an unlimited one."""
+        """Return whether a turn's start is in the range. Only an unlimited range includes a turn without a time."""
         if at is None:
             return self.since is None and self.until is None
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
@@ -63,7 +63,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class WholeResults:
-    """Reads the whole results of a session's turns."""
+    """Reads the complete tool results of a session's turns."""
 
     store: Store
     session_id: str
@@ -84,7 +84,7 @@ async def pieces(
     last: int,
     span: Span,
 ) -> AsyncIterator[str]:
-    """The export of the turns from `first` to `last` as chunks of text."""
+    """Export the turns from `first` to `last` as chunks of text."""
     for low in range(first, last + 1, BATCH_TURNS):
         high = min(low + BATCH_TURNS - 1, last)
         rows = await results.rows(low, high) if isinstance(writer, _Audit) else ()
@@ -98,7 +98,7 @@ async def pieces(
 
 
 def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> ExportWriter:
-    """The writer of this name: `json`, `markdown`, or a message or transcript format."""
+    """Make the writer of a format: `json`, `markdown`, or a message or transcript format."""
     if format_name == "json":
         return _Audit(info, pins)
     if format_name == "markdown":
@@ -110,12 +110,12 @@ def start(format_name: str, info: SessionInfo, pins: Sequence[Pin]) -> ExportWri
 
 
 def render_turns(format_name: str, turns: Sequence[Turn]) -> Json:
-    """The messages of turns in a provider's format, ready to send."""
+    """Render the messages of turns in a provider's format, ready to send."""
     return formats.render_messages(format_name, [message for turn in turns for message in turn.messages])
 
 
 class _Audit:
-    """The full record: the session, its pins, and each message as meant and as it came."""
+    """The complete record: the session, its pins, and each message in canonical and original form."""
 
     def __init__(self, info: SessionInfo, pins: Sequence[Pin]) -> None:
         head: dict[str, Json] = {
@@ -168,7 +168,7 @@ def _plain(values: dict[str, object]) -> dict[str, Json]:
 
 
 class _Messages:
-    """A provider's message list, originals of that provider exactly."""
+    """A provider's list of messages; messages that came from that provider are exported unchanged."""
 
     def __init__(self, format_name: str) -> None:
         self._format_name = format_name
@@ -184,7 +184,7 @@ class _Messages:
 
 
 class _Transcript(_Messages):
-    """A file as the program of that format leaves it."""
+    """A transcript as the program of that format writes it."""
 
     def finish(self) -> Iterator[str]:
         yield from formats.load_transcript(self._format_name).write(self._messages)
@@ -231,7 +231,7 @@ def _markdown_part(part: Part) -> str:
 
 
 def _fenced(text: str) -> str:
-    """The text in a fence longer than any in it."""
+    """Put a text in a code fence that is longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{text}\n{fence}"

@@ -1,4 +1,4 @@
-"""Fork of a session: a new one that shares its turns up to a certain one."""
+"""Fork of a session: a new session that shares the turns up to a certain one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from foveate.turn import turn_id, turn_number
 async def fork_session(
     store: Store, row: SessionRow, session_id: str, at: str | int | None, *, title: str | None, exist_ok: bool
 ) -> SessionRow:
-    """The row of the fork. With `exist_ok` an existing fork from the same turn (without `at`: from any) is returned."""
+    """Create a fork, and return its row.
+
+    With `exist_ok`, an existing fork at the same turn (without `at`: at any turn) is returned.
+    """
     parent_id = public_id(row.tenant, row.id)
     number = row.last_turn if at is None else 0 if at == 0 else turn_number(at)
     if number is None or (at is None and not number):

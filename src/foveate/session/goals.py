@@ -8,8 +8,8 @@
     Artifacts: created src/auth/login.ts
     </goals>
 
-Strategies that show goals have them in the fixed part of every context, never compressed. Checkpoints give more weight
-to clauses about open goals.
+Strategies that show goals include them in the fixed part of every context, never compressed. Checkpoints give more
+weight to clauses about open goals.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ StepStatus = Literal["pending", "in progress", "done"]
 Change = Literal["created", "modified", "deleted"]
 
 DOCUMENT = "goals"
-"""The session's document that contexts show."""
+"""Name of the document in which contexts show the goals."""
 MAX_TITLE_CHARS = 500
 MAX_DECISION_CHARS = 4_000
 MAX_GOALS = 100
 MAX_PARTS = 200
-"""The most steps, locked decisions or artifacts of one goal."""
+"""Maximum number of steps, locked decisions or artifacts of one goal."""
 _GOAL_ID = re.compile(r"G-([1-9]\d*)")
 
 
 @dataclass(frozen=True, slots=True)
 class GoalStep:
-    """A part of a goal, by its place."""
+    """One step of a goal; steps are numbered from 1."""
 
     title: str
     status: StepStatus = "pending"
@@ -50,7 +50,7 @@ class GoalStep:
 
 @dataclass(frozen=True, slots=True)
 class Artifact:
-    """A file that the goal led to."""
+    """A file that was created, modified or deleted for a goal."""
 
     path: str
     change: Change = "created"
@@ -58,7 +58,7 @@ class Artifact:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """Something that the conversation is to achieve."""
+    """An aim of the conversation."""
 
     id: str
     title: str
@@ -66,7 +66,7 @@ class Goal:
     status: GoalStatus = "active"
     steps: tuple[GoalStep, ...] = ()
     decisions: tuple[str, ...] = ()
-    """Locked: included verbatim in every context."""
+    """Locked decisions, included verbatim in every context."""
     artifacts: tuple[Artifact, ...] = ()
     created_at: datetime | None = None
     updated_at: datetime | None = None
@@ -86,13 +86,13 @@ class Goals:
         goal = Goal("", _line("title", title), checked, steps=planned)
         _limit("steps", planned)
         if len(await self._store.artefacts.goals(self._session_id)) >= MAX_GOALS:
-            raise InputError(f"session {self._session_id!r} has {MAX_GOALS} goals already; no more are kept")
+            raise InputError(f"session {self._session_id!r} has {MAX_GOALS} goals already, the maximum")
         row = await self._store.artefacts.add_goal(self._session_id, _pack(goal))
         await self._show()
         return _read(row)
 
     async def step(self, goal_id: str, step: str | int, status: str = "pending") -> Goal:
-        """Set a step's status, by its number from 1 or its title. An unknown title adds a step."""
+        """Set the status of a step, identified by its number from 1 or its title. An unknown title adds a step."""
         checked: StepStatus = _one_of("status", status.replace("-", " "), get_args(StepStatus))
         goal = await self._get(goal_id)
         titles = [known.title for known in goal.steps]
@@ -110,32 +110,32 @@ class Goals:
         return await self._update(replace(goal, steps=_limit("steps", tuple(changed))))
 
     async def plan(self, goal_id: str, steps: Sequence[GoalStep]) -> Goal:
-        """Replace all steps of a goal."""
+        """Replace all steps of a goal with new ones."""
         status: Any = get_args(StepStatus)
         checked = tuple(GoalStep(_line("step", step.title), _one_of("status", step.status, status)) for step in steps)
         return await self._update(replace(await self._get(goal_id), steps=_limit("steps", checked)))
 
     async def decide(self, goal_id: str, decision: str) -> Goal:
-        """Lock a decision: it is included verbatim in every context. Locking it again changes nothing."""
+        """Add a locked decision, which every context includes verbatim. Adding it again changes nothing."""
         goal = await self._get(goal_id)
         text = _text("decision", decision, MAX_DECISION_CHARS)
         kept = goal.decisions if text in goal.decisions else (*goal.decisions, text)
         return await self._update(replace(goal, decisions=_limit("decisions", kept)))
 
     async def artifact(self, goal_id: str, path: str, change: str = "created") -> Goal:
-        """Note a file that the goal created, modified or deleted. The last change of each path is kept."""
+        """Add a file that was created, modified or deleted for the goal. The last change of each path is kept."""
         checked: Change = _one_of("change", change, get_args(Change))
         goal = await self._get(goal_id)
-        noted = Artifact(_line("artifact", path), checked)
-        others = tuple(known for known in goal.artifacts if known.path != noted.path)
-        return await self._update(replace(goal, artifacts=_limit("artifacts", (*others, noted))))
+        artifact = Artifact(_line("artifact", path), checked)
+        others = tuple(known for known in goal.artifacts if known.path != artifact.path)
+        return await self._update(replace(goal, artifacts=_limit("artifacts", (*others, artifact))))
 
     async def done(self, goal_id: str) -> Goal:
-        """Mark a goal as done. Only its title and its locked decisions are shown from now on."""
+        """Mark a goal as done. From then on, contexts show only its title and its locked decisions."""
         return await self._update(replace(await self._get(goal_id), status="done"))
 
     async def list(self) -> Sequence[Goal]:
-        """All goals, in the order they were added."""
+        """List all goals in the order they were added."""
         return [_read(row) for row in await self._store.artefacts.goals(self._session_id)]
 
     async def _get(self, goal_id: str) -> Goal:
@@ -155,12 +155,12 @@ class Goals:
         return _read(row)
 
     async def _show(self) -> None:
-        """What contexts show of the goals is kept as a document."""
+        """Store the goals as the document that contexts show."""
         await self._store.artefacts.keep_document(self._session_id, DOCUMENT, write_goals(await self.list()))
 
 
 def write_goals(goals: Sequence[Goal]) -> str:
-    """The goals as contexts show them; of those that are done only what was locked."""
+    """Write the goals as contexts show them; a goal that is done has only its title and locked decisions."""
     return "".join(f"{_write(goal)}\n" for goal in goals)
 
 
@@ -199,12 +199,12 @@ def _read(row: GoalRow) -> Goal:
 
 
 def _text(what: str, given: str, most_chars: int) -> str:
-    """The text, if there is one and the store can keep it."""
+    """Return the text without surrounding white space; `InputError` if it is empty, too long or can't be stored."""
     text = given.strip()
     if not text:
-        raise InputError(f"a goal's {what} can't be empty; say it in a few words")
+        raise InputError(f"a goal's {what} can't be empty")
     if len(text) > most_chars:
-        raise InputError(f"a goal's {what} takes up to {most_chars:,} characters; this has {len(text):,}")
+        raise InputError(f"a goal's {what} may have up to {most_chars:,} characters; got {len(text):,}")
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -224,5 +224,5 @@ def _one_of(what: str, given: str, known: tuple[Any, ...]) -> Any:
 
 def _limit(what: str, parts: tuple[Any, ...]) -> tuple[Any, ...]:
     if len(parts) > MAX_PARTS:
-        raise InputError(f"a goal has up to {MAX_PARTS} {what}; close it and add another")
+        raise InputError(f"a goal may have up to {MAX_PARTS} {what}; mark it as done and add another goal")
     return parts

@@ -24,7 +24,7 @@ from foveate.turn import from_us
 Right = Literal["gateway", "read", "write", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
 PREFIX = "fov_"
-"""Every key begins with this, so that one is never mistaken for a provider's."""
+"""Beginning of every key, so that it is never mistaken for a provider's key."""
 SECRET_BYTES = 24
 MAX_NAME_CHARS = 200
 
@@ -36,7 +36,7 @@ class KeyInfo:
     id: str
     name: str
     tenant: str
-    """Empty: the owner, who sees the sessions of all tenants."""
+    """The tenant that the key belongs to; empty: the owner, who sees the sessions of all tenants."""
     rights: tuple[str, ...]
     created_at: datetime
     revoked_at: datetime | None
@@ -61,11 +61,11 @@ class Keys:
     ) -> NewKey:
         """Create a key. `admin` includes all other rights."""
         if len(check_text("name", name)) > MAX_NAME_CHARS:
-            raise InputError(f"a key's name takes up to {MAX_NAME_CHARS} characters; this has {len(name)}")
+            raise InputError(f"a key's name may have up to {MAX_NAME_CHARS} characters; got {len(name)}")
         unknown = [right for right in rights if right not in RIGHTS]
         if unknown or not rights:
-            given = f"no right {unknown[0]!r}" if unknown else "a key needs a right"
-            raise InputError(f"{given}; available: {', '.join(RIGHTS)}")
+            problem = f"no right {unknown[0]!r}" if unknown else "a key needs a right"
+            raise InputError(f"{problem}; available: {', '.join(RIGHTS)}")
         if tenant:
             await reserve(self._store, check_tenant(tenant))
         secret = f"{PREFIX}{secrets.token_hex(SECRET_BYTES)}"
@@ -81,7 +81,7 @@ class Keys:
         return NewKey(_info(row), secret)
 
     async def list(self) -> Sequence[KeyInfo]:
-        """All keys, oldest first, including revoked ones."""
+        """List all keys, oldest first, including revoked ones."""
         return [_info(row) for row in await self._store.access.list_all()]
 
     async def revoke(self, key_id: str) -> None:
@@ -90,17 +90,17 @@ class Keys:
             raise NotFound(f"no active key {key_id!r}; 'foveate keys list' lists them")
 
     async def find(self, secret: str) -> KeyInfo | None:
-        """The key with this secret; None if there is none or it was revoked."""
+        """Find the key with this secret; None if it does not exist or was revoked."""
         row = await self._store.access.find(_digest(secret))
         return _info(row) if row else None
 
     async def exist(self) -> bool:
-        """Whether a key was ever created. From then on the server requires one, even if all are revoked."""
+        """Return whether a key was ever created. From then on the server requires one, even if all are revoked."""
         return await self._store.access.exist()
 
 
 def _digest(secret: str) -> bytes:
-    # The secret is random and long, so that a fast hash without salt is enough.
+    # The secret is random and long, so a fast hash without salt is enough.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
 
 

@@ -1,10 +1,11 @@
-"""What past conversations teach, for people: read it, approve, edit, pin or retire it, and add references.
+"""Knowledge learned from past conversations: list, approve, edit, pin and retire items, and add references.
 
 for item in await fov.knowledge.list(scope="project:shop", kind="lesson"):
     print(item.id, item.title, item.sources)
 await fov.knowledge.approve("k-1a2b")
 
-Nothing is edited: a change is a new version by `person`, and the one before says what took its place and why.
+Nothing is overwritten: a change is a new version by `person`, and the previous one names its replacement and the
+reason.
 """
 
 from __future__ import annotations
@@ -56,93 +57,94 @@ MAX_SOURCES = 1_000
 MAX_NAMED = 3
 ID_DIGITS = 10
 WRITABLE: tuple[KnowledgeKind, ...] = ("reference", "lesson", "profile")
-"""Kinds that a person can write. Topics and recommendations are made by runs."""
+"""Kinds that a person can write. Learning runs write topics and recommendations."""
 C = TypeVar("C", bound=str)
 StateFilter = KnowledgeState | Literal["all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeItem:
-    """A version of an item."""
+    """One version of an item of knowledge."""
 
     id: str
-    """The owner sees an item of a tenant as `tenant:id`."""
+    """Id of the item; the owner sees a tenant's item as `tenant:id`."""
     version: int
     scope: str
-    """E.g. `project:shop`."""
+    """Scope of the item, e.g. `project:shop`."""
     kind: KnowledgeKind
     state: KnowledgeState
-    """`pinned`: approved, and no run changes it."""
+    """State of the item. `pinned`: approved, and never changed by a learning run."""
     title: str
     text: str
     topics: tuple[str, ...]
-    """Ids of topics."""
+    """Ids of the item's topics."""
     keywords: tuple[tuple[str, float], ...]
-    """Words with their weights, the heaviest first."""
+    """Words with their weights, highest weight first."""
     technologies: tuple[str, ...]
     weight: float
-    """0 to 1: how much it matters."""
+    """Importance, 0 to 1."""
     confidence: float
-    """0 to 1: how sure its maker is."""
+    """Confidence of its maker, 0 to 1."""
     sources: tuple[str, ...]
-    """The turns that it was learned from, as `SESSION/T-12`."""
+    """Turns that the item was learned from, as `SESSION/T-12`."""
     maker: str
     """`local` for rules, `person`, or the name of a model."""
     prompt_version: str
     first_seen: datetime
+    """Time of the oldest source turn."""
     last_seen: datetime
-    """Times of its oldest and newest source turn."""
+    """Time of the newest source turn."""
     created: datetime
     superseded_by: str
-    """`ID@VERSION` of the version, or the id of the item, that took its place; empty while it is current."""
+    """`ID@VERSION` of the version, or the id of the item, that replaced this one; empty while it is current."""
     reason: str
-    """Why that took its place."""
+    """Why the item was replaced."""
     uses: int
-    """Contexts that showed the item."""
+    """Number of contexts that showed the item."""
     helped: int
-    """Answers that used it."""
+    """Number of answers that used the item."""
     last_used: datetime | None
     tenant: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeDraft:
-    """A change of an item, or a new item if it has no `id`. What is None stays as it is, or gets its default."""
+    """A change to an item, or a new item if it has no `id`. None: not changed, or the default of a new item."""
 
     id: str | None = None
     version: int | None = None
-    """The version that the change was made from; it is rejected if there is a newer one."""
+    """The version that the change is based on; the change is rejected if there is a newer one."""
     scope: str | None = None
     kind: KnowledgeKind | None = None
-    """Of a new item. Default: `reference`."""
+    """Kind of a new item. Default: `reference`."""
     state: KnowledgeState | None = None
     title: str | None = None
     text: str | None = None
     technologies: Sequence[str] | None = None
     sources: Sequence[str] | None = None
-    """Of a new item: turns as `SESSION/T-12`."""
+    """Source turns of a new item, as `SESSION/T-12`."""
     weight: float | None = None
     reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearningRun:
-    """A run that learned from the sessions of a scope, or still does."""
+    """A run that learns from the sessions of a scope, in progress or ended."""
 
     id: str
     scope: str
     state: RunState
-    """`replaced`: its input changed before it ended, and a later run began anew."""
+    """State of the run. `replaced`: its input changed before it ended, and a later run started over."""
     prompt_version: str
     started: datetime
     ended: datetime | None
     report: dict[str, Any]
-    """What it did; empty until it ends."""
+    """Results of the run; empty until it ends."""
     tenant: str = ""
 
 
 class Knowledge:
-    """The knowledge of a tenant, or of all for the owner. Every change is durable when its method returns."""
+    """The knowledge of a tenant; for the owner, of all tenants. Every change is durable when its method returns."""
 
     def __init__(self, store: Store, tenant: str = "") -> None:
         self._store = store
@@ -151,25 +153,28 @@ class Knowledge:
     async def list(
         self, *, scope: str | None = None, kind: KnowledgeKind | None = None, state: StateFilter | None = None
     ) -> Sequence[KnowledgeItem]:
-        """The items by scope, kind and id; without a state, all that are not retired. `all` includes those too."""
+        """List the items, sorted by scope, kind and id.
+
+        By default retired items are omitted; the state `all` includes them.
+        """
         if kind is not None:
             _check_choice("kind", kind, KNOWLEDGE_KINDS)
         if state is not None:
             _check_choice("state", state, (*KNOWLEDGE_STATES, "all"))
         scopes = None if scope is None else [check_scope(scope)]
         rows = await self._store.knowledge.list_items(self._tenant or None, scopes=scopes, kind=kind)
-        return [self._item(row) for row in rows if _is_wanted(row, state)]
+        return [self._item(row) for row in rows if _has_state(row, state)]
 
     async def get(self, item_id: str) -> KnowledgeItem:
-        """The newest version of an item, by its id or a unique beginning of it."""
+        """Return the newest version of an item by its id or a unique beginning of it."""
         return self._item((await self._rows(item_id))[-1])
 
     async def versions(self, item_id: str) -> Sequence[KnowledgeItem]:
-        """All versions of an item, the oldest first."""
+        """List all versions of an item, oldest first."""
         return [self._item(row) for row in await self._rows(item_id)]
 
     async def histories(self, item_ids: Iterable[str]) -> Mapping[str, Sequence[KnowledgeItem]]:
-        """All versions of several items by their whole ids; those that do not exist are left out."""
+        """Return all versions of several items by their complete ids; unknown ids are skipped."""
         found = {}
         for item_id in dict.fromkeys(item_ids):
             rows = await self._exact(item_id)
@@ -178,15 +183,15 @@ class Knowledge:
         return found
 
     async def approve(self, item_id: str, *, reason: str = "") -> KnowledgeItem:
-        """Approve an item, also one that was pinned or retired."""
+        """Approve an item, even if it is pinned or retired."""
         return await self._save(KnowledgeDraft(id=item_id, state="approved", reason=reason or "approved"))
 
     async def pin(self, item_id: str, *, reason: str = "") -> KnowledgeItem:
-        """Approve an item so that no run changes it."""
+        """Approve an item, and prevent learning runs from changing it."""
         return await self._save(KnowledgeDraft(id=item_id, state="pinned", reason=reason or "pinned"))
 
     async def retire(self, item_id: str, reason: str = "") -> KnowledgeItem:
-        """Take an item out of use. Its versions stay; `approve` brings it back."""
+        """Retire an item: contexts no longer use it. Its versions are kept; `approve` restores it."""
         return await self._save(KnowledgeDraft(id=item_id, state="retired", reason=reason or "retired"))
 
     async def edit(
@@ -199,12 +204,12 @@ class Knowledge:
         version: int | None = None,
         reason: str = "",
     ) -> KnowledgeItem:
-        """Change what an item says; a proposed one is approved by it.
+        """Change an item's text, title or technologies. Editing a proposed item approves it.
 
-        `version` is the one that was read: `Refused` if there is a newer one.
+        `version` is the version that the change is based on: `Refused` if there is a newer one.
         """
         if text is None and title is None and technologies is None:
-            raise InputError("nothing to change; give a text, a title or technologies")
+            raise InputError("nothing to change; pass a text, a title or technologies")
         return await self._save(
             KnowledgeDraft(
                 id=item_id, text=text, title=title, technologies=technologies, version=version, reason=reason
@@ -224,8 +229,8 @@ class Knowledge:
     ) -> KnowledgeItem:
         """Add a reference, lesson or part of the profile that a person wrote.
 
-        It is approved, unless another state is given. The same title again in the same scope is a new version.
-        `sources` are turns, as `SESSION/T-12`.
+        Default state: approved. Adding the same title to the same scope again makes a new version. `sources` are turns,
+        as `SESSION/T-12`.
         """
         return await self._save(
             KnowledgeDraft(
@@ -240,23 +245,23 @@ class Knowledge:
         )
 
     async def save(self, drafts: Sequence[KnowledgeDraft]) -> Sequence[KnowledgeItem]:
-        """Store several changes, after all were checked; the newest version of each item.
+        """Check and store several changes, and return the newest version of each item.
 
-        The changes of one tenant are stored together or not at all. What changes nothing adds no version.
+        The changes of one tenant are stored together or not at all. A draft that changes nothing adds no version.
         """
         made = [await (self._new(draft) if draft.id is None else self._changed(draft)) for draft in drafts]
         added: dict[tuple[str, str], KnowledgeRow] = {}
         tenants = dict.fromkeys(tenant for tenant, item in made if not isinstance(item, KnowledgeRow))
         for tenant in tenants:
-            items = [item for whose, item in made if whose == tenant and not isinstance(item, KnowledgeRow)]
+            items = [item for owner, item in made if owner == tenant and not isinstance(item, KnowledgeRow)]
             rows = await self._store.knowledge.add(tenant, items)
             added |= {(tenant, row.id): row for row in rows}
         return [self._item(item if isinstance(item, KnowledgeRow) else added[tenant, item.id]) for tenant, item in made]
 
     async def runs(self, *, scope: str | None = None, limit: int = 100) -> Sequence[LearningRun]:
-        """The runs that learned, the newest first."""
-        wanted = None if scope is None else check_scope(scope)
-        rows = await self._store.knowledge.list_runs(self._tenant or None, scope=wanted, limit=limit)
+        """List the learning runs, newest first."""
+        checked = None if scope is None else check_scope(scope)
+        rows = await self._store.knowledge.list_runs(self._tenant or None, scope=checked, limit=limit)
         return [_run(row) for row in rows]
 
     async def _save(self, draft: KnowledgeDraft) -> KnowledgeItem:
@@ -266,7 +271,7 @@ class Knowledge:
     async def _new(self, draft: KnowledgeDraft) -> tuple[str, NewKnowledge]:
         kind = draft.kind or "reference"
         if kind not in WRITABLE:
-            raise InputError(f"a {kind} can't be written by hand; the kinds are {', '.join(WRITABLE)}")
+            raise InputError(f"a {kind} can't be written by hand; available: {', '.join(WRITABLE)}")
         scope = check_scope("project:" if draft.scope is None else draft.scope)
         title = clean_title(draft.title or "")
         sources, moments = await self._sources(draft.sources or ())
@@ -301,7 +306,9 @@ class Knowledge:
         if current.superseded_by:
             raise Refused(f"{shown} was replaced by {current.superseded_by}; change that one")
         if draft.version is not None and draft.version != current.version:
-            raise Refused(f"{shown} has version {current.version} now, and the change was made from {draft.version}")
+            raise Refused(
+                f"{shown} is at version {current.version} now, but the change is based on version {draft.version}"
+            )
         is_edit = any(value is not None for value in (draft.text, draft.title, draft.technologies))
         state = draft.state or ("approved" if is_edit and current.state == "proposed" else current.state)
         new = NewKnowledge(
@@ -326,12 +333,12 @@ class Knowledge:
         is_same = _content(replace(new, state=draft.state or current.state)) == _content(current)
         return (current.tenant, current) if is_same and is_decided else (current.tenant, new)
 
-    async def _sources(self, given: Sequence[str]) -> tuple[tuple[KnowledgeSource, ...], Sequence[int]]:
-        """The turns of these names, and when they were."""
-        if len(given) > MAX_SOURCES:
-            raise InputError(f"an item has up to {MAX_SOURCES:,} sources; these are {len(given):,}")
+    async def _sources(self, names: Sequence[str]) -> tuple[tuple[KnowledgeSource, ...], Sequence[int]]:
+        """Find turns by names such as `SESSION/T-12`, and return them with their times."""
+        if len(names) > MAX_SOURCES:
+            raise InputError(f"an item may have up to {MAX_SOURCES:,} sources; got {len(names):,}")
         sources, moments = [], []
-        for name in given:
+        for name in names:
             session_id, _, turn = name.rpartition("/")
             number = turn_number(turn)
             if not session_id or number is None:
@@ -350,7 +357,7 @@ class Knowledge:
         return tuple(dict.fromkeys(sources)), moments
 
     async def _rows(self, address: str) -> Sequence[KnowledgeRow]:
-        """All versions of the one item that an id, or the beginning of one, names."""
+        """Read all versions of the item with this id, or with this unique beginning of an id."""
         rows = await self._exact(address)
         if rows:
             return rows
@@ -398,38 +405,38 @@ class Knowledge:
 
 
 def check_scope(text: str) -> str:
-    """The scope as it is stored; `InputError` if it is none."""
+    """Return a scope as it is stored; `InputError` if it is invalid."""
     return str(Scope.parse(text))
 
 
 def written_id(scope: str, kind: str, title: str) -> str:
-    """The id of an item that a person wrote: the same title in the same scope is the same item."""
+    """Derive the id of an item that a person wrote; the same title, kind and scope is the same item."""
     identity = json.dumps([PERSON, scope, kind, title.casefold()])
     return f"k-{hashlib.sha256(identity.encode()).hexdigest()[:ID_DIGITS]}"
 
 
 def clean_title(title: str) -> str:
-    """A title on one line."""
+    """Put a title on one line; `InputError` if it is empty or too long."""
     title = _one_line(check_text("title", title))
     if not title:
         raise InputError("an item needs a title")
     if len(title) > MAX_TITLE_CHARS:
-        raise InputError(f"the title has {len(title):,} characters; up to {MAX_TITLE_CHARS} are possible")
+        raise InputError(f"the title has {len(title):,} characters; the limit is {MAX_TITLE_CHARS}")
     return title
 
 
 def clean_text(text: str) -> str:
-    """A text without empty lines at its ends."""
+    """Remove empty lines at the ends of a text; `InputError` if it is empty or too long."""
     text = check_text("text", text).replace("\r\n", "\n").replace("\r", "\n").rstrip().lstrip("\n")
     if not text:
-        raise InputError("an item needs a text; 'foveate knowledge retire' takes one out of use")
+        raise InputError("an item needs a text; use 'foveate knowledge retire' to retire an item")
     if len(text) > MAX_TEXT_CHARS:
-        raise InputError(f"the text has {len(text):,} characters; up to {MAX_TEXT_CHARS:,} are possible")
+        raise InputError(f"the text has {len(text):,} characters; the limit is {MAX_TEXT_CHARS:,}")
     return text
 
 
 def clean_labels(labels: Sequence[str]) -> tuple[str, ...]:
-    """Technologies, each once and on one line."""
+    """Put each technology on one line and remove duplicates; `InputError` if one is invalid."""
     found = tuple(dict.fromkeys(_one_line(check_text("technologies", label)) for label in labels))
     if len(found) > MAX_LABELS or any(not label or len(label) > MAX_LABEL_CHARS or "," in label for label in found):
         raise InputError(f"technologies are up to {MAX_LABELS} words or names of up to {MAX_LABEL_CHARS} characters, "
@@ -445,13 +452,13 @@ def _content(item: NewKnowledge) -> tuple[object, ...]:
     return (item.state, item.title, item.text, item.technologies, item.weight, item.sources)
 
 
-def _is_wanted(row: KnowledgeRow, state: StateFilter | None) -> bool:
+def _has_state(row: KnowledgeRow, state: StateFilter | None) -> bool:
     return state == "all" or (row.state != "retired" if state is None else row.state == state)
 
 
 def _check_weight(weight: float) -> float:
     if not 0 <= weight <= 1:
-        raise InputError(f"a weight is from 0 to 1; got {weight}")
+        raise InputError(f"a weight is a number from 0 to 1; got {weight}")
     return weight
 
 

@@ -34,7 +34,7 @@ class Memory:
         return str(self._scope)
 
     async def sessions(self) -> list[SessionInfo]:
-        """The sessions of the scope, most recently used first."""
+        """List the sessions of the scope, most recently used first."""
         default = self._settings.session.budget_tokens
         rows = await sessions_in(self._store, self._tenant, self._scope)
         return [describe_session(row, self._tenant, default_tokens=default) for row in rows]
@@ -50,11 +50,11 @@ class Memory:
         before: str | float | datetime | None = None,
         file: str | None = None,
     ) -> list[Hit]:
-        """The turns of the scope's sessions that match, best first, each with its session; see `Session.search`.
+        """Search the turns of all sessions of the scope; best first, each with its session.
 
-        A turn that forks share is found as a turn of the session that recorded it.
+        Filters are those of `Session.search`. A turn that forks share is found in the session that recorded it.
         """
         ids = frozenset(row.id for row in await sessions_in(self._store, self._tenant, self._scope))
-        wanted = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
-        hits = await self._searcher.search_all(query, max_results, wanted)
+        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
+        hits = await self._searcher.search_all(query, max_results, filters)
         return [replace(hit, session_id=public_id(self._tenant, hit.session_id)) for hit in hits]

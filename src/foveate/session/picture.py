@@ -1,6 +1,6 @@
-"""What a picture of a context shows: a cell for each turn, what each level takes, and the parts beside the history.
+"""The picture of a context: a cell for each turn, the tokens of each level, and the other parts of the context.
 
-Each time a plan changes, the cells are kept, so that people can see how the picture changed.
+Each time a plan changes the cells are stored, so that people can see how the picture changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEVEL_NAMES: Mapping[ShownLevel, str] = {
     "A": "summaries",
 }
 SUM_LEVELS: tuple[ShownLevel, ...] = ("E", "A")
-"""Levels whose cell is a range of turns."""
+"""Levels at which a cell is a range of turns."""
 CAUSES: Mapping[Cause, str] = {
     "first": "the first one",
     "budget": "the budget or the settings changed",
@@ -44,13 +44,13 @@ LEVELS: Mapping[str, ShownLevel] = {level: level for level in LEVEL_NAMES}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """A turn, or a range of turns that are shown together."""
+    """A turn, or a range of turns that is shown as one text."""
 
     first: int
     last: int
     level: ShownLevel
     is_cached: bool = False
-    """The next context begins with the same text."""
+    """Whether the text is part of the stable prefix, which a provider may have cached."""
 
     @property
     def turns(self) -> int:
@@ -64,7 +64,7 @@ class Cell:
 
 
 def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
-    """One for each turn, oldest first. A turn shown in steps is drawn at the level that takes most of it."""
+    """Make one cell per turn, oldest first. A turn with steps at several levels gets its largest step's level."""
     history = [segment for segment in segments if segment.level and segment.first and segment.last]
     for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
         parts = list(group)
@@ -76,14 +76,14 @@ def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
             yield Cell(first, last, largest.level, largest.is_stable)
         elif largest.levels:
             for turn, letter in enumerate(largest.levels, first):
-                # A turn without a line is in the range of its block only, as in an era's.
+                # A turn without a line of its own counts as part of its block's summary, like a turn of an era.
                 yield Cell(turn, turn, LEVELS.get(letter, "E"), largest.is_stable)
         else:
             yield from (Cell(turn, turn, largest.level, largest.is_stable) for turn in range(first, last + 1))
 
 
 def joined(cells: Sequence[Cell]) -> Iterator[Cell]:
-    """The same with neighbours of one level as one cell."""
+    """Merge neighbouring cells of the same level."""
     for (level, is_cached), group in itertools.groupby(cells, key=lambda cell: (cell.level, cell.is_cached)):
         same = list(group)
         yield Cell(same[0].first, same[-1].last, level, is_cached)
@@ -91,7 +91,7 @@ def joined(cells: Sequence[Cell]) -> Iterator[Cell]:
 
 @dataclass(frozen=True, slots=True)
 class PastPicture:
-    """What a context showed when the plan had just changed."""
+    """What a context showed after a change of the plan."""
 
     at: datetime
     turn: int
@@ -108,7 +108,7 @@ _RANGE = re.compile(r"([A-Z])(\d+)-(\d+)")
 
 
 def keep_row(context: Context, turn: int) -> PictureRow:
-    """What is kept of a context."""
+    """Make the row that stores the picture of a context."""
     cells = joined([Cell(cell.first, cell.last, cell.level) for cell in cells_of(context.segments)])
     strip = " ".join(f"{cell.level}{cell.first}-{cell.last}" for cell in cells)
     planned = context.planned
@@ -118,14 +118,14 @@ def keep_row(context: Context, turn: int) -> PictureRow:
 
 
 def past_picture(row: PictureRow) -> PastPicture:
-    """A kept picture."""
+    """Restore a picture from its row."""
     found = (Cell(int(first), int(last), LEVELS[level]) for level, first, last in _RANGE.findall(row.strip))
-    cause = next((said for name, said in CAUSES.items() if name == row.cause), "the strategy changed what it shows")
+    cause = next((text for name, text in CAUSES.items() if name == row.cause), "the strategy changed what it shows")
     return PastPicture(from_us(row.made_us), row.turn, row.strategy, cause, row.tokens, row.budget_tokens, tuple(found))
 
 
 def fixed_tokens(context: Context) -> dict[str, int]:
-    """What the parts beside the history take."""
+    """Sum the tokens of each part other than the history."""
     parts: dict[str, int] = {}
     for segment in context.segments:
         if segment.name != "history":
@@ -149,10 +149,10 @@ def _shown(history: Sequence[Segment]) -> Iterator[tuple[ShownLevel, int, int, i
 
 
 def bands_of(context: Context) -> list[dict[str, object]]:
-    """What each level takes of the history, newest first, and what it was to take."""
+    """Return tokens, share and target share of each level of the history, most detailed level first."""
     history = [segment for segment in context.segments if segment.level]
     targets = {band.level: band.target_share for band in context.planned.bands}
-    # The text of blocks with several levels is one: of these there is what the plan has for each level.
+    # A block with several levels is one text, so the tokens of each level come from the plan.
     is_mixed = any(segment.levels for segment in history)
     spent = list(_planned(context) if is_mixed else _shown(history))
     total = sum(tokens for *_, tokens in spent)

@@ -1,9 +1,9 @@
-"""Stored prompts, by key and version. Nothing is edited: a new version supersedes the one before.
+"""Stored prompts, by key and version. Nothing is overwritten: a new version supersedes the previous one.
 
 await fov.prompts.set("reviews/code", "Review {language} code. {{include:modes/core}}")
 await fov.prompts.render("reviews/code", language="Python")
 
-The prompts that ship with the package are there under stable keys and can be overridden; `reset` brings them back.
+The prompts that ship with the package have stable keys and can be overridden; `reset` restores them.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _KEY = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
 
 @dataclass(frozen=True, slots=True)
 class PromptInfo:
-    """A version of a prompt."""
+    """One version of a prompt."""
 
     key: str
     version: int
-    """0: the built-in text."""
+    """Version number; 0 is the built-in text."""
     text: str
     sha256: str
     variables: tuple[str, ...]
     is_built_in: bool
-    """The text ships with the package and is not overridden."""
+    """Whether this is the text that ships with the package."""
     created: datetime | None = None
 
 
@@ -50,13 +50,13 @@ class Prompts:
         self._tenant = tenant
 
     async def list(self) -> Sequence[PromptInfo]:
-        """The newest version of every prompt, by key."""
+        """List the newest version of every prompt, sorted by key."""
         own = await self._own()
         keys = sorted({*BUILT_IN, *(key for key, row in own.items() if row.text is not None)})
         return [_info(key, own.get(key)) for key in keys]
 
     async def get(self, key: str, version: int | None = None) -> PromptInfo:
-        """A prompt, the newest version or another; 0 is the built-in text."""
+        """Return a version of a prompt (default: the newest); version 0 is the built-in text."""
         if version is None:
             found = await self._own()
             if key not in BUILT_IN and (key not in found or found[key].text is None):
@@ -70,7 +70,7 @@ class Prompts:
         return _info(key, rows[version])
 
     async def history(self, key: str) -> Sequence[PromptInfo]:
-        """All versions, the oldest first; the built-in text is version 0."""
+        """List all versions of a prompt, oldest first; the built-in text is version 0."""
         first = [_info(key, None)] if key in BUILT_IN else []
         rows = await self._store.prompts.history(self._tenant, key)
         if not first and not rows:
@@ -78,11 +78,14 @@ class Prompts:
         return [*first, *(_info(key, row) for row in rows)]
 
     async def set(self, key: str, text: str) -> PromptInfo:
-        """Store a new version. Its variables and includes are checked, those of prompts that include it too."""
+        """Store a new version of a prompt.
+
+        Its variables and includes are checked, and so are the prompts that include it.
+        """
         self._check_key(key)
         check_text("text", text)
         if not text.strip():
-            raise InvalidPrompt(key, "has no text; 'foveate prompts reset' brings a built-in one back")
+            raise InvalidPrompt(key, "has no text; 'foveate prompts reset' restores a built-in one")
         if len(text) > MAX_PROMPT_CHARS:
             raise InvalidPrompt(key, f"has {len(text):,} characters; up to {MAX_PROMPT_CHARS:,} can be stored")
         text = f"{text.rstrip()}\n"
@@ -94,7 +97,10 @@ class Prompts:
         return _info(key, await self._store.prompts.add(self._tenant, key, text))
 
     async def reset(self, key: str) -> PromptInfo | None:
-        """Bring the built-in text back. One of your own is removed (None), unless another prompt includes it."""
+        """Restore the built-in text of a prompt. A prompt without one is removed, and None is returned.
+
+        A prompt that another one includes can't be removed.
+        """
         own = await self._own()
         row = own.get(key)
         if row is None or row.text is None:
@@ -104,28 +110,31 @@ class Prompts:
         texts = await self._texts()
         texts.pop(key)
         for name in texts:
-            compose(name, lambda wanted: texts.get(wanted) or built_in(wanted))
+            compose(name, lambda included: texts.get(included) or built_in(included))
         await self._store.prompts.add(self._tenant, key, None)
         return _info(key, None) if key in BUILT_IN else None
 
     async def text(self, key: str, *, tier: int | None = None) -> str:
-        """A prompt with everything it includes; variables are left as they are."""
+        """Return a prompt with its includes resolved; variables are not replaced."""
         return _composed(key, await self._texts(), tier=tier)
 
     async def render(self, key: str, /, **variables: str) -> str:
-        """A prompt with its includes and variables. `InvalidPrompt` names missing and unknown variables."""
+        """Return a prompt with its includes and variables replaced.
+
+        `InvalidPrompt` names missing and unknown variables.
+        """
         return fill(key, await self.text(key), variables)
 
     async def modes(self) -> tuple[str, ...]:
-        """The names of the modes."""
+        """List the names of the modes."""
         return tuple(key.removeprefix(MODES) for key in await self.keys() if key.startswith(MODES) and key != CORE_MODE)
 
     async def keys(self) -> tuple[str, ...]:
-        """The keys of all prompts."""
+        """List the keys of all prompts."""
         return tuple(sorted({*BUILT_IN, *await self._texts()}))
 
     async def check_mode(self, name: str) -> str:
-        """The name, if there is such a mode, or none is asked for."""
+        """Return the name of a mode; `InputError` if it is unknown. An empty name is valid."""
         known = await self.modes()
         if name and name not in known:
             raise InputError(f"no mode {name[:80]!r}; available: {', '.join(known)}")
@@ -148,13 +157,13 @@ class Prompts:
         elif shipped is not None:
             check_variables(key, variables_of(shipped), variables_of(made))
         for name in texts:
-            compose(name, lambda wanted: texts.get(wanted) or built_in(wanted))
+            compose(name, lambda included: texts.get(included) or built_in(included))
 
     async def _own(self) -> dict[str, PromptRow]:
         return {row.key: row for row in await self._store.prompts.newest(self._tenant)}
 
     async def _texts(self) -> dict[str, str]:
-        """The stored texts by key; a tenant's own before the owner's."""
+        """Read the stored texts by key; a tenant's text overrides the owner's."""
         shared = await self._store.prompts.newest("") if self._tenant else []
         return {
             row.key: row.text
@@ -164,14 +173,14 @@ class Prompts:
 
 
 def mode_text(session: SessionRow, texts: Mapping[str, str]) -> str:
-    """The prompt of a session's mode, sized by the tier of its budget; empty without one."""
+    """Compose the prompt of a session's mode for the tier of its budget; empty without a mode."""
     if not session.mode:
         return ""
     return _composed(f"{MODES}{session.mode}", texts, tier=Checkpoint().tier(session.budget_tokens))
 
 
 def _composed(key: str, texts: Mapping[str, str], *, tier: int | None = None) -> str:
-    """A stored or built-in prompt with everything it includes."""
+    """Compose a stored or built-in prompt with its includes."""
     if texts.get(key) is None and built_in(key) is None:
         raise PromptNotFound(key, tuple(sorted({*BUILT_IN, *texts})))
     return compose(key, lambda name: texts.get(name) or built_in(name), tier=tier)

@@ -1,4 +1,4 @@
-"""Reading turns: their text at a level, their messages, or their sizes alone."""
+"""Reading turns: their text at a level, their messages, or only their sizes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from foveate.turn import Turn, from_us, turn_id, turn_number
 NEWEST = 2**62
 MAX_TOPICS = 5
 TOPIC_CHARS = 4_000
-"""What is read of a prompt for its topics."""
+"""Characters of each prompt that are read to find its topics."""
 TOPIC_KINDS = "win"
-"""Words, identifiers and names; numbers and paths are no topics."""
+"""Kinds of facts that can be topics: words, identifiers and names, but not numbers and paths."""
 TOPIC_WEIGHT = 0.6
-"""Words that say less are left out."""
+"""Minimum weight of a word that is a topic."""
 _MARK = re.compile(rf"\[(?:{MARK_WORDS})\b[^\]\n]*\]")
 _WORD = re.compile(r"[\w-]+")
 
 
 class Reader:
-    """Reads one session's turns, as it is at the moment."""
+    """Reads one session's turns, as of the moment it was made."""
 
     def __init__(self, store: Store, row: SessionRow, counter: Counter, reader: TextReader) -> None:
         self._store = store
@@ -42,7 +42,7 @@ class Reader:
         self._reader = reader
 
     def between(self, first: str | int, last: str | int | None) -> tuple[int, int]:
-        """The numbers of the first and the last turn asked for; without a last one, up to the newest."""
+        """Parse the first and last turn of a range into numbers. Default of `last`: the newest turn."""
         low = turn_number(first)
         high = NEWEST if last is None else turn_number(last)
         if low is None or high is None:
@@ -50,14 +50,14 @@ class Reader:
         return low, high
 
     async def contents(self, low: int, high: int, level: str, shape: str) -> list[TurnContent]:
-        """The turns' texts at a level, in their tags (`tagged`) or plain."""
+        """Return the turns' texts at a level, in tags (`tagged`) or plain."""
         if level not in LEVELS:
             raise LevelUnknown(level, LEVELS)
         shown: Level = level
         sizes = await self._store.derived.sizes_of(self._row.id, low, high)
         if not sizes:
             return []
-        # The sizes say which turns are pruned.
+        # `sizes` tells which turns are pruned.
         is_past = high < self._row.last_turn
         row = await self._store.get_session(self._row.id) if shown == "R" and not is_past else self._row
         reader = self._reader
@@ -65,7 +65,7 @@ class Reader:
         return [self._content(size, shown, texts, shape) for size in sizes]
 
     async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
-        """The turns on a topic; one that has no rendition yet is raw, and one that was pruned is left out."""
+        """Return the turns on a topic. A turn without a rendition is raw, and pruned turns are skipped."""
         found = TopicTurns(match.titles)
         for number in match.turns:
             with suppress(TurnPruned):
@@ -76,12 +76,12 @@ class Reader:
         return found
 
     async def turns(self, low: int, high: int) -> list[Turn]:
-        """The turns as the values they were recorded from."""
+        """Load turns with their messages."""
         rows = await self._store.read(self._row.id, low, high)
         return [self._restore(number, group) for number, group in _by_number(rows).items()]
 
     async def outlines(self, low: int, high: int) -> list[TurnOutline]:
-        """Sizes and times, without reading the turns."""
+        """List sizes and times of turns, without reading the turns."""
         return [
             TurnOutline(
                 id=turn_id(row.turn),
@@ -98,7 +98,7 @@ class Reader:
         ]
 
     async def details(self, number: int) -> TurnDetails:
-        """What is known of a turn; `TurnNotFound` if there is none."""
+        """Return the details of a turn; `TurnNotFound` if it does not exist."""
         outlines = await self.outlines(number, number)
         if not outlines:
             raise TurnNotFound(self._row.id, turn_id(number), self._row.last_turn)
@@ -152,14 +152,14 @@ class Reader:
 
 
 def _topics(prompts: Iterable[str], tiny: str) -> tuple[str, ...]:
-    """The heaviest words, names and identifiers of what was asked and of what came of it, as they are spelled there."""
+    """Return the words, names and identifiers of highest weight in the prompts and the tiny rendition."""
     text = "\n".join([*(prompt[:TOPIC_CHARS] for prompt in prompts), _MARK.sub(" ", tiny)])
     weights = {key: weight for key, weight in find_facts(text).items() if key[:1] in TOPIC_KINDS}
     heaviest = sorted(weights, key=lambda key: (-weights[key], key))
     words = _WORD.findall(text.casefold())
     found = []
     for key in heaviest:
-        # A fact of kind w is the beginning of its word.
+        # The key of a word (kind w) is only the beginning of it.
         name = key.partition(":")[2]
         found += [next((word for word in words if word.startswith(name)), name)] if weights[key] >= TOPIC_WEIGHT else []
     return tuple(dict.fromkeys(found))[:MAX_TOPICS]

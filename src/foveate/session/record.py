@@ -1,4 +1,4 @@
-"""What users pass in, validated and made ready to be stored. An error says what is wrong and what is expected."""
+"""Validation and parsing of what users pass in. Errors say what is wrong and what is expected."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 MAX_SESSION_ID_CHARS = 300
 MAX_PIN_DIGITS = 18
-"""Longer numbers fit no database."""
+"""Longer numbers exceed the databases' integers."""
 
 _EXAMPLE = '{"role": "user", "content": "…"}'
 
 
 class Dumpable(Protocol):
-    """A message or block as a provider's package has it: OpenAI's, Anthropic's and Google's are pydantic models."""
+    """A message or block of a provider's package; those of OpenAI, Anthropic and Google are pydantic models."""
 
     def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]: ...
 
@@ -43,7 +43,7 @@ Recordable: TypeAlias = (
 
 
 def check_session_id(session_id: str) -> str:
-    """The id, if it can be one: some text on one line."""
+    """Return a session id; `InvalidMessage` if it is empty, too long or not printable."""
     if not session_id.strip() or not session_id.isprintable() or len(session_id) > MAX_SESSION_ID_CHARS:
         allowed = f"use 1 to {MAX_SESSION_ID_CHARS} printable characters"
         raise InvalidMessage("session id", f"{session_id[:50]!r} can't be one; {allowed}")
@@ -51,7 +51,7 @@ def check_session_id(session_id: str) -> str:
 
 
 def check_text(field: str, text: str) -> str:
-    """The text, if it can be written: a lone surrogate has no bytes, so no column of the store takes it."""
+    """Return a text; `InvalidMessage` if it has a lone surrogate, which can't be encoded and stored."""
     try:
         text.encode()
     except UnicodeEncodeError as error:
@@ -60,7 +60,7 @@ def check_text(field: str, text: str) -> str:
 
 
 def pin_number(session_id: str, pin_id: str) -> int:
-    """The number in a pin's id, `P-1`."""
+    """Parse the number in a pin's id, e.g. `P-1`."""
     number = pin_id.removeprefix("P-")
     if not (number.isascii() and number.isdecimal()):
         raise InvalidMessage("pin", f"{pin_id!r} is not a pin's id; ids look like P-1")
@@ -70,26 +70,26 @@ def pin_number(session_id: str, pin_id: str) -> int:
 
 
 def printable_text(text: str) -> str:
-    """A transcript's title with what can't be written replaced; its record keeps the original."""
+    """Replace the characters of a transcript's title that can't be encoded; its record keeps the original."""
     return text.encode("utf-8", "replace").decode()
 
 
-async def read_messages(given: object, format_name: str | None) -> list[Message]:
-    """`as_messages`, in a thread if the messages are large."""
-    if isinstance(given, Mapping | Sequence) and weigh_json(given, LARGE_CHARS) > LARGE_CHARS:
-        return await asyncio.to_thread(as_messages, given, format_name)
-    return as_messages(given, format_name)
+async def read_messages(value: object, format_name: str | None) -> list[Message]:
+    """Convert a user's input to canonical messages, in a thread if it is large."""
+    if isinstance(value, Mapping | Sequence) and weigh_json(value, LARGE_CHARS) > LARGE_CHARS:
+        return await asyncio.to_thread(as_messages, value, format_name)
+    return as_messages(value, format_name)
 
 
-def as_messages(given: object, format_name: str | None) -> list[Message]:
-    """What a user passed, as canonical messages; an error says what else was expected."""
-    if isinstance(given, Message | Mapping) or hasattr(given, "model_dump"):
-        given = [given]
-    if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise InvalidMessage("messages", f"is {type(given).__name__}; give a list of messages such as {_EXAMPLE}")
-    listed = list(given)
+def as_messages(value: object, format_name: str | None) -> list[Message]:
+    """Convert a user's input to canonical messages; `InvalidMessage` says what is expected instead."""
+    if isinstance(value, Message | Mapping) or hasattr(value, "model_dump"):
+        value = [value]
+    if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+        raise InvalidMessage("messages", f"is {type(value).__name__}; pass a list of messages such as {_EXAMPLE}")
+    listed = list(value)
     if not listed:
-        raise InvalidMessage("messages", f"is empty; give at least one, such as {_EXAMPLE}")
+        raise InvalidMessage("messages", f"is empty; pass at least one, such as {_EXAMPLE}")
     if all(isinstance(entry, Message) for entry in listed):
         return [_with_true_original(message) for message in listed]
     listed = [record for entry in listed for record in _answered(_as_record(entry))]
@@ -100,14 +100,14 @@ def as_messages(given: object, format_name: str | None) -> list[Message]:
 
 
 def _as_record(entry: object) -> object:
-    """A dict unchanged; a provider's object, also as a block of a message, as the dict it is sent as."""
+    """Convert a provider's object, or such objects in a message's blocks, to dicts; a dict is not changed."""
     if isinstance(entry, Mapping):
         return {key: [*map(_dumped, value)] if isinstance(value, list) else value for key, value in entry.items()}
     return _dumped(entry)
 
 
 def _answered(record: object) -> Sequence[object]:
-    """The messages in a provider's whole answer: OpenAI's completion or response, Gemini's candidates."""
+    """Extract the messages of a provider's complete response: OpenAI's completion or response, Gemini's candidates."""
     if not isinstance(record, Mapping) or "role" in record:
         return [record]
     for key, inner in (("choices", "message"), ("candidates", "content")):
@@ -126,7 +126,7 @@ def _dumped(value: Any) -> object:
 
 
 def _with_true_original(message: Message) -> Message:
-    """The message, without an original that says something else: what is stored is what was meant."""
+    """Remove a message's original if it differs from the message, so that both are stored consistently."""
     original = message.original
     if original and formats.parse_message(original.format, original.data) != message:
         return message.without_original()
@@ -134,10 +134,10 @@ def _with_true_original(message: Message) -> Message:
 
 
 def numbered_keys(key: str | Sequence[str | None] | None, count: int) -> list[str | None]:
-    """A key for each message: those given, or the one given with a number."""
+    """Return a key for each message: the keys in a list, or one key with a number appended."""
     if not isinstance(key, str | None):
         if len(key) != count:
-            raise InvalidMessage("key", f"has {len(key)} keys for {count} messages; give one for each")
+            raise InvalidMessage("key", f"has {len(key)} keys for {count} messages; pass one for each")
         return list(key)
     return [None] * count if key is None else [f"{key}#{index}" for index in range(count)]
 
@@ -151,7 +151,7 @@ async def make_drafts(
     key: str | Sequence[str | None] | None,
     context: Context | str | None,
 ) -> list[Draft]:
-    """What `Session.record_all` stores."""
+    """Make the drafts that `Session.record_all` stores."""
     moment = None if at is None else parse_time(at)
     for each in (key,) if isinstance(key, str | None) else key:
         check_text("key", each or "")
@@ -159,23 +159,23 @@ async def make_drafts(
         if not messages.messages:
             raise InvalidMessage("turn", "has no messages; a turn has at least one")
         if not isinstance(key, str | None):
-            raise InvalidMessage("key", "is a list; a whole turn takes one key")
+            raise InvalidMessage("key", "is a list; pass one key for a whole turn")
         return await draft_turn(messages, moment, key, engine.sizes, engine.compression_level)
-    given = await read_messages(messages, format_name)
-    return await engine.draft(given, numbered_keys(key, len(given)), at=moment, context=context)
+    parsed = await read_messages(messages, format_name)
+    return await engine.draft(parsed, numbered_keys(key, len(parsed)), at=moment, context=context)
 
 
 def bind_answer(
     messages: Sequence[Message], asked: Callable[[], PrefixSource | None], context: Context | str | None = None
 ) -> Sequence[Message]:
-    """The messages, the first answer with a hash of the request it came from if its thinking is signed.
+    """Add the hash of its request to the first answer among the messages, if that has signed thinking.
 
-    That is the request of `context`, or else the one that was `asked` last.
+    The request is that of `context`, or else the last one (`asked`).
     """
     place = next((index for index, message in enumerate(messages) if message.role == "assistant"), None)
     if place is None:
         return messages
-    source = asked()  # its answer has come, whatever it was made for
+    source = asked()  # always called: the answer to the last request has arrived
     if not is_signed(messages[place]) or (source is None and context is None):
         return messages
     prefix = source() if context is None and source else context_token(context)
@@ -183,14 +183,14 @@ def bind_answer(
 
 
 def context_token(context: Context | str | None) -> str | None:
-    """The token of a context, or the one that is given."""
+    """Return the token of a context; a token is returned unchanged."""
     return context.token if isinstance(context, Context) else context
 
 
 def recorded_turns(
     session_id: str, drafts: Sequence[Draft], places: Sequence[Place], counter: Counter
 ) -> list[RecordedTurn]:
-    """The turns that were created or extended, in order."""
+    """Describe the turns that were created or extended, in order."""
     return [
         RecordedTurn(session_id, number, len(group), counter.scale(sum(draft.tokens for draft, _ in group)))
         for number, group in by_turn(zip(drafts, places, strict=True)).items()
@@ -198,7 +198,7 @@ def recorded_turns(
 
 
 def by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft, Place]]]:
-    """What was kept, by the turns it went to."""
+    """Group drafts by the turn they were added to."""
     groups: dict[int, list[tuple[Draft, Place]]] = {}
     for draft, place in placed:
         groups.setdefault(place.turn, []).append((draft, place))
@@ -206,7 +206,7 @@ def by_turn(placed: Iterable[tuple[Draft, Place]]) -> dict[int, list[tuple[Draft
 
 
 def announce(events: EventBus, session_id: str, *, drafts: Sequence[Draft], places: Sequence[Place]) -> None:
-    """Tell what is durable now; what was there already is no news."""
+    """Publish events for the messages and turns that were added; those that already existed are skipped."""
     now = datetime.now(UTC)
     fresh = [(draft, place) for draft, place in zip(drafts, places, strict=True) if place.is_new]
     for draft, place in fresh:

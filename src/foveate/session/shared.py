@@ -1,4 +1,4 @@
-"""What the sessions of an open store share."""
+"""The parts of an open store that its sessions share."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
 
 MAX_ASKED = 256
-"""Sessions whose last request is kept until its answer is recorded."""
+"""Maximum number of sessions whose last request is remembered until its answer is recorded."""
 PrefixSource: TypeAlias = Callable[[], str | None]
 """Computes the hash of a request; see `foveate.context.signatures`."""
 
@@ -41,10 +41,10 @@ class SharedParts:
     renewals: KeyRenewals
     uses: KnowledgeUses
     writes: LateWrites
-    """What contexts save and do not wait for."""
+    """Writes that contexts start and do not wait for."""
     view: Callable[[str], Foveate]
-    """The store as a tenant sees it; as its owner does for the empty name."""
+    """Returns the store as a tenant sees it; for the empty name, as the owner sees it."""
     turn_locks: WeakValueDictionary[str, asyncio.Lock] = field(default_factory=WeakValueDictionary)
-    """One for each session whose turn is in progress by `Session.turn`."""
+    """A lock for each session that has a turn of `Session.turn` in progress."""
     asked: BoundedCache[str, PrefixSource] = field(default_factory=lambda: BoundedCache(MAX_ASKED))
-    """The request that each session was last asked for, by any handle: the answer recorded next came from it."""
+    """The last request of each session, by any handle: the next recorded answer came from it."""

@@ -1,11 +1,11 @@
-"""Agents: sessions in which a model works on a task in the background, for another session or on their own.
+"""Agents: sessions in which a model works on a task in the background, independently or for another session.
 
 agent = await fov.agents.spawn("Find out why the build is slow.", parent="support-42", packs=["research"])
 ended = await fov.agents.wait(agent.id)
 ended.result
 
-A spawned agent is run by a worker (`foveate worker`, `foveate serve`). Its state is a row of the store: the row is the
-truth, an event or a note on a board only a hint.
+A spawned agent is run by a worker (`foveate worker`, `foveate serve`). Its state is a row in the store, which alone is
+authoritative: an event or a note on a board is only a hint.
 """
 
 from __future__ import annotations
@@ -55,69 +55,69 @@ MAX_TASK_CHARS = 200_000
 TITLE_CHARS = 60
 KINDS = ("call", "run")
 RUNNER = ("foveate.agents.worker", "AgentWorker")
-"""What runs agents, in a layer above this one."""
+"""Module and class that run agents; loaded by name, because they are in a higher layer."""
 
 
 class AgentSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How an agent works. Its tools have no more rights than this says."""
+    """The configuration of an agent. Its tools have only the rights that are listed here."""
 
     model: str | None = None
-    """Default: the model of its session, or `models.chat` of the settings."""
+    """The model to call. Default: the model of its session, or `models.chat` of the settings."""
     system: str = ""
     packs: tuple[str, ...] = ()
     roots: tuple[str, ...] = ()
     """Folders that its tools are confined to."""
     allow_exec: bool = False
-    """Offer `exec`. Its calls still need approval."""
+    """Offer the tool `exec`. Its calls still need approval."""
     allow_unsandboxed: bool = False
     approve_local: bool = False
-    """Tools that stay within its folders need no approval, `exec` included."""
+    """Run tools that are confined to its folders without approval, including `exec`."""
     approved: tuple[str, ...] = ()
-    """Tools that need no approval."""
+    """Names of tools that need no approval."""
     mcp_servers: tuple[str, ...] = ()
-    """MCP servers of the settings (`tools.mcp_servers`) whose tools it has, by name."""
+    """Names of the MCP servers (`tools.mcp_servers` in the settings) whose tools are offered."""
     max_output_tokens: int | None = None
     max_iterations: int = 100
-    """Of a run."""
+    """Maximum number of iterations of a run."""
 
 
 class PendingApproval(Struct, frozen=True, kw_only=True, tag="approval", tag_field="for"):
-    """A call that waits for somebody's approval."""
+    """A tool call that waits for a person's approval."""
 
     tool: str
     arguments: Any
     can_remember: bool = True
-    """It can be allowed for the rest of the session."""
+    """Whether the tool can be allowed for the rest of the session."""
 
 
 class PendingQuestion(Struct, frozen=True, kw_only=True, tag="question", tag_field="for"):
-    """A question or a blocker of the model that waits for an answer."""
+    """A question or blocker of the model that waits for an answer."""
 
     question: str
 
 
 class PendingAgents(Struct, frozen=True, kw_only=True, tag="agents", tag_field="for"):
-    """Other agents that it waits for."""
+    """Other agents that an agent waits for."""
 
     agents: tuple[str, ...]
     until: datetime | None = None
-    """When it goes on though none of them has ended."""
+    """Time at which the agent resumes even if none of them has ended."""
 
 
 Waits = PendingApproval | PendingQuestion | PendingAgents
 
 
 class Grants(Struct, frozen=True, kw_only=True):
-    """What people allowed and answered."""
+    """Approvals and answers that people gave to an agent."""
 
     tools: tuple[str, ...] = ()
-    """Allowed for the rest of the session."""
+    """Tools that are allowed for the rest of the session."""
     question: str = ""
     answer: str = ""
 
 
 class Decision(Struct, frozen=True, kw_only=True):
-    """Whether a call that waits may be executed."""
+    """A person's decision about a pending tool call."""
 
     tool: str
     arguments: Any
@@ -126,32 +126,32 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentInfo:
-    """An agent as of now."""
+    """The data and the current state of an agent."""
 
     id: str
     session_id: str
-    """Its own session: the same id, with the tenant in front where the owner sees a tenant's."""
+    """Id of the agent's own session: the agent's id, which the owner sees as `tenant:id`."""
     parent: str | None
-    """The agent that it works for."""
+    """Id of the agent that it works for."""
     parent_session_id: str | None
     tree: str
-    """The session at the top of its tree, whose limits hold for all agents below it."""
+    """Id of the session at the top of its tree; the tree's limits apply to all its agents together."""
     depth: int
     kind: AgentKind
     task: str
     state: AgentState
     result: str | None
     problem: str | None
-    """Why it failed, was cancelled or is lost."""
+    """Why the agent failed, was cancelled or is lost."""
     waits: Waits | None
-    """What it waits for, if its state is `waiting`."""
+    """What the agent waits for, if its state is `waiting`."""
     spec: AgentSpec
     attempts: int
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
     read_at: datetime | None
-    """When the session that it works for read its result."""
+    """When the session that the agent works for read its result."""
 
     @property
     def is_ended(self) -> bool:
@@ -177,17 +177,17 @@ class Agents:
         limits: Mapping[str, float] | None = None,
         **changes: Any,
     ) -> AgentInfo:
-        """Start an agent in the background; a worker runs it. Returns at once.
+        """Start an agent in the background, and return immediately; a worker runs it.
 
-        `parent` is the session it works for. `fork` lets it share that session's turns, all or up to one; by default it
-        begins without any. `spec` or its fields as arguments (`model=`, `packs=`, `roots=`, `allow_exec=` …) say how it
-        works. `limits` (`depth`, `agents`, `tokens`, `usd`) are those of the tree, if this is its first agent.
-        `LimitReached` if the tree has no room for it.
+        `parent` is the session that the agent works for. `fork` shares that session's turns with it, all or up to one;
+        default: none. Configure it with `spec`, or with the fields of `AgentSpec` as arguments (`model=`, `packs=`,
+        `roots=`, `allow_exec=` …). `limits` (`depth`, `agents`, `tokens`, `usd`) set the limits of the tree, if this is
+        its first agent. `LimitReached` if the tree has reached a limit.
         """
         if kind not in KINDS:
             raise InputError(f"an agent's kind is one of {', '.join(KINDS)}, not {kind!r}")
         if not task.strip() or len(task) > MAX_TASK_CHARS:
-            raise InvalidMessage("task", f"takes 1 to {MAX_TASK_CHARS:,} characters")
+            raise InvalidMessage("task", f"must have 1 to {MAX_TASK_CHARS:,} characters")
         check_text("task", task)
         chosen = _checked(spec or AgentSpec(), changes)
         known = self._fov.settings.tools.mcp_servers
@@ -196,16 +196,16 @@ class Agents:
             listed = ", ".join(known) or "none"
             raise InputError(f"the settings have no MCP server {missing!r}; tools.mcp_servers has {listed}")
         agent_id = f"a-{secrets.token_hex(ID_BYTES)}"
-        above = None if parent is None else (await self._fov.open_session(parent))
-        row = None if above is None else await self._store.get_session(above.engine.stored_id)
-        boss = None if row is None else await self._store.agents.of_session(row.id)
+        parent_session = None if parent is None else (await self._fov.open_session(parent))
+        row = None if parent_session is None else await self._store.get_session(parent_session.engine.stored_id)
+        parent_agent = None if row is None else await self._store.agents.of_session(row.id)
         session = self._new_session(agent_id, task, chosen.model, row)
         new = NewAgent(
             id=agent_id,
-            parent=boss.id if boss else None,
+            parent=parent_agent.id if parent_agent else None,
             parent_session_id=row.id if row else None,
-            tree=boss.tree if boss else row.id if row else session.id,
-            depth=boss.depth + 1 if boss else 1,
+            tree=parent_agent.tree if parent_agent else row.id if row else session.id,
+            depth=parent_agent.depth + 1 if parent_agent else 1,
             kind=kind,
             task=task,
             spec=msgspec.json.encode(chosen).decode(),
@@ -225,31 +225,36 @@ class Agents:
         *,
         prompt_key: str | None = None,
         variables: Mapping[str, str] | None = None,
-        **given: Any,
+        **options: Any,
     ) -> AgentInfo:
-        """Ask one prompt, or the stored prompt of a key with its variables, in a session of its own, and wait for the
-        answer. It is run here. Other arguments are those of `spawn`."""
+        """Send one prompt to a model in a new session, and wait for the answer.
+
+        Pass a prompt, or the key of a stored prompt with its variables. The call runs in this process. `options` are
+        the arguments of `spawn`.
+        """
         if (prompt_key is None) == (not prompt.strip()):
-            raise InputError("give either a prompt or the key of a stored prompt")
+            raise InputError("pass either a prompt or the key of a stored prompt")
         if variables and prompt_key is None:
-            raise InputError("variables are for a stored prompt; give its key, or a prompt without variables")
+            raise InputError("variables are for a stored prompt; pass its key, or a prompt without variables")
         if prompt_key is not None:
             prompt = await self._fov.prompts.render(prompt_key, **dict(variables or {}))
-        return await self._complete(await self.spawn(prompt, kind="call", **given))
+        return await self._complete(await self.spawn(prompt, kind="call", **options))
 
-    async def run(self, task: str, **given: Any) -> AgentInfo:
-        """Let a model work on a task until it says that it is done, asks something or fails. It is run here. Arguments
-        are those of `spawn`."""
-        return await self._complete(await self.spawn(task, kind="run", **given))
+    async def run(self, task: str, **options: Any) -> AgentInfo:
+        """Let a model work on a task until it reports that it is done, asks a question or fails.
+
+        The agent runs in this process. `options` are the arguments of `spawn`.
+        """
+        return await self._complete(await self.spawn(task, kind="run", **options))
 
     async def get(self, agent_id: str) -> AgentInfo:
-        """An agent by its id."""
+        """Return an agent by its id."""
         return self._info(await self._row(agent_id))
 
     async def list(
         self, *, state: str | None = None, parent: str | None = None, tree: str | None = None, limit: int = 1_000
     ) -> list[AgentInfo]:
-        """The agents, the newest first; those in a state, those that work for a session, or those of a tree."""
+        """List the agents, newest first, optionally by state, parent session or tree."""
         if state is not None and state not in AGENT_STATES:
             raise InputError(f"an agent's state is one of {', '.join(AGENT_STATES)}, not {state!r}")
         tenant = self._fov.tenant_name
@@ -263,7 +268,7 @@ class Agents:
         return [self._info(row) for row in rows]
 
     async def wait(self, agent_id: str, *, timeout_seconds: float | None = None) -> AgentInfo:
-        """Wait until an agent has ended; after the timeout, its state as it is then."""
+        """Wait until an agent has ended, and return its state; after the timeout, return its current state."""
         until = None if timeout_seconds is None else time.monotonic() + timeout_seconds
         while True:
             info = await self.get(agent_id)
@@ -272,7 +277,7 @@ class Agents:
             await asyncio.sleep(self._settings.poll_seconds)
 
     async def cancel(self, agent_id: str) -> Sequence[AgentInfo]:
-        """Cancel an agent and all below it, calls in progress included; those that were cancelled."""
+        """Cancel an agent and all agents below it, including calls in progress; return the cancelled agents."""
         await self._row(agent_id)
         rows = await self._store.agents.cancel(agent_id)
         for row in rows:
@@ -280,12 +285,14 @@ class Agents:
         return [self._info(row) for row in rows]
 
     async def approve(self, agent_id: str, *, allow: bool = True, for_session: bool = False) -> AgentInfo:
-        """Decide about the tool call that an agent waits with, and resume it. `for_session` allows the tool from now
-        on."""
+        """Allow or reject the tool call that an agent waits for, and resume the agent.
+
+        `for_session` allows the tool for the rest of the session.
+        """
         row = await self._row(agent_id)
         pending = waits_of(row)
         if not isinstance(pending, PendingApproval):
-            raise Refused(f"agent {agent_id} does not wait for an approval; it is {row.state}")
+            raise Refused(f"agent {agent_id} is not waiting for an approval; it is {row.state}")
         if for_session and not pending.can_remember:
             raise Refused(f"{pending.tool} needs approval for each call; approve it without for_session")
         grants = grants_of(row)
@@ -295,26 +302,26 @@ class Agents:
         return await self._resume(row, grants, decision)
 
     async def answer(self, agent_id: str, text: str) -> AgentInfo:
-        """Answer the question that an agent waits with; it goes on."""
+        """Answer the question that an agent waits for, and resume the agent."""
         row = await self._row(agent_id)
         pending = waits_of(row)
         if not isinstance(pending, PendingQuestion):
-            raise Refused(f"agent {agent_id} does not wait for an answer; it is {row.state}")
+            raise Refused(f"agent {agent_id} is not waiting for an answer; it is {row.state}")
         if not text.strip():
             raise InvalidMessage("answer", "has no text")
         grants = msgspec.structs.replace(grants_of(row), question=pending.question, answer=check_text("answer", text))
         return await self._resume(row, grants, None)
 
     async def totals(self, agent_id: str) -> AgentTotals:
-        """What the tree of an agent has used of its limits."""
+        """Return how much of its limits an agent's tree has used."""
         return await self._store.agents.totals((await self._row(agent_id)).tree, self.limits)
 
     async def note_read(self, agent_id: str) -> None:
-        """The session that an agent works for knows how it ended."""
+        """Mark an agent's result as read by the session that it works for."""
         await self._store.agents.mark_read((await self._row(agent_id)).id)
 
     async def of_session(self, session_id: str) -> AgentInfo | None:
-        """The agent that works in a session; None if it is no agent's."""
+        """Return the agent that works in a session; None if there is none."""
         row = await self._store.agents.of_session(stored_id(self._fov.tenant_name, session_id))
         return None if row is None else self._info(row)
 
@@ -325,7 +332,7 @@ class Agents:
 
     @property
     def limits(self) -> AgentLimits:
-        """The limits of a tree by the settings."""
+        """The default limits of a tree, from the settings."""
         own = self._settings
         return AgentLimits(
             max_depth=own.max_depth,
@@ -335,7 +342,7 @@ class Agents:
         )
 
     def announce(self, row: AgentRow) -> AgentInfo:
-        """Publish the state of an agent, after it is stored."""
+        """Publish an event with the stored state of an agent, and return its data."""
         data: dict[str, Json] = {"agent": row.id, "state": row.state, "kind": row.kind}
         self._fov.publish(
             Event("agent-changed", row.parent_session_id or row.session_id, datetime.now(UTC), None, data)
@@ -343,7 +350,7 @@ class Agents:
         return self._info(row)
 
     async def tell(self, row: AgentRow) -> None:
-        """Publish the state of an agent; one that has ended, or waits for a person, is noted on the board of the
+        """Publish the state of an agent. If it has ended or waits for a person, also put a note on the board of the
         session that it works for."""
         info = self.announce(row)
         is_news = info.is_ended or isinstance(info.waits, PendingApproval | PendingQuestion)
@@ -414,27 +421,27 @@ class Agents:
 
 
 def waits_of(row: AgentRow) -> Waits | None:
-    """What an agent waits for."""
+    """Decode what an agent waits for."""
     return msgspec.json.decode(row.waits, type=Waits) if row.waits else None
 
 
 def spec_of(row: AgentRow) -> AgentSpec:
-    """How an agent works."""
+    """Decode the configuration of an agent."""
     return msgspec.json.decode(row.spec, type=AgentSpec)
 
 
 def grants_of(row: AgentRow) -> Grants:
-    """What people allowed an agent and answered it."""
+    """Decode the approvals and answers that people gave to an agent."""
     return msgspec.json.decode(row.grants, type=Grants) if row.grants else Grants()
 
 
 def decision_of(row: AgentRow) -> Decision | None:
-    """The decision about the call that an agent waited with, for the claim that got it."""
+    """Decode the decision about an agent's pending tool call; only the claim that received it has one."""
     return msgspec.json.decode(row.decision, type=Decision) if row.decision else None
 
 
 def _checked(spec: AgentSpec, changes: Mapping[str, Any]) -> AgentSpec:
-    """The spec with its changes; folders are made absolute, because a worker has another working folder."""
+    """Apply changes to a spec and check it. Folders become absolute, because a worker's working folder differs."""
     try:
         values = {**msgspec.structs.asdict(spec), **changes}
         made = msgspec.convert(values, AgentSpec)
@@ -442,7 +449,7 @@ def _checked(spec: AgentSpec, changes: Mapping[str, Any]) -> AgentSpec:
         raise InputError(f"an agent's settings: {error}") from error
     unknown = sorted(set(changes) - set(AgentSpec.__struct_fields__))
     if unknown:
-        raise InputError(f"an agent has no {unknown[0]!r}; it takes {', '.join(AgentSpec.__struct_fields__)}")
+        raise InputError(f"an agent has no {unknown[0]!r}; available: {', '.join(AgentSpec.__struct_fields__)}")
     roots = [Path(root).expanduser().resolve() for root in made.roots]
     missing = next((root for root in roots if not root.is_dir()), None)
     if missing is not None:
@@ -459,16 +466,16 @@ def _fork_turn(row: SessionRow, fork: bool | str | int) -> int:
     return number
 
 
-def _limits(given: Mapping[str, float], default: AgentLimits) -> AgentLimits:
+def _limits(overrides: Mapping[str, float], default: AgentLimits) -> AgentLimits:
     names: dict[str, Literal["max_depth", "max_agents", "max_tokens"]] = {
         "depth": "max_depth",
         "agents": "max_agents",
         "tokens": "max_tokens",
     }
-    unknown = sorted(set(given) - {*names, "usd"})
+    unknown = sorted(set(overrides) - {*names, "usd"})
     if unknown:
         raise InputError(f"there is no limit {unknown[0]!r}; available: {', '.join(names)}, usd")
-    values: dict[str, int] = {names[name]: int(value) for name, value in given.items() if name in names}
-    if "usd" in given:
-        values["max_nano_usd"] = int(given["usd"] * NANO)
+    values: dict[str, int] = {names[name]: int(value) for name, value in overrides.items() if name in names}
+    if "usd" in overrides:
+        values["max_nano_usd"] = int(overrides["usd"] * NANO)
     return replace(default, **values)

@@ -1,4 +1,4 @@
-"""Tenants: each has session ids of its own and sees only its own sessions. The owner of the store sees all.
+"""Tenants: each has its own session ids and sees only its own sessions. The owner of the store sees all.
 
 The session `chat` of the tenant `acme` is stored as `acme:chat`.
 """
@@ -11,12 +11,12 @@ from foveate.errors import InputError, Refused
 from foveate.store import Store
 
 SEPARATOR = ":"
-"""Between a tenant and the id of its session, in the stored id."""
+"""Separates the tenant from the session id in a stored id."""
 _TENANT = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 
 
 def check_tenant(name: str) -> str:
-    """The name, if it can be a tenant's."""
+    """Return a tenant's name; `InputError` if it is invalid."""
     if not _TENANT.fullmatch(name):
         raise InputError(
             f"{name[:80]!r} can't be a tenant's name; use 1 to 64 of a-z, 0-9, '.', '_' and '-', "
@@ -26,17 +26,17 @@ def check_tenant(name: str) -> str:
 
 
 def stored_id(tenant: str, session_id: str) -> str:
-    """The stored id of a tenant's session; the owner's are stored as they are."""
+    """Return the stored id of a tenant's session; the owner's session ids are stored unchanged."""
     return f"{tenant}{SEPARATOR}{session_id}" if tenant else session_id
 
 
 def public_id(tenant: str, session_id: str) -> str:
-    """The id of a stored session as its tenant uses it."""
+    """Return the id of a stored session as its tenant uses it."""
     return session_id.removeprefix(f"{tenant}{SEPARATOR}") if tenant else session_id
 
 
 async def check_unreserved(store: Store, session_id: str) -> None:
-    """Reject an id for a session of the owner that looks like the id of a tenant's session."""
+    """Raise `InputError` if an id for the owner's session begins with the name of an existing tenant."""
     name, separator, _ = session_id.partition(SEPARATOR)
     if not separator or not _TENANT.fullmatch(name):
         return
@@ -46,7 +46,7 @@ async def check_unreserved(store: Store, session_id: str) -> None:
 
 
 async def reserve(store: Store, tenant: str) -> None:
-    """Make sure that no session of the owner looks like one of a new tenant."""
+    """Raise `Refused` if a session of the owner begins with the name of a new tenant."""
     beginning = f"{tenant}{SEPARATOR}"
     for row in await store.list_sessions(tenant=""):
         if row.id.startswith(beginning):

@@ -25,15 +25,15 @@ from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id, turn_number
 
 TOPIC_RESULTS = 8
-"""Turns that a search for a topic brings at most."""
+"""Maximum number of turns that a search for a topic returns."""
 MAX_TOPIC_TURNS = 40
-"""Turns of a learned topic that one call brings at most."""
+"""Maximum number of turns of a learned topic that one call returns."""
 FOUND_CHARS = 400
-"""What is shown of each turn that a search found."""
+"""Characters shown of each turn that a search found."""
 MAX_SOURCES = 20
-"""Source turns that are named with an item of knowledge."""
+"""Maximum number of source turns that are listed with an item of knowledge."""
 MAX_RANGE_TURNS = 1_000
-"""Turns that one call can ask for; the board gives them page by page."""
+"""Maximum number of turns that one call can request; they are returned page by page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class _Named:
 
 
 class Retrieval:
-    """Answers calls on one session."""
+    """Executes calls of the history tools in one session."""
 
     def __init__(
         self,
@@ -63,73 +63,73 @@ class Retrieval:
         self._counter = counter
 
     async def answer(self, name: str, arguments: object) -> str:
-        """The result for the model; an invalid call or an unknown turn is explained."""
+        """Execute a call, and return the result for the model; errors are returned as text."""
         try:
             match parse_call(name, arguments):
                 case GetKnowledge(item_id):
                     return await self._knowledge(item_id)
                 case GetTurn(turn, level, page, session):
                     return await self._turns(GetTurns(turn, turn, level, page, session))
-                case GetTurns() as asked:
-                    return await self._turns(asked)
+                case GetTurns() as call:
+                    return await self._turns(call)
                 case SearchHistory(query, max_results):
-                    return await self._found(query, max_results)
+                    return await self._search(query, max_results)
                 case GetTurnsByTopic(topic, level):
                     return await self._on_topic(topic, level)
         except FoveateError as error:
             return escape_tags(f"Error: {error}\n")
 
     async def on_topic(self, topic: str) -> TopicMatch:
-        """The turns of a learned topic, else those that a search for it finds, without titles."""
+        """Find the turns of a learned topic; if there is none, find turns by a search, without titles."""
         if match := await match_topic(self._store, self._session, topic):
             return match
         found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
         return TopicMatch((), tuple(sorted(turn_number(each.turn_id) or 0 for each in found)))
 
     async def _on_topic(self, topic: str, level: ShownLevel) -> str:
-        """The turns of a learned topic, the newest of very many; of a topic that was not learned, those that a search
-        finds."""
+        """Put the newest turns on a topic on the board, and return them."""
         match = await self.on_topic(topic)
         turns = match.turns[-MAX_TOPIC_TURNS:]
-        noted = f"No topic {topic!r} was learned; these turns were found by a search.\n"
+        head = f"No topic {topic!r} was learned; these turns were found by a search.\n"
         if match.titles:
             rest = f", the newest {len(turns)} here" if len(turns) < len(match.turns) else ""
-            noted = f"{len(match.turns)} turns on {'; '.join(match.titles)}{rest}: {', '.join(map(turn_id, turns))}.\n"
+            head = f"{len(match.turns)} turns on {'; '.join(match.titles)}{rest}: {', '.join(map(turn_id, turns))}.\n"
         blocks: list[TagBlock] = []
         for turn in turns:
             with suppress(TurnPruned):
-                blocks += await self._made(turn, level)
+                blocks += await self._at_level_or_raw(turn, level)
         if not blocks:
             return escape_tags(f"No turn speaks of {topic!r}.\n")
-        return f"{escape_tags(noted)}{await self._give(blocks, 1)}"
+        return f"{escape_tags(head)}{await self._retrieve(blocks, 1)}"
 
-    async def _turns(self, asked: GetTurns) -> str:
-        first, last, level, page = asked.first, asked.last, asked.level, asked.page
-        if asked.session:
-            return await self._other(asked)
+    async def _turns(self, call: GetTurns) -> str:
+        first, last, level, page = call.first, call.last, call.level, call.page
+        if call.session:
+            return await self._of_other_session(call)
         if level == "E":
             room = self._contexts.board.page_tokens(self._session, self._counter)
-            return await self._give(await self._eras(first, last, room), page)
+            return await self._retrieve(await self._eras(first, last, room), page)
         if first < last:
             last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
-        return await self._give(await self.blocks(first, last, level), page)
+        return await self._retrieve(await self.blocks(first, last, level), page)
 
-    async def _other(self, asked: GetTurns) -> str:
-        """A page of turns of another session of the scope; nothing is put on the board, which has the own turns."""
-        session = await self._session_of(asked.session)
+    async def _of_other_session(self, call: GetTurns) -> str:
+        """Return a page of turns of another session in the scope. The board holds only turns of its own session, so
+        nothing is put on it."""
+        session = await self._session_of(call.session)
         own = self._session
         reader = self._contexts.reader if session.id == own.id else TextReader(self._store, session.id)
         other = Retrieval(self._store, session, self._contexts, self._counter, searcher=self._searcher, reader=reader)
         room = self._contexts.board.page_tokens(own, self._counter)
-        found = await other.page(asked.first, asked.last, asked.level, page=asked.page, page_tokens=room)
+        found = await other.page(call.first, call.last, call.level, page=call.page, page_tokens=room)
         title = title_of(session)
         named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
-        (row,) = await self._store.turns(session.id, asked.first, asked.first)
+        (row,) = await self._store.turns(session.id, call.first, call.first)
         pages = f" Page {found.page} of {found.pages}." if found.pages > 1 else ""
         return f"{escape_tags(f'Session {named}, {from_us(row.first_at_us):%Y-%m-%d}.{pages}')}\n{found.text}"
 
     async def _session_of(self, address: str) -> SessionRow:
-        """The session of this address: the own one, or one of the scope that it was opened with."""
+        """Find a session by its address: this one, or one in the scope that it was opened with."""
         own = self._session
         found = [own]
         if own.scope:
@@ -138,7 +138,7 @@ class Retrieval:
         return known[find_session([_Named(name, row.title) for name, row in known.items()], address).id]
 
     async def _knowledge(self, item_id: str) -> str:
-        """An item of knowledge of the session's scopes."""
+        """Return an item of knowledge of the session's scopes."""
         own = self._session
         found = await self._store.knowledge.versions(own.tenant, item_id)
         scopes = {str(scope) for scope in own_scopes(own, session_id=id_in_tenant(own))}
@@ -155,7 +155,7 @@ class Retrieval:
         return escape_tags(f"{head}\n{row.text}\n" + (f"From {sources}.\n" if sources else ""))
 
     async def blocks(self, first: int, last: int, level: ShownLevel) -> list[TagBlock]:
-        """The turns as blocks; the errors tell an unknown turn from one whose level is still to be made."""
+        """Read turns as blocks. Errors distinguish an unknown turn from one whose level is not made yet."""
         self._check_range(first, last)
         texts = await self._reader.texts(self._session, level, first, last)
         if not texts:
@@ -174,7 +174,10 @@ class Retrieval:
             raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
 
     async def page(self, first: int, last: int, level: ShownLevel, *, page: int, page_tokens: int) -> TextPage:
-        """A page of turns, or of eras at level E. Nothing is put on the board. A page beyond the last is the last."""
+        """Return a page of turns, or of eras at level E, without putting it on the board.
+
+        A page number beyond the last page returns the last page.
+        """
         last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
         self._check_range(first, last)
         if level == "E":
@@ -191,7 +194,7 @@ class Retrieval:
         return TextPage(text, chosen, len(pages), tuple(map(turn_id, missing)))
 
     async def _eras(self, first: int, last: int, page_tokens: int) -> list[TagBlock]:
-        """The eras below a range, on one page if they can be; turns too new or too few for an era as they are."""
+        """Read the eras of a range, on one page if possible. Turns that are not in an era yet are added as Tiny."""
         last = min(last, self._session.last_turn)
         room = page_tokens - FRAME_TOKENS
         blocks = await self._reader.eras(self._session, first, last, room)
@@ -204,18 +207,19 @@ class Retrieval:
                     raise
         return blocks
 
-    async def _give(self, blocks: list[TagBlock], page: int) -> str:
+    async def _retrieve(self, blocks: list[TagBlock], page: int) -> str:
+        """Put a page of blocks on the board, and return it."""
         return await self._contexts.board.retrieve(self._session, self._counter, blocks, page)
 
-    async def _made(self, turn: int, level: ShownLevel) -> list[TagBlock]:
-        """A turn at a level, or as it came where that is still to be made."""
+    async def _at_level_or_raw(self, turn: int, level: ShownLevel) -> list[TagBlock]:
+        """Read a turn at a level, or raw if that level is not made yet."""
         try:
             return await self.blocks(turn, turn, level)
         except LevelNotReady:
             return await self.blocks(turn, turn, "R")
 
-    async def _found(self, query: str, max_results: int) -> str:
-        """A line for each turn: the passage that says it best, and who says it."""
+    async def _search(self, query: str, max_results: int) -> str:
+        """Search the scope, and return a line for each turn: its best passage and the speaker."""
         own = self._session
         asking = own.last_turn if own.is_open else None
         found = await self._searcher.search_scope(own, query, max_results, asking=asking)

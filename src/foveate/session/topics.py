@@ -1,4 +1,4 @@
-"""Topics of a conversation: add a message, get a context, seal the topic, list all topics.
+"""Topics of a conversation: add a message, get a context, seal the current topic, list all topics.
 
     talk = await fov.conversation("slack", "#support")
     await talk.topics.add_message({"role": "user", "content": "…"})
@@ -26,9 +26,8 @@ from foveate.plan import Artefact
 from foveate.plugins import renamed
 from foveate.session.values import RecordedTurn, SessionInfo
 from foveate.store import Store
-from foveate.strategy.topics import state as topic_book
 from foveate.strategy.topics.build import truncate
-from foveate.strategy.topics.state import Seal, TopicsState, Why
+from foveate.strategy.topics.state import BulkState, Seal, TopicsState, TopicState, Why
 from foveate.turn import Message, from_us, turn_id
 from foveate.worker.artefacts import unpack_made
 
@@ -42,25 +41,25 @@ MAX_TRIES = 3
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic that is over."""
+    """A topic that has ended."""
 
     id: str
     first: str
-    """Its first turn, e.g. `T-12`,"""
+    """First turn of the topic, e.g. `T-12`."""
     last: str
-    """and its last."""
+    """Last turn of the topic."""
     why: Why
-    """What ended it: `manual`, `phrase`, `silence`, `subject`, or `size`."""
+    """What ended the topic: `manual`, `phrase`, `silence`, `subject`, or `size`."""
     sealed_at: datetime
     title: str
     summary: str
-    """Nothing where there is none: of a topic that is shown in full, or as part of a bulk."""
+    """Empty if the topic has no summary: if it is shown in full, or as part of a bulk."""
     raw_tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """Topics that are summed up together."""
+    """Topics with one common summary."""
 
     id: str
     first: str
@@ -72,16 +71,16 @@ class Bulk:
 
 @dataclass(frozen=True, slots=True)
 class TopicsContext:
-    """A context by its tiers."""
+    """A context, divided into its tiers: current topic, past topics, bulks."""
 
     current_topic: tuple[Message, ...]
-    """Messages as shown; long ones are truncated if there was too little room."""
+    """Messages of the current topic as shown; long ones are truncated if they don't fit."""
     topics: tuple[Topic, ...]
     """Past topics, oldest first."""
     bulks: tuple[Bulk, ...]
-    """Bulks that are shown."""
+    """Bulks that the context shows, oldest first."""
     left_out_bulks: int
-    """Number of older bulks that are omitted; `get_history` has them."""
+    """Number of older bulks that the context omits; `get_history` returns them."""
     total_tokens: int
     """Tokens of the whole context, including the prompt."""
     compression_ratio: float
@@ -92,10 +91,10 @@ class TopicsContext:
 
 @dataclass(frozen=True, slots=True)
 class TopicsHistory:
-    """The whole conversation by topics."""
+    """The complete conversation by topics."""
 
     bulks: tuple[Bulk, ...]
-    """Oldest first, including those that contexts omit."""
+    """All bulks, oldest first, including those that contexts omit."""
     topics: tuple[Topic, ...]
     current_first: str | None
     """The first turn of the current topic; None if it is empty."""
@@ -115,17 +114,16 @@ class SessionTopics:
     async def add_message(
         self, message: Message | Mapping[str, Any], *, at: str | float | datetime | None = None
     ) -> RecordedTurn:
-        """Record a message; a user's message begins a turn. If it ends a topic, the topic is sealed before this
-        returns."""
+        """Record a message, and seal the current topic if the message ends it. A user's message begins a turn."""
         recorded = await self._session.record(message, at=at)
         if (await self._session.refresh()).strategy == STRATEGY:
-            # The message is recorded whatever comes of this: what can't be planned now is sealed with the next context.
+            # The message is recorded in any case; if planning fails now, the next context seals the topic.
             with suppress(FoveateError):
                 await self._settled()
         return recorded
 
     async def get_context(self, max_tokens: int | None = None, *, prompt: str = "", system: str = "") -> TopicsContext:
-        """The context within `max_tokens` (default: the session's budget), by its tiers."""
+        """Build the context within `max_tokens` (default: the session's budget), divided into its tiers."""
         info = await self._check()
         context = await self._session.context(prompt, budget_tokens=max_tokens, system=system)
         notes: Any = context.planned.notes
@@ -145,59 +143,59 @@ class SessionTopics:
         """End the current topic; the next message begins a new one."""
         await self._check()
         info = await self._settled()
-        book = await self._book()
-        if book.start > info.turns:
-            told = "nothing was said yet" if not info.turns else f"nothing was said since {turn_id(info.turns)}"
+        state = await self._state()
+        if state.start > info.turns:
+            reason = "nothing was said yet" if not info.turns else f"nothing was said since {turn_id(info.turns)}"
             raise InputError(
-                f"the current topic of session {self._session.id!r} is empty: {told}; there is nothing to seal"
+                f"the current topic of session {self._session.id!r} is empty: {reason}; there is nothing to seal"
             )
         seal = Seal(info.turns, time.time_ns() // 1_000)
         for _ in range(MAX_TRIES):
-            kept = await self._book()
-            await self._driver.keep_state(STRATEGY, replace(kept, seals=(*kept.seals, seal)).as_json())
+            before = await self._state()
+            await self._driver.keep_state(STRATEGY, replace(before, seals=(*before.seals, seal)).as_json())
             await self._settled()
-            book, made = await self._book(), await self._made()
-            for topic in (*book.topics, *(topic for bulk in book.bulks for topic in bulk.topics)):
+            state, made = await self._state(), await self._made()
+            for topic in (*state.topics, *(topic for bulk in state.bulks for topic in bulk.topics)):
                 if topic.why == "manual" and topic.sealed_us == seal.at_us:
                     return _topic(topic, made)
         raise InputError(
-            f"the only turn of the current topic of session {self._session.id!r}, {turn_id(book.start)}, "
-            "is not answered yet; seal it when it is"
+            f"the only turn of the current topic of session {self._session.id!r}, {turn_id(state.start)}, "
+            "is not answered yet; seal the topic after the answer"
         )
 
     async def unseal(self) -> None:
-        """Undo the last `seal_current_topic`: its turns are the current topic again. Possible until the next message.
+        """Undo the last `seal_current_topic`, so that its turns are the current topic again.
 
-        Older topics that became part of a bulk meanwhile stay in it.
+        Possible until the next message. Older topics that became part of a bulk in the meantime stay in it.
         """
         await self._check()
         for _ in range(MAX_TRIES):
             info = await self._settled()
-            book = await self._book()
-            topic = book.topics[-1] if book.topics else None
+            state = await self._state()
+            topic = state.topics[-1] if state.topics else None
             if topic is None or topic.why != "manual" or topic.last != info.turns:
                 raise Refused(
                     f"there is no seal to undo in session {self._session.id!r}: the last topic was not sealed by hand, "
                     "or a message came after it"
                 )
-            await self._driver.keep_state(STRATEGY, book.unsealed().as_json())
+            await self._driver.keep_state(STRATEGY, state.unsealed().as_json())
             await self._settled()
-            if (await self._book()).start == topic.first:
+            if (await self._state()).start == topic.first:
                 return
         raise Refused(
-            f"the seal in session {self._session.id!r} can't be undone now; another program changes its topics"
+            f"the seal in session {self._session.id!r} can't be undone now; another program is changing its topics"
         )
 
     async def get_history(self) -> TopicsHistory:
-        """All topics by tiers, including those that contexts omit."""
+        """Return all topics and bulks, including those that contexts omit."""
         await self._check()
         info = await self._settled()
-        book, made = await self._book(), await self._made()
-        turns = max(0, info.turns - book.start + 1)
+        state, made = await self._state(), await self._made()
+        turns = max(0, info.turns - state.start + 1)
         return TopicsHistory(
-            tuple(_bulk(bulk, made) for bulk in book.bulks),
-            tuple(_topic(topic, made) for topic in book.topics),
-            turn_id(book.start) if turns else None,
+            tuple(_bulk(bulk, made) for bulk in state.bulks),
+            tuple(_topic(topic, made) for topic in state.topics),
+            turn_id(state.start) if turns else None,
             turns,
         )
 
@@ -206,16 +204,16 @@ class SessionTopics:
         if info.strategy != STRATEGY:
             raise InputError(
                 f"session {info.id!r} uses the strategy {info.strategy!r}, which has no topics; "
-                f"'foveate sessions strategy {info.id} {STRATEGY}' changes that"
+                f"change it with: foveate sessions strategy {info.id} {STRATEGY}"
             )
         return info
 
     async def _settled(self) -> SessionInfo:
-        """The session, once the topics of all its turns are known and kept."""
+        """Find and store the topics of all turns, and return the session's data."""
         await self._session.context()
         return await self._session.refresh()
 
-    async def _book(self) -> TopicsState:
+    async def _state(self) -> TopicsState:
         return TopicsState.from_json(await self._driver.state(STRATEGY))
 
     async def _made(self) -> Mapping[str, Artefact]:
@@ -223,7 +221,7 @@ class SessionTopics:
         return {row.name: unpack_made(row) for row in rows if row.kind in ("topic", "bulk")}
 
     async def _current(self, notes: Any) -> tuple[Message, ...]:
-        """The messages of the current topic, truncated where the context has them so."""
+        """Load the messages of the current topic, truncated as in the context."""
         current = notes.get("current")
         if not current or current["first"] > current["last"]:
             return ()
@@ -262,8 +260,8 @@ def _noted_bulk(noted: Any, texts: Mapping[tuple[int, int], str]) -> Bulk:
     return Bulk(noted["id"], turn_id(first), turn_id(last), noted["title"], texts.get((first, last), ""), topics)
 
 
-def _topic(topic: topic_book.TopicState, made: Mapping[str, Artefact]) -> Topic:
-    found = _latest(made, f"topic-{topic.first}-{topic.last}-")
+def _topic(topic: TopicState, made: Mapping[str, Artefact]) -> Topic:
+    found = _longest(made, f"topic-{topic.first}-{topic.last}-")
     return Topic(
         topic.id,
         turn_id(topic.first),
@@ -276,8 +274,8 @@ def _topic(topic: topic_book.TopicState, made: Mapping[str, Artefact]) -> Topic:
     )
 
 
-def _bulk(bulk: topic_book.BulkState, made: Mapping[str, Artefact]) -> Bulk:
-    found = _latest(made, f"bulk-{bulk.first}-{bulk.last}-")
+def _bulk(bulk: BulkState, made: Mapping[str, Artefact]) -> Bulk:
+    found = _longest(made, f"bulk-{bulk.first}-{bulk.last}-")
     return Bulk(
         bulk.id,
         turn_id(bulk.first),
@@ -288,8 +286,8 @@ def _bulk(bulk: topic_book.BulkState, made: Mapping[str, Artefact]) -> Bulk:
     )
 
 
-def _latest(made: Mapping[str, Artefact], beginning: str) -> Artefact | None:
-    """Of several summaries of the same turns, the longest."""
+def _longest(made: Mapping[str, Artefact], beginning: str) -> Artefact | None:
+    """Return the longest of several summaries of the same turns."""
     found: Sequence[Artefact] = [one for name, one in made.items() if name.startswith(beginning)]
     return max(found, key=lambda one: one.tokens, default=None)
 

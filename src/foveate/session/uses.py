@@ -1,7 +1,7 @@
-"""How often lessons and references are shown, and how often an answer uses them.
+"""Counts of how often lessons and references are shown, and how often an answer uses them.
 
 An item that a context showed counts as used once per turn, when an answer to that turn is recorded. It helped if the
-answer says something of it that the prompt did not say. Counted in the background by the process that made the context.
+answer contains facts of it that the prompt does not. The process that made the context counts in the background.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from foveate.store import SessionRow, Store
 from foveate.store.codec import restore_message
 
 MAX_SESSIONS = 256
-"""Sessions whose last context is kept until its answer is recorded."""
+"""Maximum number of sessions whose last context is remembered until its answer is recorded."""
 MAX_CHARS = 20_000
-"""What is read of a prompt, and of an answer."""
+"""Characters that are read of a prompt, an answer and an item."""
 LEAST_WEIGHT = 0.6
-"""Facts that weigh less tell nothing."""
+"""Minimum weight of a fact that counts."""
 LEAST_WORDS = 3
-"""Telling words of an item in an answer that show that it was used; of names and numbers one is enough."""
+"""Words that an answer must share with an item to count as using it; of `SPECIFIC_KINDS` one is enough."""
 SPECIFIC_KINDS = "in#@/uq"
-"""Identifiers, names, numbers, dates, paths, addresses and quotations."""
+"""Kinds of facts: identifiers, names, numbers, dates, paths, addresses and quotations."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class _Shown:
 
 
 class KnowledgeUses:
-    """Counts uses of the items of a store; no request waits for it."""
+    """Counts uses of a store's items of knowledge in the background."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -49,7 +49,7 @@ class KnowledgeUses:
         self._counting: set[asyncio.Task[None]] = set()
 
     def show(self, session: SessionRow, items: Collection[str], prompt: str, *, ends_turn: bool) -> None:
-        """A context shows these items, for a prompt that ends the turn in progress or for that turn."""
+        """Note that a context shows these items. `ends_turn`: its prompt ends the turn in progress."""
         turn = session.last_turn + (ends_turn or not session.is_open)
         before = self._shown.get(session.id)
         if before and before.turn == turn:
@@ -58,7 +58,7 @@ class KnowledgeUses:
             self._shown[session.id] = _Shown(turn, frozenset(items), prompt)
 
     def answered(self, tenant: str, session_id: str, turn: int) -> None:
-        """An answer to a turn was recorded."""
+        """Count uses after an answer to a turn was recorded."""
         shown = self._shown.get(session_id)
         if shown and shown.turn == turn and not shown.items <= shown.helped:
             task = asyncio.create_task(self._count(tenant, session_id, shown))
@@ -73,11 +73,11 @@ class KnowledgeUses:
     async def _count(self, tenant: str, session_id: str, shown: _Shown) -> None:
         try:
             answer = await self._answer(session_id, shown.turn)
-            known = set(find_facts(shown.prompt[:MAX_CHARS]))
-            said = set(find_facts(answer[:MAX_CHARS])) - known
+            asked = set(find_facts(shown.prompt[:MAX_CHARS]))
+            answered = set(find_facts(answer[:MAX_CHARS])) - asked
             fresh = sorted(shown.items - shown.used)
             shown.used.update(fresh)
-            using = [item for item in sorted(shown.items - shown.helped) if await self._helped(tenant, item, said)]
+            using = [item for item in sorted(shown.items - shown.helped) if await self._helped(tenant, item, answered)]
             helped = [item for item in using if item not in shown.helped]
             shown.helped.update(helped)
             if fresh:
@@ -91,10 +91,11 @@ class KnowledgeUses:
         rows = await self._store.read(session_id, turn, turn)
         return "\n".join(restore_message(row).text for row in rows if row.role == "assistant" and row.body is not None)
 
-    async def _helped(self, tenant: str, item_id: str, said: Collection[str]) -> bool:
+    async def _helped(self, tenant: str, item_id: str, answered: Collection[str]) -> bool:
+        """Return whether the facts of an answer show that it used an item."""
         versions = await self._store.knowledge.versions(tenant, item_id)
         if not versions:
             return False
         facts = find_facts(f"{versions[-1].title}\n{versions[-1].text}"[:MAX_CHARS])
-        shared = [key for key, weight in facts.items() if weight >= LEAST_WEIGHT and key in said]
+        shared = [key for key, weight in facts.items() if weight >= LEAST_WEIGHT and key in answered]
         return len(shared) >= LEAST_WORDS or any(key[:1] in SPECIFIC_KINDS for key in shared)

@@ -1,4 +1,4 @@
-"""The values that the library returns: plain data that a program or a terminal can show.
+"""The values that the library returns: plain data for programs and terminals.
 
 Values made by deeper layers are re-exported here, so that surfaces import from one place.
 """
@@ -76,14 +76,14 @@ T = TypeVar("T")
 
 
 def copied(kind: type[T], source: object, **others: Any) -> T:
-    """Make a value of a type from the fields of `source` that have the same names, and `others`."""
+    """Make a value of a type from the fields of `source` with the same names, and from `others`."""
     shared = {name: getattr(source, name) for name in kind.__annotations__ if name not in others}
     return kind(**shared, **others)
 
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """Data of a session, without its turns."""
+    """The data of a session, without its turns."""
 
     id: str
     title: str
@@ -103,20 +103,21 @@ class SessionInfo:
     updated_at: datetime
     """Time of the newest message, or of creation if there is none."""
     budget_chosen: bool = True
-    """Whether somebody chose the budget; otherwise it is `session.budget_tokens`, reduced to the model's window."""
+    """Whether the budget was set for this session; otherwise it is `session.budget_tokens`, limited to the model's
+    window."""
     mode: str = ""
     """The name of the mode whose prompt is part of every system prompt; empty: none."""
     scope: str = ""
-    """The scope whose knowledge and past sessions it may recall; empty: none."""
+    """The scope whose knowledge and past sessions the session may recall; empty: none."""
 
     @property
     def project(self) -> str:
-        """The channel; of a path its last folder."""
+        """The channel; if that is a path, its last folder."""
         channel = (self.channel or "").rstrip("/\\")
         return channel.replace("\\", "/").rpartition("/")[2] if channel.startswith(("/", "~", "C:")) else channel
 
     def is_of_project(self, name: str) -> bool:
-        """Whether the session belongs to a project: the channel, or the last folder of its path."""
+        """Return whether the session belongs to a project, named by its channel or the last folder of its path."""
         return name.casefold() in (self.project.casefold(), (self.channel or "").casefold())
 
 
@@ -131,13 +132,13 @@ class RecordedTurn:
 
     @property
     def id(self) -> str:
-        """`T-1`, `T-2`, …"""
+        """The turn's id: `T-1`, `T-2`, …"""
         return turn_id(self.number)
 
 
 @dataclass(frozen=True, slots=True)
 class TurnContent:
-    """The text of a turn at one level. `tokens` does not include the tag."""
+    """The text of a turn at one level. `tokens` does not include the tags."""
 
     turn_id: str
     level: str
@@ -156,7 +157,7 @@ class TopicTurns(list[TurnContent]):
 
     @property
     def is_exact(self) -> bool:
-        """Whether these are all turns of learned topics, not the best of a search."""
+        """Whether the turns belong to learned topics; otherwise a search found them."""
         return bool(self.topics)
 
 
@@ -168,7 +169,7 @@ class TextPage:
     page: int
     pages: int
     missing: tuple[str, ...]
-    """Ids of turns without a text at this level: it is not made yet, or the turn was pruned."""
+    """Ids of turns without a text at this level, because it is not made yet or the turn was pruned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +189,12 @@ class TurnOutline:
 
 @dataclass(frozen=True, slots=True)
 class LevelDetails:
-    """Where a turn's text at one level comes from."""
+    """Size and maker of a turn's text at one level."""
 
     level: str
     tokens: int
     maker: str
-    """`recorded`, `local` for rules, or the model that made it."""
+    """Maker of the text: `recorded`, `local` for rules, or the name of a model."""
     version: int | None
     """Version of the rules or of the prompt; None for the raw level."""
     made_at: datetime | None
@@ -201,7 +202,7 @@ class LevelDetails:
 
 @dataclass(frozen=True, slots=True)
 class TurnDetails:
-    """What is known of a turn and its renditions."""
+    """Details of a turn and its renditions."""
 
     id: str
     messages: int
@@ -210,11 +211,11 @@ class TurnDetails:
     prompt_tokens: int
     """Tokens of the user's messages."""
     answer_tokens: int
-    """Tokens of the assistant's messages, tool calls included."""
+    """Tokens of the assistant's messages, including tool calls."""
     topics: tuple[str, ...]
-    """Titles of its learned topics; without any, the most telling words of its prompts and its shortest rendition."""
+    """Titles of its learned topics; without any, keywords of its prompts and its shortest rendition."""
     is_complete: bool
-    """Every level is made, and none is a fallback."""
+    """Whether every level is made and none is a fallback."""
     levels: tuple[LevelDetails, ...]
 
 
@@ -254,23 +255,23 @@ class SessionStats:
     waiting: int
     """Turns queued for a model."""
     waiting_until: datetime | None
-    """When the first of them is due."""
+    """When the first turn in the queue for a model is due."""
     by_model: int
     """Turns that a model compressed."""
 
     @property
     def compression_ratio(self) -> float:
-        """Compression ratio of stored messages."""
+        """Ratio of the size of the messages to their stored size."""
         return self.raw_bytes / self.stored_bytes if self.stored_bytes else 1.0
 
 
 NO_SETTINGS = "{}"
 BUDGET_LOWERED = 2
-"""`budget_chosen` of a budget that nobody chose and a provider's limit has lowered."""
+"""`budget_chosen` of a default budget that was lowered because of a provider's limit."""
 
 
 def with_budget(row: SessionRow, default_tokens: int) -> SessionRow:
-    """The row with the budget that applies: one that nobody chose follows the settings, unless it was lowered."""
+    """Return the row with the budget that applies: a budget that was not set follows the settings unless lowered."""
     return row if row.budget_chosen == 1 else replace(row, budget_tokens=_budget_tokens(row, default_tokens))
 
 
@@ -285,22 +286,22 @@ def describe_pin(row: PinRow) -> Pin:
 
 
 def restored_budget(before: SessionInfo, default_tokens: int) -> dict[str, int]:
-    """The changes that give a session back the budget it had."""
+    """Return the changes that restore a session's earlier budget."""
     is_lowered = before.budget_tokens < default_tokens
     chosen = 1 if before.budget_chosen else BUDGET_LOWERED if is_lowered else 0
     return {"budget_tokens": before.budget_tokens, "budget_chosen": chosen}
 
 
 def lowered_budget(row: SessionRow, tokens: int) -> dict[str, int]:
-    """The changes that lower a session's budget; one that is smaller already stays."""
+    """Return the changes that lower a session's budget; a smaller budget is not changed."""
     lowered = {"budget_tokens": max(1, min(tokens, row.budget_tokens))}
     return lowered if row.budget_chosen == 1 else {**lowered, "budget_chosen": BUDGET_LOWERED}
 
 
 def describe_session(row: SessionRow, tenant: str = "", *, default_tokens: int | None = None) -> SessionInfo:
-    """The session's data, with ids as this tenant uses them; with `default_tokens` also with the budget that applies.
+    """Describe a session, with ids as the tenant uses them; with `default_tokens`, with the budget that applies.
 
-    Lists call it for thousands of sessions.
+    Called for thousands of sessions in lists, so it must be fast.
     """
     return SessionInfo(
         id=public_id(tenant, row.id),
