@@ -142,7 +142,7 @@ def _locate(contents: _Contents, hunk: Hunk, cursor: int, drift: int) -> tuple[i
 
 
 def _starts(contents: _Contents, hunk: Hunk, cursor: int) -> Iterator[int]:
-    """Return where to search from: after the last anchor, or at it if the hunk repeats its line."""
+    """Yield where to search from: after the last anchor, or at it if the hunk repeats its line."""
     place = cursor
     for anchor in hunk.anchors:
         found = _find_anchor(contents, anchor, place)
@@ -164,7 +164,7 @@ def _find_anchor(contents: _Contents, anchor: str, start: int) -> int | None:
 
 
 def _variants(hunk: Hunk) -> Iterator[Hunk]:
-    """Return the hunk, and a copy without the empty last line that some patches add at the end of the file."""
+    """Yield the hunk, and a copy without the empty last line that some patches add at the end of the file."""
     yield hunk
     if len(hunk.old) > 1 and hunk.lines[-1] == (" ", ""):
         yield Hunk(hunk.lines[:-1], hunk.anchors, hunk.place, hunk.at_end, hunk.ends_bare)

@@ -113,7 +113,7 @@ def available(machine: Machine) -> bool:
 
 
 def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[FilterRule], int]]:
-    """Return each restricted call with its rules and the default action."""
+    """Yield each restricted call with its rules and the default action."""
     denied = error(errno.EPERM)
     for name in (*NETWORK, *_PERMITTED, *(() if scoped_signals else _SIGNALS)):
         yield name, (), denied
