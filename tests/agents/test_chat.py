@@ -108,7 +108,7 @@ def test_a_failed_call_keeps_the_prompt_alone_and_can_be_asked_again(tmp_path: P
             assert (end.turn_id, end.text) == ("T-1", "There you are.")
             assert await roles(chat.session) == ["user", "assistant"]
             assert await chat.waiting() is None
-            with pytest.raises(InputError, match="has its answer"):
+            with pytest.raises(InputError, match="already has an answer"):
                 await events_of(chat.answer())
         assert len(model.asks) == 3
 

@@ -48,7 +48,7 @@ STRATEGY = "oneshot"
 DEFAULT_MAX_ITERATIONS = 100
 BATCH_TURNS = 200
 """Turns of the log that are read in one batch."""
-NOT_ASKED = "The run did not stop at a question, so the answer is ignored."
+NOT_ASKED = "The run did not stop at a question, so the answer is not used."
 MAX_ITERATION = 999_999
 """Upper bound of the iteration number, so that a task list that fits now always fits."""
 SHOWN_TASKS = 3

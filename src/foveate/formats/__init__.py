@@ -95,7 +95,8 @@ class TranscriptFormat(Format, Protocol):
     def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
         """Yield the content of the file in order, in constant memory; unreadable parts are yielded as a Problem.
 
-        The stream can be searched."""
+        The stream is seekable.
+        """
         ...
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:

@@ -400,7 +400,7 @@ def read_export(
 ) -> Iterator[TranscriptItem]:
     """Read a data export: a file, or the files of that name in a zip, which `read` gets with the name of each.
 
-    A zip file must be one that can be searched: its directory is at its end.
+    A zip file must be seekable: its directory is at its end.
     """
     start = stream.read(len(ZIP)) if stream.seekable() else b""
     if start:

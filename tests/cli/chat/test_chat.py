@@ -106,7 +106,7 @@ SHOWN = {
     "goal": ("/goal Ship it", "G-1 is a goal now."),
     "seal": ("/seal", "topics"),
     "cost": ("Which port?\n/cost", "1 call, 0 of them failed"),
-    "retry": ("/retry", "the newest turn has its answer"),
+    "retry": ("/retry", "the newest turn already has an answer"),
     "quit": ("/quit\nWhich port?", ""),
 }
 
