@@ -444,8 +444,8 @@ class RunState(Struct, frozen=True, kw_only=True):
 
     def keeping_given(self, before: TaskList, after: TaskList) -> TaskList:
         """Return a model's new list with the user's open tasks: those can be completed, but not dropped."""
-        mine = {task.text for given in self.given for task in parse_tasks(given.tasks).tasks}
-        return after.extended([task.text for task in before.open if task.text in mine])
+        user_tasks = {task.text for given in self.given for task in parse_tasks(given.tasks).tasks}
+        return after.extended([task.text for task in before.open if task.text in user_tasks])
 
     def rewound(self, last_turn: int) -> RunState:
         """Return the state at the start, for a fork that ends before the saved turn."""

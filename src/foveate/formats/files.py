@@ -218,7 +218,7 @@ class _Text:
 
 
 def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[Placed]:
-    """Each element's number, from 1, and its value. Where it can't go on, a Problem says so and is the last item."""
+    """Yield each element's number, from 1, and its value. If reading fails, the last item is a Problem."""
     text = _Text(stream)
     number = 1
     try:

@@ -51,7 +51,7 @@ class ClientId:
 
 @dataclass(frozen=True, slots=True)
 class SessionDecision:
-    """Where the new messages of a request go."""
+    """The place for the new messages of a request."""
 
     action: Action
     reason: str
@@ -144,7 +144,7 @@ class Resolver:
         self._open_calls = open_calls
         self._is_waiting = is_waiting
         self._summed: BoundedCache[str, str] = BoundedCache(KEPT_NAMES)
-        """By a client's id, the session that it requested a summary of."""
+        """The session that a client requested a summary of, by the client's id."""
 
     async def resolve(
         self,

@@ -1,4 +1,4 @@
-"""What tools may use: the folders they are confined to, the session they work for, and the settings."""
+"""The resources of tools: the folders they are confined to, the session they work for, and the settings."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _STORE_ENDS = ("", "-wal", "-shm", "-journal")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What the tools of one session may use."""
+    """The folders, session and settings that the tools of one session may use."""
 
     roots: tuple[Path, ...] = ()
-    """The only folders whose files tools may touch, resolved. Relative paths are below the first one."""
+    """The only folders whose files tools may access, resolved. Relative paths are below the first one."""
     session: Session | None = None
     fov: Foveate | None = None
     settings: ToolsSettings = field(default_factory=ToolsSettings)

@@ -85,7 +85,7 @@ def _records(stream: BinaryIO) -> Iterator[Placed]:
 
 
 class _Reader:
-    """The sessions of a file, as far as it was read."""
+    """The sessions of a file, collected while it is read."""
 
     def __init__(self, name: str) -> None:
         self.name = name

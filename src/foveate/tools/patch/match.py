@@ -30,7 +30,7 @@ def _collapsed(line: str) -> str:
 
 
 FUZZ: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, _collapsed)
-"""How lines are compared: exactly, then without trailing white space, then with all white space collapsed."""
+"""The comparisons of lines: exact, then without trailing white space, then with all white space collapsed."""
 
 
 class _Contents:

@@ -24,7 +24,7 @@ _LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); from jail import launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """What the kernel and the installed programs offer."""
+    """The confinement that the kernel and the installed programs offer."""
 
     linux: bool = False
     root: bool = False

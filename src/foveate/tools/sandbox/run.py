@@ -41,7 +41,7 @@ _STOPPED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """How a command ended."""
+    """The result of a command."""
 
     output: str
     """Standard output and standard error, in the order of writing; a long output lacks its middle."""
