@@ -97,14 +97,14 @@ def test_a_heartbeat_does_not_interrupt_the_note_about_an_agent_that_has_ended(
             session = await fov.session("boss")
             agent = await fov.agents.spawn("Build a house.", parent="boss", model=MODEL)
             worker = AgentWorker(fov)
-            tell = worker._tell
+            tell = worker._publish
 
             async def slow(row: AgentRow) -> None:
                 if row.state == "done":
                     await asyncio.sleep(20 * QUICK["poll_seconds"])
                 await tell(row)
 
-            monkeypatch.setattr(worker, "_tell", slow)
+            monkeypatch.setattr(worker, "_publish", slow)
             await worker.run(drain=True)
             assert f"Agent ({agent.id} done)" in (await session.context("And?")).text
 

@@ -108,7 +108,7 @@ def test_a_failed_call_keeps_the_prompt_alone_and_can_be_asked_again(tmp_path: P
             assert (end.turn_id, end.text) == ("T-1", "There you are.")
             assert await roles(chat.session) == ["user", "assistant"]
             assert await chat.waiting() is None
-            with pytest.raises(InputError, match="has its answer"):
+            with pytest.raises(InputError, match="already has an answer"):
                 await events_of(chat.answer())
         assert len(model.asks) == 3
 
@@ -240,7 +240,7 @@ def test_a_model_that_calls_tools_for_ever_is_asked_a_bounded_number_of_times(tm
             session = await fov.session("s")
             await session.record([assistant("Ask me.")])
             chat = Chat(session, fov.caller, [MODEL])
-            with pytest.raises(ModelFailed, match="went on calling tools"):
+            with pytest.raises(ModelFailed, match="kept calling tools"):
                 await events_of(chat.say("Which port?"))
             assert len(model.asks) == MAX_TOOL_ROUNDS + 1
             assert [bool(ask.tools) for ask in model.asks] == [True] * MAX_TOOL_ROUNDS + [False]
@@ -335,7 +335,7 @@ def test_a_prompt_larger_than_its_room_is_shown_in_part_and_that_is_said(tmp_pat
             chat = Chat(await fov.session("s", budget_tokens=2_000), fov.caller, [MODEL])
             first, *_ = await events_of(chat.say("What about port 8443 and the others? " * 600))
             assert isinstance(first, Notice)
-            assert first.text.startswith("T-1 is larger than its room")
+            assert first.text.startswith("T-1 does not fit")
             first, *_ = await events_of(chat.say("And now?"))
             assert isinstance(first, AnswerPiece)
 

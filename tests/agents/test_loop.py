@@ -52,5 +52,5 @@ def test_after_the_last_round_the_model_is_asked_without_tools_and_its_calls_are
 
 
 def test_a_model_that_only_calls_tools_after_the_last_round_has_failed() -> None:
-    with pytest.raises(ModelFailed, match="went on calling tools, 1 times"):
+    with pytest.raises(ModelFailed, match="kept calling tools after 1 rounds"):
         looped([CALL, CALL], max_rounds=1)

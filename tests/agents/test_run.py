@@ -172,7 +172,7 @@ def test_the_epic_of_a_run_is_fixed(tmp_path: Path) -> None:
         async with scripted_store(tmp_path / "run.db", by_iteration({1: DONE})) as fov:
             session = await fov.session("run", strategy="oneshot", budget_tokens=BUDGET_TOKENS)
             await events_of_run(fov, session)
-            with pytest.raises(Refused, match="works on another epic"):
+            with pytest.raises(Refused, match="has a different epic"):
                 await events_of_run(fov, session, epic="Build a bridge.")
 
     asyncio.run(look())
@@ -187,7 +187,7 @@ def test_a_title_is_enough_and_nothing_is_too_little(tmp_path: Path) -> None:
             assert (await titled.refresh()).strategy == "oneshot"
             assert "<epic>\nBuild a bridge\n</epic>" in model.asks[0].messages[0].text
             bare = await fov.session("bare", budget_tokens=BUDGET_TOKENS)
-            with pytest.raises(InputError, match="nothing says what to do"):
+            with pytest.raises(InputError, match="there is nothing to work on"):
                 await events_of_run(fov, bare, epic=None, tasks=None)
 
     asyncio.run(look())

@@ -102,8 +102,8 @@ def test_a_task_file_changed_underneath_is_merged_and_told(tmp_path: Path) -> No
             changed = "- [x] dig\n- [ ] plant a tree\n"
             events = await events_of_run(fov, session, tasks=changed, answer="Go on.")
             notes = [event.text for event in events if isinstance(event, Notice)]
-            told = "The tasks given have changed since they were read (new: plant a tree; done: dig)."
-            assert notes == [f"{told} What the run has is kept."]
+            told = "The tasks have changed since they were read (new: plant a tree; done: dig)."
+            assert notes == [f"{told} The run's own tasks are kept."]
             listed = "# The house\n- [x] dig\n- [ ] build\n- [ ] plant a tree\n"
             assert ended(events).tasks.markdown() == listed
             assert not [

@@ -181,7 +181,7 @@ def test_the_page_has_the_tables_figures(demo: Shell, page: Path) -> None:
     text = " ".join(found.text)
     for name in ("checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"):
         assert name in found.attributes["data-strategy"]
-    assert "Facts kept, by how many turns ago" in text
+    assert "Facts kept, by turns since their last mention" in text
     assert "needles (of 5)" in text
     assert "At 6,000 tokens" in text
 

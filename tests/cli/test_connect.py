@@ -48,7 +48,7 @@ def test_settings_that_were_there_before_are_connected_and_stay(tmp_path: Path, 
     path.write_text('{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:8484"}}')
     before = path.read_bytes()
     assert "connected already" in shell("connect", "claude")
-    assert "they were there before" in shell("connect", "claude", "--check", code=1)
+    assert "they existed before" in shell("connect", "claude", "--check", code=1)
     assert "stay" in shell("disconnect", "claude")
     assert path.read_bytes() == before
     (home / ".foveate" / "connections" / "claude.json").write_text("junk")

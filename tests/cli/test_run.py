@@ -130,7 +130,7 @@ def test_what_is_wrong_is_said_in_a_sentence(shell: Shell, files: tuple[str, ...
     assert "is not UTF-8 text" in shell.error("run", "--epic", str(tmp_path / "binary.md"), *files[4:])
     shell("run", *files, code=5)
     (tmp_path / "my spec.md").write_text("Something else.")
-    assert "works on another epic" in shell.error("run", *files)
+    assert "has a different epic" in shell.error("run", *files)
 
 
 def test_a_budget_that_nobody_chose_is_fitted_to_the_window_and_another_is_refused(

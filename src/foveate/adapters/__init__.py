@@ -1,5 +1,5 @@
-"""One file for each agent framework. A framework is imported when its file is, and nowhere else.
+"""Adapters, one file per agent framework. Importing that file imports the framework; nothing else does.
 
-`bridge` runs the library for programs that are synchronous or have an event loop of their own; `wrap` is for the
+`bridge` runs the library for programs that are synchronous or have their own event loop; `wrap` is for the
 clients of the packages `openai` and `anthropic`.
 """

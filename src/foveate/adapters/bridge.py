@@ -1,4 +1,4 @@
-"""Runs the library's coroutines for a framework, which may be synchronous or have an event loop of its own."""
+"""Run the library's coroutines for a framework, which may be synchronous or have its own event loop."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ BLOCKING: Final = "a synchronous program needs a session of foveate.sync: foveat
 
 
 class Runner:
-    """Runs coroutines where an object of the library lives: on the loop of `foveate.sync`, or in the caller's own."""
+    """Runs coroutines in the event loop of a library object: that of `foveate.sync`, or the caller's own."""
 
-    def __init__(self, given: object) -> None:
-        self.opened, self._loop = sync.unwrap(given)
+    def __init__(self, handle: object) -> None:
+        self.opened, self._loop = sync.unwrap(handle)
 
     @property
     def is_blocking(self) -> bool:
@@ -30,7 +30,7 @@ class Runner:
         return self._loop is not None
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, for a caller without an event loop."""
+        """Return the result of a coroutine, for a caller without an event loop."""
         if self._loop is None:
             work.close()
             raise InputError(BLOCKING)
@@ -38,13 +38,13 @@ class Runner:
         return result
 
     def iterate(self, items: AsyncIterator[T]) -> Iterator[T]:
-        """The items of an asynchronous iterator, for a caller without an event loop."""
+        """Yield the items of an asynchronous iterator, for a caller without an event loop."""
         if self._loop is None:
             raise InputError(BLOCKING)
         return self._loop.iterate(items)  # type: ignore[no-any-return]
 
     async def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, for a caller in any event loop."""
+        """Return the result of a coroutine, for a caller in any event loop."""
         if self._loop is None:
             return await work
         result: T = await asyncio.wrap_future(self._loop.submit(work))

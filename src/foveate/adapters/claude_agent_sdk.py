@@ -2,7 +2,7 @@
 
     options = ClaudeAgentOptions(session_store=FoveateSessionStore(fov))
 
-Entries are recorded as Claude Code writes them, each once by its `uuid`, and given back exactly. A transcript is the
+Entries are recorded as Claude Code writes them, each once by its `uuid`, and returned exactly. A transcript is the
 session `project/session`, that of a sub-agent `project/session/subagents/…`. Nothing of the SDK is imported.
 """
 
@@ -19,29 +19,29 @@ from foveate.session.values import SessionInfo
 FORMAT: Final = "claude-code"
 PLATFORM: Final = "claude-agent-sdk"
 UNREAD: Final = "foveate-unread"
-"""The type of a record around an entry that can't be read; it is kept, and shown to no model."""
+"""The type of a record that wraps an unreadable entry; it is stored, but shown to no model."""
 
 Entry: TypeAlias = Mapping[str, Any]
 Key: TypeAlias = Mapping[str, str]
 
 
 class FoveateSessionStore:
-    """The SDK's transcripts in a store of ours: `append`, `load`, `list_sessions`, `list_subkeys`, `delete`."""
+    """Stores the SDK's transcripts: `append`, `load`, `list_sessions`, `list_subkeys`, `delete`."""
 
     def __init__(self, fov: AnyFoveate) -> None:
         self._bridge = FoveateBridge(fov)
 
     async def append(self, key: Key, entries: Sequence[Entry]) -> None:
-        """Record entries; one whose `uuid` is known is not recorded again."""
+        """Record entries; an entry with a known `uuid` is skipped."""
         if entries:
             await self._bridge.wait(self._append(key, entries))
 
     async def load(self, key: Key) -> list[Any] | None:
-        """All entries of a transcript; None if there is none."""
+        """Return all entries of a transcript; None if there is none."""
         return await self._bridge.wait(self._load(key))
 
     async def list_sessions(self, project_key: str) -> list[Any]:
-        """The transcripts of a project, without those of sub-agents."""
+        """Return the transcripts of a project, without those of sub-agents."""
         found = await self._bridge.wait(self._transcripts(project_key))
         return [
             {"session_id": name, "mtime": int(info.updated_at.timestamp() * 1_000)}
@@ -50,13 +50,13 @@ class FoveateSessionStore:
         ]
 
     async def list_subkeys(self, key: Key) -> list[str]:
-        """The sub-agents' transcripts of a session."""
+        """Return the sub-agents' transcripts of a session."""
         beginning = f"{key['session_id']}/"
         found = await self._bridge.wait(self._transcripts(key["project_key"]))
         return [name.removeprefix(beginning) for name in found if name.startswith(beginning)]
 
     async def delete(self, key: Key) -> None:
-        """Delete a transcript, and with a session those of its sub-agents. The SDK asks for it only if you do."""
+        """Delete a transcript; for a session, also those of its sub-agents. The SDK calls it only on request."""
         await self._bridge.wait(self._delete(key))
 
     async def _append(self, key: Key, entries: Sequence[Entry]) -> None:
@@ -90,7 +90,7 @@ def _session_id(key: Key) -> str:
 
 
 def _readable(entry: Entry) -> Entry:
-    """The entry, or a record around it."""
+    """Return the entry, or a record that wraps it."""
     try:
         as_messages([entry], FORMAT)
     except InvalidMessage:

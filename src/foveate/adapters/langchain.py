@@ -2,8 +2,8 @@
 
     agent = create_agent("openai:gpt-5.6", tools=[…], middleware=[FoveateMiddleware(chat)])
 
-The state of the agent keeps its messages. Before each call of the model what is new in them is recorded, and the model
-is sent the view within the session's budget. The system prompt and tools count.
+The state of the agent keeps its messages. Before each call of the model new messages are recorded, and the model
+gets the view within the session's budget. The system prompt and tools count against it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FORMAT: Final = "langchain"
 
 
 class FoveateMiddleware(AgentMiddleware[Any, Any, Any]):
-    """An endless conversation for an agent. With `history_tools` the model can read and search all that was said."""
+    """An endless conversation for an agent. With `history_tools` the model can read and search the whole log."""
 
     def __init__(self, session: AnySession, *, history_tools: bool = True) -> None:
         super().__init__()
@@ -56,7 +56,7 @@ class FoveateMiddleware(AgentMiddleware[Any, Any, Any]):
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Record what is new, send the view, record the answer."""
+        """Record new messages, send the view, record the answer."""
         view = self._bridge.run(self._view(request))
         try:
             response = handler(_shown(request, view))
@@ -68,7 +68,7 @@ class FoveateMiddleware(AgentMiddleware[Any, Any, Any]):
     async def awrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]]
     ) -> ModelResponse[Any]:
-        """The same, asynchronous."""
+        """Record new messages, send the view, record the answer, asynchronously."""
         view = await self._bridge.wait(self._view(request))
         try:
             response = await handler(_shown(request, view))
@@ -139,7 +139,7 @@ def _said(response: ModelResponse[Any] | AIMessage) -> list[dict[str, Any]]:
 
 
 def _shown(request: ModelRequest[Any], view: View) -> ModelRequest[Any]:
-    """The request with the view in place of its messages."""
+    """Return the request with the view in place of its messages."""
     if view.is_whole:
         return request
     messages: Any = messages_from_dict(view.messages)

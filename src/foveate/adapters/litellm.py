@@ -1,10 +1,10 @@
-"""LiteLLM: a callback that records what `acompletion` is asked and answers, and keeps requests within a budget.
+"""LiteLLM: a callback that records the requests and answers of `acompletion`, and keeps requests within a budget.
 
     litellm.callbacks = [FoveateLogger(chat)]
     await litellm.acompletion(model="…", messages=[…])
 
-LiteLLM calls hooks that may change a request in its asynchronous functions only; `completion` is not recorded. An
-answer that was streamed is recorded when LiteLLM reports it, or with the next request, whichever comes first.
+LiteLLM calls hooks that may change a request only in its asynchronous functions; `completion` is not recorded. A
+streamed answer is recorded when LiteLLM reports it, or with the next request, whichever comes first.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class FoveateLogger(CustomLogger):
         self._bridge = Bridge(session)
         self._conversation = Conversation(self._bridge.session)
         self._views: dict[str, View] = {}
-        """Requests without answer, by the call's id."""
+        """Unanswered requests, by the call's id."""
 
     async def async_pre_call_deployment_hook(self, kwargs: dict[str, Any], call_type: Any) -> dict[str, Any] | None:
-        """Record what is new, and send the view."""
+        """Record new messages, and send the view."""
         if getattr(call_type, "value", call_type) not in CALL_TYPES or not kwargs.get("messages"):
             return None
         self._release()
-        given = list(kwargs["messages"])
-        systems = [message for message in given if message.get("role") in ("system", "developer")]
-        messages = [message for message in given if message.get("role") not in ("system", "developer")]
+        everything = list(kwargs["messages"])
+        systems = [message for message in everything if message.get("role") in ("system", "developer")]
+        messages = [message for message in everything if message.get("role") not in ("system", "developer")]
         overhead = Overhead("\n\n".join(map(_text, systems)), kwargs.get("tools") or ())
         view = await self._bridge.wait(self._conversation.view(FORMAT, messages, overhead))
         self._views[str(kwargs.get(CALL_ID, ""))] = view
@@ -55,7 +55,7 @@ class FoveateLogger(CustomLogger):
         response: Any,
         call_type: Any,  # noqa: ARG002 - LiteLLM's signature
     ) -> Any:
-        """Record an answer that came whole."""
+        """Record an answer that was not streamed."""
         await self._answer(request_data, response)
 
     async def async_log_success_event(
@@ -65,7 +65,7 @@ class FoveateLogger(CustomLogger):
         start_time: Any,  # noqa: ARG002
         end_time: Any,  # noqa: ARG002
     ) -> None:
-        """Record an answer that was streamed, once it is complete."""
+        """Record a streamed answer once it is complete."""
         await self._answer(kwargs, kwargs.get("async_complete_streaming_response") or response_obj)
 
     async def async_log_failure_event(
@@ -75,7 +75,7 @@ class FoveateLogger(CustomLogger):
         start_time: Any,  # noqa: ARG002
         end_time: Any,  # noqa: ARG002
     ) -> None:
-        """No answer comes."""
+        """Release a request that gets no answer."""
         if (view := self._views.pop(str(kwargs.get(CALL_ID, "")), None)) is not None:
             self._conversation.release(view)
 
@@ -86,18 +86,18 @@ class FoveateLogger(CustomLogger):
             return  # a stream that has only begun
         view = self._views.pop(str(request.get(CALL_ID, "")), None)
         if view is not None:
-            said: Sequence[dict[str, Any]] = [_filled(message.model_dump(exclude_none=True))]
-            await self._bridge.wait(self._conversation.answer(view, FORMAT, said))
+            answer: Sequence[dict[str, Any]] = [_filled(message.model_dump(exclude_none=True))]
+            await self._bridge.wait(self._conversation.answer(view, FORMAT, answer))
 
     def _release(self) -> None:
-        """The next request has the answers of those before it."""
+        """Release unanswered requests: the next request contains their answers."""
         for view in self._views.values():
             self._conversation.release(view)
         self._views.clear()
 
 
 def _filled(message: dict[str, Any]) -> dict[str, Any]:
-    """The message without what LiteLLM adds to every answer."""
+    """Return the message without the fields that LiteLLM adds to every answer."""
     return {name: value for name, value in message.items() if value or name in ("role", "content")}
 
 

@@ -26,11 +26,11 @@ except ImportError as error:
 
 FORMAT: Final = "openai-responses"
 LIMIT_ITEMS: Final = 200
-"""Items that the SDK reads at the beginning of a run; the filter sends the view of all in their place."""
+"""Items that the SDK reads at the beginning of a run; the filter replaces them by the view of all items."""
 
 
 class FoveateSession:
-    """A session of the SDK whose items are in the log of a session of ours."""
+    """A session of the SDK whose items are in the log of a Foveate session."""
 
     def __init__(self, session: AnySession, *, limit_items: int | None = LIMIT_ITEMS) -> None:
         self._bridge = Bridge(session)
@@ -40,17 +40,17 @@ class FoveateSession:
         self._is_found = False
         self._start: str | None = None
         self._users = 0
-        """Prompts among the items that the SDK read at the beginning of the run."""
+        """Number of prompts among the items that the SDK read at the beginning of the run."""
         self._added: list[dict[str, Any]] = []
-        """What the SDK added since then."""
+        """Items that the SDK added since then."""
         self._view: View | None = None
         self._origin: Conversation | None = None
-        """Where the branch that `pop_item` made comes from, as long as nothing was added to it."""
+        """The origin of the branch that `pop_item` made, until something is added to it."""
         self._popped = 0
 
     @property
     def tools(self) -> list[FunctionTool]:
-        """The history tools, with which the model can read and search all that was said."""
+        """The history tools, with which the model can read and search the whole conversation."""
         return [self._tool(definition) for definition in self._conversation.history_tools()]
 
     def _tool(self, definition: Mapping[str, Any]) -> FunctionTool:
@@ -63,12 +63,12 @@ class FoveateSession:
         return FunctionTool(name, definition["description"], schema, call, strict_json_schema=False)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
-        """The items, oldest first; with a limit the newest."""
+        """Return the items, oldest first; with a limit, only the newest."""
         items = await self._bridge.wait(self._begin(limit))
         return cast("list[TResponseInputItem]", items)
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
-        """Record items; those that the filter has recorded already are not recorded again."""
+        """Record items, except those that the filter has already recorded."""
         await self._bridge.wait(self._add(cast("list[dict[str, Any]]", items)))
 
     async def pop_item(self) -> TResponseInputItem | None:
@@ -80,17 +80,17 @@ class FoveateSession:
         await self._bridge.wait(self._clear())
 
     async def filter(self, data: CallModelData[Any]) -> ModelInputData:
-        """For `RunConfig.call_model_input_filter`: record what is new, and send the view within the budget."""
-        given = data.model_data
-        system = given.instructions or ""
+        """Record new items and send the view within the budget, as `RunConfig.call_model_input_filter`."""
+        request = data.model_data
+        system = request.instructions or ""
         offered = [_definition(tool) for tool in data.agent.tools if isinstance(tool, FunctionTool)]
         overhead = Overhead.offering(system, offered)
-        view = await self._bridge.wait(self._viewed(cast("list[dict[str, Any]]", given.input), overhead))
+        view = await self._bridge.wait(self._viewed(cast("list[dict[str, Any]]", request.input), overhead))
         instructions = "\n\n".join(part for part in (system, view.extra_system) if part)
         return ModelInputData(view.messages, instructions or None)
 
     async def _current(self) -> Conversation:
-        """The conversation, in the branch that was used last."""
+        """Return the conversation, on the branch that was used last."""
         if not self._is_found:
             self._is_found = True
             self._conversation = Conversation(await self._conversation.last_branch())
@@ -105,7 +105,7 @@ class FoveateSession:
         return items
 
     async def _begun(self, items: Sequence[dict[str, Any]]) -> tuple[Conversation, str]:
-        """The conversation, and the place behind which the items of this run come."""
+        """Return the conversation, and the place after which the items of this run come."""
         conversation = await self._current()
         self._release()
         self._popped, self._origin = 0, None
@@ -125,7 +125,7 @@ class FoveateSession:
         return self._view
 
     def _new(self, items: Sequence[dict[str, Any]]) -> Sequence[dict[str, Any]]:
-        """The items of this run. Those before it may have been changed by the SDK, which drops calls without result."""
+        """Return the items of this run. The SDK may have changed earlier ones: it drops calls without a result."""
         prompts = [place for place, item in enumerate(items) if _is_prompt(item)]
         if self._users < len(prompts):
             return items[prompts[self._users] :]

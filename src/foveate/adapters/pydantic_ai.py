@@ -2,8 +2,8 @@
 
     agent = Agent("openai:gpt-5.6", capabilities=[Foveate(chat)])
 
-The run's own messages stay whole: what is new in them is recorded, and only the request that goes to the model is
-replaced by the view. Instructions, system prompts and tools count against the budget.
+The run's own messages stay complete: new ones are recorded, and only the request to the model is replaced by the
+view. Instructions, system prompts and tools count against the budget.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FORMAT: Final = "pydantic-ai"
 
 
 class Foveate(AbstractCapability[Any]):
-    """An endless conversation for an agent. With `history_tools` the model can read and search all that was said."""
+    """An endless conversation for an agent. With `history_tools` the model can read and search the whole log."""
 
     def __init__(self, session: AnySession, *, history_tools: bool = True) -> None:
         self._bridge = Bridge(session)
@@ -73,7 +73,7 @@ class Foveate(AbstractCapability[Any]):
         ctx: RunContext[Any],  # noqa: ARG002
         request_context: ModelRequestContext,
     ) -> ModelRequestContext:
-        """Record what is new, and send the view."""
+        """Record new messages, and send the view."""
         prompts, messages = without_system(request_context.messages)
         overhead = _overhead(prompts, request_context)
         self._release()
@@ -115,7 +115,7 @@ class Foveate(AbstractCapability[Any]):
         *,
         result: AgentRunResult[Any],
     ) -> AgentRunResult[Any]:
-        """Record what came behind the last answer, such as the result of an output tool."""
+        """Record messages after the last answer, such as the result of an output tool."""
         _, messages = without_system(result.all_messages())
         await self._bridge.wait(self._conversation.record(FORMAT, dump_messages(messages)))
         return result
@@ -139,7 +139,7 @@ def dump_messages(messages: Sequence[ModelMessage]) -> list[dict[str, Any]]:
 
 
 def without_system(messages: Sequence[ModelMessage]) -> tuple[list[SystemPromptPart], list[ModelMessage]]:
-    """The system prompts, and the messages without them."""
+    """Return the system prompts, and the messages without them."""
     prompts: list[SystemPromptPart] = []
     others: list[ModelMessage] = []
     for message in messages:

@@ -48,7 +48,7 @@ _RECORD: Final[TypeAdapter[ConversationRecord]] = TypeAdapter(ConversationRecord
 
 
 class FoveateConversationStore(ConversationStore):
-    """Conversations of Pydantic AI in a store of ours.
+    """Stores conversations of Pydantic AI.
 
     A record is a state of its session. The entries of a prompt in a save are one row under the id of the last of them;
     the rows of the others refer to it.
@@ -61,11 +61,11 @@ class FoveateConversationStore(ConversationStore):
         self._recorder = Recorder(self._fov, self._fov.clients, self._tenant)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """The record of a conversation."""
+        """Return the record of a conversation."""
         return _record(await self._bridge.wait(self._state(conversation_id)), conversation_id)
 
     async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> Sequence[ConversationRecord]:
-        """All records, or those of a scope, the newest first."""
+        """Return all records, or those of a scope, the newest first."""
         records = [record for record in await self._bridge.wait(self._records()) if scope in (None, record.scope)]
         records.sort(key=lambda record: record.updated_at, reverse=True)
         return records[:limit]
@@ -85,11 +85,11 @@ class FoveateConversationStore(ConversationStore):
         await self._bridge.wait(self._replace(conversation_id, expected_revision, DELETED))
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """An entry by its id."""
+        """Return an entry by its id."""
         return (await self._bridge.wait(self._saved_up_to(entry_id)))[-1]
 
     async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """The entries up to one, or the last of them. What was pruned is left out."""
+        """Return the entries up to one, or the last of them. Pruned entries are omitted."""
         return await self._bridge.wait(self._history(head_id, limit))
 
     async def _state(self, conversation_id: str) -> bytes | None:
@@ -114,14 +114,14 @@ class FoveateConversationStore(ConversationStore):
         if not new and record.head_id is not None and await self._row(record.head_id) is None:
             raise ConversationConflict(name)
         if new:
-            for said in _by_prompt(new):
-                await self._keep(name, said)
+            for entries in _by_prompt(new):
+                await self._keep(name, entries)
         elif known is None:
             await self._begin(name, record.head_id)
         await self._replace(name, expected_revision, _RECORD.dump_json(record))
 
     async def _begin(self, name: str, head_id: str | None) -> None:
-        """The session of a conversation without messages of its own: empty, or a fork."""
+        """Open the session of a conversation without its own messages: empty, or a fork."""
         if history := await self._history(head_id, None):
             await self._place(name, [entry.message for entry in history])
         else:
@@ -133,8 +133,8 @@ class FoveateConversationStore(ConversationStore):
         before: list[ConversationEntry] = []
         if parent is not None and not parent.chain:
             before = await self._history(new[0].parent_id, None)
-        said = [entry.message for entry in (*before, *new)]
-        placed = await self._place(name, said, start=parent.chain if parent else "")
+        conversation = [entry.message for entry in (*before, *new)]
+        placed = await self._place(name, conversation, start=parent.chain if parent else "")
         messages = dump_messages([entry.message for entry in new])
         saved = {"first_parent": new[0].parent_id, "ids": [entry.id for entry in new], "messages": messages}
         home = ResponseRow(new[-1].id, placed.name, placed.turn, placed.key, saved)
@@ -143,7 +143,7 @@ class FoveateConversationStore(ConversationStore):
         await asyncio.gather(*(add(session_id, row) for row in (home, *others)))
 
     async def _place(self, name: str, messages: Sequence[ModelMessage], *, start: str = "") -> Placement:
-        """Record what is new of a history."""
+        """Record the new messages of a history."""
         history = read_history(FORMAT, dump_messages(without_system(messages)[1]), start=start)
         named = ClientId(name, "conversation_id", is_ours=True)
         placed = await self._recorder.place(Overhead(), history, named, SessionChoice(platform=FORMAT))
@@ -176,7 +176,7 @@ class FoveateConversationStore(ConversationStore):
         return entries if limit is None else entries[max(0, len(entries) - limit) :]
 
     async def _saved_up_to(self, entry_id: str) -> list[ConversationEntry]:
-        """The entries of one save, up to this one."""
+        """Return the entries of one save, up to this one."""
         row = await self._row(entry_id)
         if row is not None and "saved" in row.data:
             row = await self._row(row.data["saved"])
@@ -196,7 +196,7 @@ class FoveateConversationStore(ConversationStore):
 
 
 def _by_prompt(entries: Sequence[ConversationEntry]) -> list[list[ConversationEntry]]:
-    """New entries in parts that begin with a prompt: each is stored with its own turn, and pruned with it."""
+    """Split new entries at prompts: each part is stored with its own turn, and pruned with it."""
     parts: list[list[ConversationEntry]] = []
     for entry in entries:
         if not parts or any(part.part_kind == "user-prompt" for part in entry.message.parts):
@@ -206,7 +206,7 @@ def _by_prompt(entries: Sequence[ConversationEntry]) -> list[list[ConversationEn
 
 
 def _record(data: bytes | None, name: str) -> ConversationRecord | None:
-    """The record of a session's state. A session that was forked from another has a copy of that one's."""
+    """Return the record of a session's state. A forked session has a copy of its parent's."""
     if data is None or data == DELETED:
         return None
     record = _RECORD.validate_json(data)

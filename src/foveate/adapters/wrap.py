@@ -3,9 +3,9 @@
     client = foveate.wrap(OpenAI(), session=chat)
     client.chat.completions.create(model="gpt-5.6", messages=[{"role": "user", "content": "…"}])
 
-A wrapped client sends its requests through the gateway, in this process: what is new is recorded, the context is
-assembled within the session's budget, history tools are answered inside, and streams stay streams. Send the whole
-history or the newest message alone; either way each message is recorded once.
+A wrapped client sends its requests through the gateway, in this process: new messages are recorded, the context is
+assembled within the session's budget, history tools are answered internally, and streams stay streams. Send the whole
+history or only the newest message; either way each message is recorded once.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _END: Final = object()
 
 
 def wrap(client: ClientT, session: AnySession) -> ClientT:
-    """The client, with its conversation in a session: `OpenAI`, `AsyncOpenAI`, `Anthropic` or `AsyncAnthropic`.
+    """Return the client with its conversation in a session: `OpenAI`, `AsyncOpenAI`, `Anthropic` or `AsyncAnthropic`.
 
-    A synchronous client takes a session of `foveate.sync`, an asynchronous one a session of `foveate`. The client
-    given is not changed.
+    A synchronous client needs a session of `foveate.sync`, an asynchronous one a session of `foveate`. The passed
+    client is not changed.
     """
-    given: Any = client
-    inner = getattr(given, "_client", None)
+    original: Any = client
+    inner = getattr(original, "_client", None)
     bridge = Bridge(session)
     if not isinstance(inner, httpx2.Client | httpx2.AsyncClient):
         raise InputError(f"wrap takes a client of openai or anthropic, e.g. OpenAI(); got {type(client).__name__}")
@@ -50,9 +50,9 @@ def wrap(client: ClientT, session: AnySession) -> ClientT:
         raise InputError(f"{type(client).__name__} takes a session of {needed}: {name}(…)")
     requests = _Requests(bridge)
     if isinstance(inner, httpx2.AsyncClient):
-        wrapped = given.with_options(http_client=httpx2.AsyncClient(transport=_AsyncTransport(requests, inner)))
+        wrapped = original.with_options(http_client=httpx2.AsyncClient(transport=_AsyncTransport(requests, inner)))
     else:
-        wrapped = given.with_options(http_client=httpx2.Client(transport=_SyncTransport(requests, inner)))
+        wrapped = original.with_options(http_client=httpx2.Client(transport=_SyncTransport(requests, inner)))
     return cast("ClientT", wrapped)
 
 
@@ -68,7 +68,7 @@ class _Requests:
         self._named = ClientId(public_id(self._home.tenant_name, session.engine.stored_id), "session", is_ours=True)
 
     async def answer(self, wire: Wire, request: httpx2.Request, raw: bytes, upstream: Any) -> GatewayReply:
-        """The gateway's reply; `upstream` sends requests to the provider."""
+        """Return the gateway's reply; `upstream` sends requests to the provider."""
         gateway = Gateway(self._recorder, upstream, window_of=self._home.window_tokens, publish=self._home.publish)
         url = request.url
         try:
@@ -90,7 +90,7 @@ class _Requests:
 
 
 def _wire_of(request: httpx2.Request) -> Wire | None:
-    """The format of a request that asks a model; None for any other."""
+    """Return the format of a model request; None for any other."""
     if request.method != "POST":
         return None
     name = next((name for path, name in _PATHS.items() if request.url.path.endswith(path)), None)
@@ -146,7 +146,7 @@ class _AsyncUpstream:
 
 
 class _SyncUpstream(_AsyncUpstream):
-    """The same for a synchronous client: each wait for the provider is in a thread."""
+    """The client's own HTTP client for a synchronous client: each wait for the provider is in a thread."""
 
     def __init__(self, inner: httpx2.Client, request: httpx2.Request) -> None:
         self._sync = inner

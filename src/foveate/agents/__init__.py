@@ -1,1 +1,1 @@
-"""Programs that talk to a model for you: a chat, a run on an epic, the compression agent."""
+"""Programs that talk to a model: a chat, a run on an epic, the compression agent."""

@@ -1,4 +1,4 @@
-"""Which model answers in a chat or a run, and how many tokens its prompts and answers may have."""
+"""Select the model of a chat or a run, and the token limits of its prompts and answers."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from foveate.models.settings import ModelsSettings
 from foveate.session.values import SessionInfo
 
 WINDOW_SHARE = 8
-"""An answer takes at most one part in this many of a known window."""
+"""An answer gets at most this fraction (one in this many) of a known window."""
 THOUSAND = 1_000
 
 
-def model_for(wished: str | None, own: str | None, *, settings: ModelsSettings) -> str | None:
-    """Which model answers: the one that is asked for, the one that the settings name, or the session's last one.
+def model_for(requested: str | None, own: str | None, *, settings: ModelsSettings) -> str | None:
+    """Return the model to use: the requested one, the configured one, or the session's last one.
 
-    The last one counts only if it is safe to use again: not `local`, which is for a try, and no endpoint that the
-    settings don't name, since the conversation and a key would be sent there.
+    The last one counts only if it is safe to use again: not `local`, which is for trying things out, and no endpoint
+    that the settings don't name, since the conversation and a key would be sent there.
     """
     configured = next(iter(models_for("chat", settings)), None)
-    if wished or configured or not own:
-        return wished or configured
+    if requested or configured or not own:
+        return requested or configured
     try:
         parsed = understand(own, settings)
     except ModelUnavailable:
@@ -34,23 +34,23 @@ def model_for(wished: str | None, own: str | None, *, settings: ModelsSettings) 
 
 
 def check_name(model: str, settings: ModelsSettings) -> None:
-    """`ModelUnavailable` if the name can't be a model's: the error says what to write."""
+    """Raise `ModelUnavailable` if the name can't be a model's; the error names a valid form."""
     understand(model, settings)
 
 
 async def check_model(model: str, settings: ModelsSettings) -> None:
-    """`ModelUnavailable` if it can't be asked: the error says what to install, set or write."""
+    """Raise `ModelUnavailable` if the model can't be called; the error names what to install, set or write."""
     await load_model(model, settings).close()
 
 
 def local_model() -> str:
-    """The name of the small model on this machine; `ModelUnavailable` says what to install for it."""
+    """Return the name of the small local model; `ModelUnavailable` names what to install for it."""
     local.parse_name(local.PREFIX)
     return local.PREFIX
 
 
 def most_output(window_tokens: int | None) -> int:
-    """The default limit of an answer."""
+    """Return the default limit of an answer."""
     if window_tokens is None:
         return DEFAULT_MAX_OUTPUT_TOKENS
     return min(DEFAULT_MAX_OUTPUT_TOKENS, max(1, window_tokens // WINDOW_SHARE))
@@ -65,10 +65,10 @@ def fitting_budget(
     window_tokens: int | None,
     option: str,
 ) -> int:
-    """The budget that `option` asks for, or that of the known session, or the default.
+    """Return the budget that `option` requests, or that of the known session, or the default.
 
-    A budget that nobody chose is reduced to fit the window for as long as this model answers; one that somebody chose
-    is rejected if it does not fit.
+    A default budget is reduced to fit the window while this model answers; an explicitly chosen one is rejected if it
+    does not fit.
     """
     budget_tokens = asked_tokens or (known.budget_tokens if known else default_tokens)
     if window_tokens is None:

@@ -1,4 +1,4 @@
-"""Executing the tool calls of a model's answer: history tools, tools of the program itself, and those of a toolbox.
+"""Execute the tool calls of a model's answer: history tools, the program's own tools, and those of a toolbox.
 
 A call of a toolbox's tool is recorded before it is executed, and its result right after. If the process ends in
 between, the next one finds the call without a result: a read-only tool is executed again, and for any other the result
@@ -30,14 +30,14 @@ NOT_STARTED = "Error: interrupted: the call was not executed.\n"
 
 @dataclass(frozen=True, slots=True)
 class OwnTool:
-    """A tool of the program that talks to the model, besides those of the history and of a toolbox."""
+    """A tool of the program that talks to the model, in addition to those of the history and of a toolbox."""
 
     definition: Mapping[str, Json]
-    """As OpenAI takes it."""
+    """Definition in OpenAI's format."""
     answer: Callable[[Json], Awaitable[str]]
-    """Given a call's arguments."""
+    """Answers a call, by its arguments."""
     is_last: bool = False
-    """A model that calls such tools alone has said what it had to, and is not asked again for their results."""
+    """A model that calls only such tools is not called again with their results."""
 
     @property
     def name(self) -> str:
@@ -56,25 +56,25 @@ class CallExecutor:
             *(definition for definition in boxed if _name(definition) not in {*HISTORY_TOOLS, *self._own}),
             *(tool.definition for tool in own_tools),
         )
-        """The tools besides those of the history, as OpenAI takes them."""
+        """The tools other than those of the history, in OpenAI's format."""
 
     def are_last(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether nothing that is called has to be answered with more than a result."""
+        """Check whether no call needs another answer after its result."""
         return all(call.name in self._own and self._own[call.name].is_last for call in calls)
 
     def need_record(self, calls: Sequence[ToolCall]) -> bool:
-        """Whether the calls have to be recorded before they are executed: some are of the toolbox."""
+        """Check whether the calls have to be recorded before they are executed: some are of the toolbox."""
         return self._toolbox is not None and any(
             call.name not in HISTORY_TOOLS and call.name not in self._own for call in calls
         )
 
     def is_repeatable(self, call: ToolCall) -> bool:
-        """Whether executing the call a second time does no harm."""
+        """Check whether the call can safely be executed a second time."""
         boxed = self._toolbox.tools.get(call.name) if self._toolbox else None
         return call.name in HISTORY_TOOLS or call.name in self._own or bool(boxed and boxed.annotations.read_only)
 
     async def execute(self, call: ToolCall) -> list[Message]:
-        """The result of a call, after the calls that a script made; it is published as an event."""
+        """Execute a call and return its result, after the calls that a script made; it is published as an event."""
         began = time.monotonic()
         output = await self._output(call)
         seconds = time.monotonic() - began
@@ -104,12 +104,12 @@ class CallExecutor:
 
 
 def failed_result(call: ToolCall, problem: str) -> Message:
-    """The result of a call that was not executed, or not to its end."""
+    """Return the result of a call that was not executed, or not completely."""
     return Message("tool", (ToolResult(call.id, (Text(problem),), name=call.name, is_error=True),))
 
 
 def _inner_message(call: InnerCall) -> Message:
-    """A call of a script with its full result: for people and programs, not for the model."""
+    """Return a call of a script with its full result: for people and programs, not for the model."""
     output = call.output
     record: dict[str, Json] = {"tool": call.name, "arguments": dict(call.arguments), "result": output.text}
     if output.is_error:
@@ -120,12 +120,12 @@ def _inner_message(call: InnerCall) -> Message:
 
 
 def unanswered_calls(messages: Sequence[Message]) -> tuple[ToolCall, ...]:
-    """The calls of a turn's last answer that have no result."""
-    said = [message for message in messages if message.kind == "message"]
-    last = next((message for message in reversed(said) if message.role == "assistant"), None)
+    """Return the calls of a turn's last answer that have no result."""
+    spoken = [message for message in messages if message.kind == "message"]
+    last = next((message for message in reversed(spoken) if message.role == "assistant"), None)
     if last is None or not last.tool_calls:
         return ()
-    return loose_ends(said[said.index(last) :]).calls
+    return loose_ends(spoken[spoken.index(last) :]).calls
 
 
 def _text(text: str) -> ToolOutput:

@@ -1,4 +1,4 @@
-"""Chat with a model: each prompt is recorded, answered within the budget, and the answer recorded.
+"""Chat with a model: record each prompt, answer it within the budget, and record the answer.
 
     prompt ──► recorded ──► context ──► model ──► recorded, with the results of the tools it called
                                ▲                                           │
@@ -44,21 +44,21 @@ from foveate.turn import Json, Message, Text, ToolCall, Usage, turn_id
 __all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
 
 WINDOW_MARGIN_TOKENS = 64
-"""What a provider may add to a request by itself."""
+"""Tokens that a provider may add to a request."""
 MOST_TOOLS_SHARE = 0.2
-"""Where their definitions would take more of the budget, the history tools are not offered."""
+"""History tools are not offered if their definitions exceed this share of the budget."""
 CALIBRATED_SHARE = 0.5
-"""A prompt below this share of the budget says more about what a provider adds than about how it counts, and can't
-overrun."""
+"""Below this share of the budget, a prompt measures a provider's overhead more than its counting, and can't exceed
+the budget."""
 TOO_LONG_SHARE = 0.75
-"""A prompt that was too long for its model is made again with this share of its tokens."""
+"""After a prompt was too long for its model, the next attempt gets this share of its tokens."""
 INTERRUPTED = "(interrupted)"
-TOO_LONG = "The prompt was too long for the model, and is sent again with less; a smaller budget avoids that."
+TOO_LONG = "The prompt was too long for the model; retrying with fewer tokens. A smaller budget avoids this."
 
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A message as it was sent, for comparing it with the next one in its place."""
+    """A message as it was sent, to compare it with the next one at its position."""
 
     text: str
     tokens: int
@@ -67,7 +67,7 @@ class _Sent:
 
 @dataclass(frozen=True, slots=True)
 class _Made:
-    """One call that was answered."""
+    """An answered call of the model."""
 
     context: Context
     predicted_cached_tokens: int
@@ -76,22 +76,22 @@ class _Made:
 
 @dataclass(slots=True)
 class _Answering:
-    """What answering a prompt has taken so far."""
+    """The progress of answering a prompt."""
 
     turn: int
     nano_usd_before: int
     began: float = field(default_factory=time.monotonic)
     made: list[_Made] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
-    """The pieces of the message that is being written."""
+    pieces: list[str] = field(default_factory=list)
+    """Pieces of the message in progress."""
     pending: list[ToolCall] = field(default_factory=list)
     """Recorded calls that have no result yet."""
     is_executing: bool = False
-    """The first of them was started."""
+    """Whether the first pending call was started."""
 
 
 def check_window(budget_tokens: int, max_output_tokens: int, window_tokens: int) -> None:
-    """An error that says what fits, if a prompt and its answer together could be more than a model takes."""
+    """Raise an error that names a fitting size, if a prompt and its answer together could exceed the window."""
     most = window_tokens - max_output_tokens - WINDOW_MARGIN_TOKENS
     if budget_tokens > most:
         advice = f"use a budget of at most {most:,}" if most > 0 else "allow it fewer output tokens"
@@ -112,7 +112,7 @@ class Chat:
         options: ChatOptions | None = None,
         **given: Any,
     ) -> None:
-        """`models` are tried in this order. Keyword arguments are fields of `ChatOptions`."""
+        """Try `models` in this order. Keyword arguments are fields of `ChatOptions`."""
         options = replace(options or ChatOptions(), **given)
         self.session = session
         self.models = tuple(models)
@@ -140,7 +140,7 @@ class Chat:
     async def say(self, text: str, *, key: str | None = None) -> AsyncGenerator[ChatEvent, None]:
         """Record a prompt and answer it. Raises `ModelError` if no model answered; the prompt stays recorded.
 
-        With a `key` the same prompt is recorded once, however often this is called.
+        With a `key`, repeated calls record the same prompt only once.
         """
         if not text.strip():
             raise InvalidMessage("prompt", "has no text")
@@ -153,26 +153,26 @@ class Chat:
     async def answer(self, *, unstarted: str | None = None) -> AsyncGenerator[ChatEvent, None]:
         """Answer the newest turn if it has no answer yet, e.g. after a failure or a crash.
 
-        Tool calls that a crash left without a result get one first. `unstarted` is the id of a call that is known not
-        to have been started.
+        Tool calls that have no result because of a crash get one first. `unstarted` is the id of a call that is known
+        not to have been started.
         """
         if await self.waiting() is None:
-            raise InputError("the newest turn has its answer; there is nothing to ask again")
+            raise InputError("the newest turn already has an answer; there is nothing to retry")
         async with aclosing(self._answer(self.session.info.turns, unstarted)) as events:
             async for event in events:
                 yield event
 
     async def context(self) -> Context:
-        """The context that the model would get now."""
+        """Return the context that the model would get now."""
         return await self.session.engine.context_with(self._offer, system=self._options.system)
 
     async def waiting(self) -> str | None:
-        """The id of the newest turn if it has no answer yet, otherwise None."""
+        """Return the id of the newest turn if it has no answer yet, otherwise None."""
         turns = (await self.session.refresh()).turns
         if not turns or (await self.session.outline(turns))[0].is_pruned:
             return None
-        said = [message for message in (await self.session.load_turn(turns)).messages if message.kind == "message"]
-        is_open = bool(said) and (said[-1].role in ("user", "tool") or bool(unanswered_calls(said)))
+        spoken = [message for message in (await self.session.load_turn(turns)).messages if message.kind == "message"]
+        is_open = bool(spoken) and (spoken[-1].role in ("user", "tool") or bool(unanswered_calls(spoken)))
         return turn_id(turns) if is_open else None
 
     async def _answer(self, turn: int, unstarted: str | None = None) -> AsyncGenerator[ChatEvent, None]:
@@ -198,7 +198,7 @@ class Chat:
         """Record an answer with the results of its calls."""
         if self._calls.need_record(message.tool_calls):
             await self._record(taken, [message])
-            taken.said.clear()
+            taken.pieces.clear()
             async with aclosing(self._execute_recorded(taken, message.tool_calls)) as events:
                 async for event in events:
                     yield event
@@ -211,12 +211,12 @@ class Chat:
             yield self._response(messages[-1])
         # Together, so that no call is ever left without its result.
         await self._record(taken, [message, *results])
-        taken.said.clear()
+        taken.pieces.clear()
 
     async def _execute_recorded(
         self, taken: _Answering, calls: Sequence[ToolCall], interrupted: ToolCall | None = None
     ) -> AsyncGenerator[ToolRequest | ToolResponse, None]:
-        """Execute calls that are recorded already, and record each result; one that was interrupted is not repeated."""
+        """Execute recorded calls and record each result; an interrupted call is not repeated."""
         taken.pending = list(calls)
         for place, call in enumerate(calls):
             yield ToolRequest(call.name, call.arguments)
@@ -233,8 +233,8 @@ class Chat:
     async def _resume_calls(
         self, taken: _Answering, unstarted: str | None
     ) -> AsyncGenerator[ToolRequest | ToolResponse, None]:
-        """Give the calls of the newest turn their results that a crash left without. They are executed in order, so
-        only the first one can have been started."""
+        """Resume the newest turn's calls that have no result because of a crash. They are executed in order, so only
+        the first one can have been started."""
         calls = unanswered_calls((await self.session.load_turn(taken.turn)).messages)
         if not calls:
             return
@@ -245,7 +245,7 @@ class Chat:
                 yield event
 
     async def _end_calls(self) -> None:
-        """Calls that a crash left without a result get an error, so that another prompt can follow."""
+        """Record an error for calls that have no result because of a crash, so that another prompt can follow."""
         info = await self.session.refresh()
         turns = info.turns
         if turns and turn_id(turns) != info.fork_turn_id and await self.waiting():
@@ -253,7 +253,7 @@ class Chat:
             await self._record_interruption(_Answering(turns, 0, pending=list(calls), is_executing=True))
 
     async def _record_interruption(self, taken: _Answering) -> None:
-        """Of the calls in progress only the first can have been started."""
+        """Record errors for the calls in progress; only the first can have been started."""
         problems = [INTERRUPTED_CALL if taken.is_executing else NOT_STARTED]
         problems += [NOT_STARTED] * len(taken.pending)
         results = [failed_result(call, problem) for call, problem in zip(taken.pending, problems, strict=False)]
@@ -261,7 +261,7 @@ class Chat:
             await self._record(taken, results)
 
     async def _result(self, call: ToolCall, place: int) -> list[Message]:
-        """The last message has the result; the others are the calls of a script."""
+        """Execute a call. The last message is its result; the others are the calls of a script."""
         if place >= MAX_CALLS_PER_ROUND:
             return [failed_result(call, TOO_MANY_CALLS)]
         if self._options.admit:
@@ -276,32 +276,32 @@ class Chat:
         )
 
     async def _check_newest(self, turn: int) -> None:
-        """Where another program talks in the session too, a model would answer what that one asked."""
+        """Check that no other program added a turn: the model would answer that one instead."""
         newest = (await self.session.refresh()).turns
         if turn != newest:
             raise TurnBegun(self.session.id, turn=turn, newest=newest)
 
     async def _record(self, taken: _Answering, messages: Sequence[Message]) -> None:
-        """What belongs to a turn; once another has begun, it is kept where people see it and no model does."""
+        """Record messages of a turn; after another turn has begun, they are display-only."""
         try:
-            # In a fork the turn before it is closed, and what answers it is a turn of its own.
+            # In a fork the previous turn is closed, and its answer is a separate turn.
             taken.turn = (await self.session.record(messages, turn=taken.turn)).number
         except TurnBegun:
-            said = turn_text(tuple(messages)).strip()
-            late = Text(f"(an answer to {turn_id(taken.turn)} that came too late)\n{said}")
+            text = turn_text(tuple(messages)).strip()
+            late = Text(f"(an answer to {turn_id(taken.turn)} that came too late)\n{text}")
             await self.session.record(Message("assistant", (late,), kind="display"))
             raise
 
     async def _ask(
         self, taken: _Answering, *, may_call: bool
     ) -> AsyncGenerator[RequestSent | AnswerPiece | Notice | Answer, None]:
-        """One call of the model; once more with less, if the prompt was too long for it."""
+        """Call the model; retry once with fewer tokens if the prompt was too long for it."""
         await self._check_newest(taken.turn)
         if self._options.admit:
             await self._options.admit()
         context = await self.context()
         if not taken.made and (cut := await self._cut_turn(context)):
-            yield Notice(f"{cut} is larger than its room: the model is shown a part of it.")
+            yield Notice(f"{cut} does not fit: the model sees only a part of it.")
         refused: Context | None = None
         while True:
             try:
@@ -312,13 +312,13 @@ class Chat:
                 if error.reason != "too-long":
                     raise
                 if refused:
-                    problem = f"{error.problem}; {context.budget_tokens:,} are too many, too: use a smaller budget"
+                    problem = f"{error.problem}; {context.budget_tokens:,} are too many as well; use a smaller budget"
                     raise ModelUnavailable(error.model, problem, reason="too-long") from error
                 refused, context = context, await self._smaller(context, error)
                 yield Notice(TOO_LONG)
                 continue
             if refused:
-                # It did fit with less, so it is the counting that is too low.
+                # It fits with fewer tokens, so the token count is too low.
                 await self._tighten(refused, refused.tokens / TOO_LONG_SHARE)
             return
 
@@ -347,16 +347,16 @@ class Chat:
         sent = self._written(messages)
         has_same_tools = self._sent_tools == len(tools)
         matched = matching_tokens(self._sent, sent, self.session.counter) if has_same_tools else 0
-        # The framing of messages and the tools' definitions are cached as far as the messages are.
+        # The framing of messages and the tools' definitions are cached with the messages.
         predicted = matched * context.tokens // max(1, sum(part.tokens for part in sent))
-        taken.said.clear()
+        taken.pieces.clear()
         yield RequestSent(context.tokens)
         stream = self._caller.stream(ask, self.models, session_id=self.session.engine.stored_id)
         async with aclosing(stream) as pieces:
             async for piece in pieces:
                 self._sent, self._sent_tools = sent, len(tools)
                 if not isinstance(piece, Answer):
-                    taken.said.append(piece)
+                    taken.pieces.append(piece)
                     yield AnswerPiece(piece)
                     continue
                 self._check(piece)
@@ -366,7 +366,7 @@ class Chat:
                 yield replace(piece, message=bound_answer(piece.message, messages, tools))
 
     async def _cut_turn(self, context: Context) -> str | None:
-        """The newest turn's id, if not all of it is shown."""
+        """Return the newest turn's id, if it is shown only in part."""
         (turn,) = await self.session.outline(self.session.info.turns)
         shown = [segment for segment in context.segments if segment.last == turn.number]
         if shown and shown[-1].is_native:
@@ -386,7 +386,7 @@ class Chat:
         return [_Sent(text, self.session.counter.count(text)) for text in map(message_text, messages)]
 
     async def _learn(self, context: Context, answer: Answer) -> None:
-        """How the provider counts; one that reports nothing teaches nothing."""
+        """Learn how the provider counts; without reported usage nothing is learned."""
         reported = answer.usage.input_tokens
         if context.tokens >= CALIBRATED_SHARE * context.budget_tokens and reported > context.tokens:
             await self._tighten(context, reported)
@@ -395,18 +395,18 @@ class Chat:
         await self.session.calibrate(context, reported_tokens=int(reported_tokens))
 
     async def _keep_partial(self, taken: _Answering) -> None:
-        """What was said before someone stopped it, with a note for people; nothing said is nothing kept.
+        """Record the partial answer that was interrupted, with a note for people; an empty one is not recorded.
 
         Calls in progress get a result that says that they were interrupted.
         """
         if self._options.keeps_partial:
             with suppress(TurnBegun):
                 await self._record_interruption(taken)
-        text = "".join(taken.said)
+        text = "".join(taken.pieces)
         if text.strip() and self._options.keeps_partial:
-            said = Message("assistant", (Text(text),), model=self.models[0])
+            interrupted = Message("assistant", (Text(text),), model=self.models[0])
             with suppress(TurnBegun):
-                await self._record(taken, [said, Message("assistant", (Text(INTERRUPTED),), kind="display")])
+                await self._record(taken, [interrupted, Message("assistant", (Text(INTERRUPTED),), kind="display")])
 
     async def _finished(self, answer: Answer, taken: _Answering) -> AnswerSummary:
         made = taken.made
@@ -429,28 +429,28 @@ class Chat:
         )
 
     async def _spent_nano_usd(self) -> int:
-        """On this chat so far."""
+        """Return the cost of this chat so far."""
         rows = await self._options.costs(self.session.id) if self._options.costs else ()
         return sum(row.nano_usd for row in rows if row.purpose == "chat")
 
 
 @dataclass(frozen=True, slots=True)
 class RequestSent:
-    """A model begins to read a prompt; its size in tokens."""
+    """A prompt was sent to the model, with its size in tokens."""
 
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerPiece:
-    """Some more of the answer."""
+    """A piece of the answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRequest:
-    """The model calls a tool."""
+    """A tool call of the model."""
 
     name: str
     arguments: Json
@@ -458,7 +458,7 @@ class ToolRequest:
 
 @dataclass(frozen=True, slots=True)
 class ToolResponse:
-    """A tool has returned its result; its size in tokens."""
+    """The result of a tool, with its size in tokens."""
 
     name: str
     tokens: int
@@ -468,30 +468,30 @@ class ToolResponse:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something the user should know about this answer."""
+    """A message to the user about this answer."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerSummary:
-    """The answer is complete and recorded; what it took, all calls for it together."""
+    """The complete, recorded answer, with the totals of all its calls."""
 
     turn_id: str
     text: str
-    """Of the last message."""
+    """Text of the last message."""
     model: str
     finish: Finish
     calls: int
     tokens: int
-    """Of the last prompt, as counted here."""
+    """Tokens of the last prompt, counted locally."""
     budget_tokens: int
     prompt_tokens: int
-    """Of all prompts, as counted here."""
+    """Tokens of all prompts, counted locally."""
     predicted_cached_tokens: int
-    """What those began with that the calls before them ended with."""
+    """Tokens of the prompts that repeat the beginning of the previous call."""
     input_tokens: int
-    """What the provider says it read; 0 if it says nothing."""
+    """Input tokens that the provider reports; 0 if it reports none."""
     cached_tokens: int
     output_tokens: int
     nano_usd: int
@@ -505,7 +505,7 @@ class AnswerSummary:
 
     @property
     def cached_share(self) -> float | None:
-        """What the provider reports; None if it reports no usage."""
+        """The share that the provider reports; None if it reports no usage."""
         return self.cached_tokens / self.input_tokens if self.input_tokens else None
 
     @property

@@ -1,4 +1,4 @@
-"""What the tools share that let a model start agents: a child has no more rights than the one who starts it."""
+"""The common part of tools with which a model starts agents: a child has no more rights than its parent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_AGENTS_PER_WAIT = 100
 
 
 async def child_spec(workspace: Workspace, pack: str | None) -> AgentSpec:
-    """How a child works: with its parent's folders and approvals, and with the parent's packs or one within them."""
+    """Return a child's spec: its parent's folders and approvals, and the parent's packs or one within them."""
     fov, session = owner(workspace)
     boss = await fov.agents.of_session(session.id)
     own = boss.spec.packs if boss else tuple((await session.documents.get(PACK)).split(","))
@@ -37,14 +37,14 @@ async def child_spec(workspace: Workspace, pack: str | None) -> AgentSpec:
 
 
 def owner(workspace: Workspace) -> tuple[Foveate, Session]:
-    """The store and the session that a tool works for."""
+    """Return the store and the session that a tool works for."""
     if workspace.fov is None or workspace.session is None:
         raise ToolError("agents work for a session, and no session was given")
     return workspace.fov, workspace.session
 
 
 async def check_own(workspace: Workspace, agent_id: str) -> AgentInfo:
-    """An agent that a session may wait for or cancel: one below it. So no two agents can wait for each other."""
+    """Check that an agent is below the session that waits for or cancels it. So no two agents wait for each other."""
     fov, session = owner(workspace)
     boss = await fov.agents.of_session(session.id)
     info = await fov.agents.get(agent_id)
@@ -63,7 +63,7 @@ async def _is_below(fov: Foveate, info: AgentInfo, boss: AgentInfo) -> bool:
 
 
 def describe(info: AgentInfo) -> str:
-    """An agent's state and result for a model."""
+    """Describe an agent's state and result for a model."""
     match info.waits:
         case PendingApproval(tool=tool):
             return f"{info.id} waits until a person approves a call of {tool}.\n"

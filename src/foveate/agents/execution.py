@@ -1,7 +1,7 @@
-"""Executing one claimed agent, from where its log ends.
+"""Execute one claimed agent, starting at the end of its log.
 
-A `call` is one prompt and its answer; a `run` works until its model says that the task is done. Both go on after a kill
-as `foveate chat` and `foveate run` do: what is recorded counts, and the rest is asked again.
+A `call` is one prompt and its answer; a `run` works until its model reports that the task is done. Both resume after a
+kill as `foveate chat` and `foveate run` do: recorded answers count, and the rest is repeated.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NO_ROOM = "stopped at a limit: {}"
 
 @dataclass(frozen=True, slots=True)
 class AgentOutcome:
-    """How an agent ended."""
+    """The result of an agent."""
 
     state: Literal["done", "failed"]
     result: str | None = None
@@ -43,7 +43,7 @@ class AgentOutcome:
 
 
 class StoredApprover:
-    """Executes what somebody allowed, and lets the agent wait for a decision about everything else."""
+    """Approves calls that a person allowed, and suspends the agent until a decision about others."""
 
     def __init__(self, row: AgentRow) -> None:
         self._allowed = {*grants_of(row).tools, *spec_of(row).approved}
@@ -55,7 +55,7 @@ class StoredApprover:
         return self._decision is not None
 
     def grants(self, tool: Tool) -> bool:
-        """Whether a tool needs no approval."""
+        """Check whether a tool needs no approval."""
         is_local = tool.approval == "ask" and not tool.annotations.open_world
         return tool.name in self._allowed or (self._approves_local and is_local)
 
@@ -70,7 +70,7 @@ class StoredApprover:
 
 
 async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLimits) -> AgentOutcome:
-    """Work on a claimed agent until it ends. `Suspension` if it has to wait; `ClaimLost` if it was taken away."""
+    """Work on a claimed agent until it ends. `Suspension` if it has to wait; `ClaimLost` if another worker took it."""
     view = fov.tenant(row.tenant) if row.tenant else fov
     session = await view.open_session(row.id if row.tenant else row.session_id)
     within = CallLimit(tree=row.tree, agent_id=row.id, owner=row.owner, limits=limits)
@@ -140,7 +140,7 @@ class _Work:
             await note_packs(self._session, choice)
 
     async def call(self) -> AgentOutcome:
-        """Ask the prompt, unless it has its answer already."""
+        """Send the prompt, unless it is already answered."""
         chat = Chat(self._session, self._fov.caller, self._models, self._options)
         asked = any(message.text == self._row.task for message in await self._newest())
         if asked and await chat.waiting() is None:
@@ -153,7 +153,7 @@ class _Work:
         return AgentOutcome("done", await self._last_answer())
 
     async def run(self) -> AgentOutcome:
-        """Run to completion; a question is answered with what a person said to the same question."""
+        """Run to completion; a question gets the answer that a person gave to the same question."""
         ended = await self._run_on(None)
         grants = grants_of(self._row)
         if ended.reason in ("question", "blocked") and grants.answer and grants.question == ended.text:
@@ -198,7 +198,7 @@ class _Work:
         await self._rows.check_claim(self._row.id, self._row.owner)
 
     async def _unstarted(self) -> str | None:
-        """The call that waited for the decision that this claim got: it was not started."""
+        """Return the id of the call that waited for this claim's decision: it was not started."""
         if not self._approve.has_decision:
             return None
         calls = unanswered_calls(await self._newest())
@@ -209,7 +209,7 @@ class _Work:
         return (await self._session.load_turn(turns)).messages if turns else ()
 
     async def _last_answer(self) -> str:
-        said = [
+        answers = [
             message.text for message in await self._newest() if message.role == "assistant" and message.text.strip()
         ]
-        return said[-1] if said else ""
+        return answers[-1] if answers else ""

@@ -1,10 +1,10 @@
-"""The tool loop: a model is asked, its calls are executed, and it is asked again with the results.
+"""The tool loop: call the model, execute its tool calls, and call it again with the results.
 
     ask ──► answer ──► calls ──► results        until an answer needs no other
      ▲                              │
      └──────────────────────────────┘
 
-A chat (and so a run) and the compression agent differ in how they ask and where results go; the loop is this one.
+A chat (and so a run) and the compression agent share this loop; they differ in how they ask and where results go.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ AskedT_co = TypeVar("AskedT_co", covariant=True)
 
 
 class AskOnce(Protocol[AskedT_co]):
-    """Asks the model once. The last item is its answer; it is offered tools if it may call some."""
+    """Calls the model once. The last item is its answer; it is offered tools if it may call some."""
 
     def __call__(self, *, may_call: bool) -> AsyncGenerator[AskedT_co, None]: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolLoop(Generic[EventT]):
-    """One prompt and all rounds of tool calls that it takes."""
+    """One prompt and all its rounds of tool calls."""
 
     ask: AskOnce[EventT | Answer]
     take: Callable[[Message], AsyncGenerator[EventT, None]]
-    """Keeps an answer, executes its calls and keeps their results."""
+    """Stores an answer, executes its calls and stores their results."""
     is_last: Callable[[Message], bool]
-    """Whether an answer that was taken ends the loop."""
+    """Whether a stored answer ends the loop."""
     max_rounds: int
-    """Rounds of calls; then the model is asked once more, without tools."""
+    """Limit of rounds of calls; then the model is called once more, without tools."""
 
     async def events(self) -> AsyncGenerator[EventT | Answer, None]:
         """Run the loop; the last item is the answer that ends it."""
@@ -59,10 +59,10 @@ class ToolLoop(Generic[EventT]):
 
 
 def _without_calls(answer: Answer, rounds: int) -> Message:
-    """The words of a model that was given no more tools; one that calls them all the same has not answered."""
+    """Return the text of a model without tools; `ModelFailed` if it calls some nevertheless."""
     message = answer.message
     words = tuple(part for part in message.parts if not isinstance(part, ToolCall))
     if not answer.text.strip():
-        problem = f"it went on calling tools, {rounds} times and without any being offered"
+        problem = f"it kept calling tools after {rounds} rounds, without any being offered"
         raise ModelFailed(message.model or "asked", problem, reason="malformed")
     return message if len(words) == len(message.parts) else replace(message, parts=words, original=None)

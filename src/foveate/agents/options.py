@@ -1,4 +1,4 @@
-"""How a chat or a run talks to its model: one value that both take."""
+"""Options of a chat or a run: how it talks to its model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
 
 MAX_TOOL_ROUNDS = 8
-"""Limit of tool rounds for one prompt without a toolbox; then the model is asked once more, without tools."""
+"""Limit of tool rounds for one prompt without a toolbox; then the model is called once more, without tools."""
 DEFAULT_MAX_OUTPUT_TOKENS = 4_096
 
 Costs: TypeAlias = Callable[[str], Awaitable[Sequence[CostRow]]]
-"""What the calls for a session took, as `Foveate.costs` returns it."""
+"""Returns the costs of the calls for a session, as `Foveate.costs` does."""
 Admit: TypeAlias = Callable[[], Awaitable[None]]
-"""Checks that a chat may go on; an error ends it."""
+"""Checks that a chat may continue; an error ends it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,24 +31,24 @@ class ChatOptions:
     system: str = ""
     max_output_tokens: int = DEFAULT_MAX_OUTPUT_TOKENS
     window_tokens: int | None = None
-    """The model's, checked against the budget and the output limit."""
+    """The model's window, checked against the budget and the output limit."""
     has_tools: bool = True
     toolbox: Toolbox | None = None
     own_tools: Sequence[OwnTool] = ()
-    """Tools of the program itself."""
+    """Tools of the calling program."""
     max_tool_rounds: int = MAX_TOOL_ROUNDS
     temperature: float | None = None
     costs: Costs | None = None
-    """Returns what an answer has cost; without it that is 0."""
+    """Returns the cost of an answer; without it, costs are 0."""
     keeps_partial: bool = True
-    """Record an answer that is interrupted as far as it came."""
+    """Record the part of an interrupted answer that was received."""
     admit: Admit | None = None
-    """Awaited before each call of the model and each tool call; an error of it ends the answer."""
+    """Awaited before each call of the model and each tool call; an error ends the answer."""
     within: CallLimit | None = None
     """Limits of the calls of an agent."""
 
     @classmethod
     def of(cls, fov: Foveate, toolbox: Toolbox | None = None, **given: Any) -> ChatOptions:
-        """Options with the costs of a store and its limit of tool rounds, and the given ones."""
+        """Make options with the costs of a store and its limit of tool rounds, and the passed ones."""
         rounds = fov.settings.agents.max_tool_rounds if toolbox else MAX_TOOL_ROUNDS
         return cls(costs=fov.costs, toolbox=toolbox, max_tool_rounds=rounds, **given)

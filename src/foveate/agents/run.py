@@ -4,8 +4,8 @@
             ▲                                                                                   │ none
             └───────────────────────────────────────────────────────────────────────────────────┘
 
-The state of a run is read from the log, so it can be resumed after a kill: an iteration with a recorded answer counts,
-any other is repeated.
+The state of a run is derived from the log, so it can be resumed after a kill: an iteration with a recorded answer
+counts, any other is repeated.
 """
 
 from __future__ import annotations
@@ -47,35 +47,35 @@ from foveate.turn import Json, Message, Turn
 STRATEGY = "oneshot"
 DEFAULT_MAX_ITERATIONS = 100
 BATCH_TURNS = 200
-"""Turns of the log that are read together."""
-NOT_ASKED = "The run did not stop at a question, so the answer given is not used."
+"""Turns of the log that are read in one batch."""
+NOT_ASKED = "The run did not stop at a question, so the answer is not used."
 MAX_ITERATION = 999_999
-"""Lists that fit with this number above them always fit."""
+"""Upper bound of the iteration number, so that a task list that fits now always fits."""
 SHOWN_TASKS = 3
-"""Of those that a message names."""
+"""Limit of tasks that a message names."""
 
 StopReason = Literal["done", "question", "blocked", "cap"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Caps:
-    """Where a run stops by itself; each is looked at before an iteration begins."""
+    """Limits at which a run stops, checked before each iteration."""
 
     max_iterations: int = DEFAULT_MAX_ITERATIONS
-    """Of the whole run, however often it was begun again."""
+    """Iterations of the whole run, including earlier starts."""
     max_tokens: int | None = None
-    """Read and written by all calls of the run, those that failed included."""
+    """Tokens read and written by all calls of the run, including failed ones."""
     max_usd: float | None = None
     max_seconds: float | None = None
-    """Since it was begun this time."""
+    """Seconds since the current start."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunStart:
-    """The run begins, or goes on."""
+    """The run starts, or resumes."""
 
     iterations: int
-    """That are complete already."""
+    """Iterations that are already complete."""
     tasks: TaskList
 
 
@@ -83,7 +83,7 @@ class RunStart:
 class IterationStart:
     iteration: int
     is_again: bool = False
-    """It was begun before, and ended without an answer."""
+    """Whether the run was started before and ended without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +93,7 @@ class TaskUpdate:
 
 @dataclass(frozen=True, slots=True)
 class IterationEnd:
-    """Its answer is recorded, and the tasks are as it left them."""
+    """The end of an iteration: its answer is recorded, and the tasks are updated."""
 
     iteration: int
     answer: AnswerSummary
@@ -101,11 +101,11 @@ class IterationEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnd:
-    """The run stops here, and can be gone on with."""
+    """The run pauses; `run --resume` continues it."""
 
     reason: StopReason
     text: str
-    """The summary, the question, the problem, or which cap."""
+    """The summary, the question, the problem, or the limit."""
     iterations: int
     tasks: TaskList
     tokens: int
@@ -132,22 +132,25 @@ async def run(
     unstarted: str | None = None,
     **given: Any,
 ) -> AsyncGenerator[RunEvent, None]:
-    """Work on the epic until something says stop; the last event is `RunEnd`.
+    """Work on the epic until a reason to stop; the last event is `RunEnd`.
 
-    Without an epic the session's title says what to do. `tasks` is Markdown; given again with changes, what is new or
-    ticked in it is taken over. `answer` is for the question or the blocker that the run stopped at. A `ModelError`
-    leaves the iteration to be asked again; a session has one run at a time. `unstarted` is that of `Chat.answer`. Other
+    Without an epic, the session's title is the task. `tasks` is Markdown; if it is passed again with changes, new and
+    ticked tasks are merged. `answer` is for the question or the blocker that the run stopped at. After a `ModelError`
+    the iteration is repeated on resume; a session has one run at a time. `unstarted` is that of `Chat.answer`. Other
     keyword arguments are fields of `ChatOptions`, of which a run needs `costs`, e.g. `Foveate.costs`.
     """
     options = replace(options or ChatOptions(), **given)
     if options.costs is None:
-        raise InputError("a run counts what it spends; give it costs=fov.costs")
+        raise InputError("a run limits its costs; pass costs=fov.costs")
     if session.info.strategy != STRATEGY:
         await session.use(STRATEGY)
     work = _Run(session, options.costs, caps or Caps(), unstarted)
-    told, system = await session.prompts.text(INSTRUCTIONS), options.system.rstrip()
+    instructions, system = await session.prompts.text(INSTRUCTIONS), options.system.rstrip()
     own = replace(
-        options, system=f"{system}\n\n{told}" if system else told, own_tools=work.tools(), keeps_partial=False
+        options,
+        system=f"{system}\n\n{instructions}" if system else instructions,
+        own_tools=work.tools(),
+        keeps_partial=False,
     )
     work.chat = Chat(session, caller, models, own)
     async with aclosing(work.events(epic, tasks, answer)) as events:
@@ -168,7 +171,7 @@ class _Run:
         self._began = time.monotonic()
         self._state = RunState(first_turn=0, turn=0)
         self._draft = TaskList()
-        """The tasks as the iteration under way has them."""
+        """The tasks as the iteration in progress has changed them."""
 
     def tools(self) -> list[OwnTool]:
         answers = {UPDATE: self._update}
@@ -201,7 +204,7 @@ class _Run:
             answer = None
 
     async def _iteration(self, waiting: Turn | None, answer: str | None) -> AsyncGenerator[RunEvent, None]:
-        """Ask for one answer, and take over what it says of the tasks."""
+        """Ask for one answer, and update the tasks from it."""
         before = self._state.task_list
         number = self._state.iteration + 1
         self._draft = read_outcome(waiting.messages, before, self._accept).tasks if waiting else before
@@ -225,15 +228,15 @@ class _Run:
         yield IterationEnd(number, finished)
 
     async def _begin(self, epic: str | None, tasks: str | None) -> list[str]:
-        """Take the given documents and resume the run. Returns notices for the user."""
+        """Store the passed documents and resume the run. Returns notices for the user."""
         info = await self._session.refresh()
         documents = self._session.documents
         known = await documents.get("epic")
         if epic is not None and epic.strip() and epic != known:
             if known.strip():
                 raise Refused(
-                    f"session {info.id!r} works on another epic, and a run's epic is fixed; begin another session, or "
-                    "leave the epic out to go on with the first"
+                    f"session {info.id!r} has a different epic, and a run's epic is fixed; start another session, or "
+                    "omit the epic to resume"
                 )
             await documents.give("epic", epic)
         kept = await documents.get(RUN)
@@ -250,24 +253,24 @@ class _Run:
         if tasks is not None and tasks.strip() and digest(tasks) != self._state.digest:
             notes = self._take(tasks)
         if not (known.strip() or (epic or "").strip() or info.title.strip() or self._state.tasks):
-            raise InputError("nothing says what to do; give an epic, tasks, or the session a title")
+            raise InputError("there is nothing to work on; pass an epic, tasks, or a session title")
         await self._keep()
         return notes
 
     def _take(self, tasks: str) -> list[str]:
-        """Take over a list from the user; what to say of it, if it is not the first."""
+        """Merge a list from the user; return notices about it, if it is not the first."""
         is_first = not self._state.given
         state, merged = self._state.taking(tasks)
         self._check(merged.tasks)
         self._state = state
         if is_first:
             return []
-        said = [f"{what}: {_some(names)}" for what, names in (("new", merged.added), ("done", merged.ticked)) if names]
-        told = "; ".join(said) or "nothing in it is new to the run"
-        return [f"The tasks given have changed since they were read ({told}). What the run has is kept."]
+        parts = [f"{what}: {_some(names)}" for what, names in (("new", merged.added), ("done", merged.ticked)) if names]
+        changes = "; ".join(parts) or "nothing new"
+        return [f"The tasks have changed since they were read ({changes}). The run's own tasks are kept."]
 
     async def _catch_up(self) -> Turn | None:
-        """Add to the state what the log has beyond it, and keep it; the newest turn, if it waits for its answer."""
+        """Update the state from newer turns of the log and save it; return the newest turn if it is unanswered."""
         info = await self._session.refresh()
         state = self._state
         if state.turn > info.turns:
@@ -287,7 +290,7 @@ class _Run:
         return waiting
 
     async def _keep(self) -> None:
-        """The list is kept before what says up to which turn it holds; between the two the log makes up for it."""
+        """Save the list before the turn number that it covers; after a crash between the two, the log fills the gap."""
         await self._show(self._state.task_list)
         await self._session.documents.give(RUN, self._state.pack())
 
@@ -296,7 +299,7 @@ class _Run:
         return await self._end(signal.reason, signal.text) if signal else None
 
     async def _capped(self, *, is_new: bool) -> RunEnd | None:
-        """What keeps the next iteration from being asked for."""
+        """Return the limit that prevents the next iteration."""
         caps = self._caps
         tokens, nano_usd = await self._spent()
         tokens -= self._state.tokens_before
@@ -324,12 +327,12 @@ class _Run:
         )
 
     async def _spent(self) -> tuple[int, int]:
-        """Tokens and nano-dollars of all calls for the session."""
+        """Return tokens and nano-dollars of all calls for the session."""
         rows = await self._costs(self._session.id)
         return sum(row.input_tokens + row.output_tokens for row in rows), sum(row.nano_usd for row in rows)
 
     async def _update(self, arguments: Json) -> str:
-        """A model's change of the tasks, answered; it counts once the answer that it is part of is recorded."""
+        """Apply a model's change to the draft of the tasks; it takes effect once the answer is recorded."""
         try:
             changed = self._accept(self._draft, read_change(arguments).apply(self._draft))
         except InputError as error:
@@ -354,7 +357,7 @@ class _Run:
 
 @dataclass(frozen=True, slots=True)
 class _Noting:
-    """Answers a call that reports the model's status."""
+    """Acknowledges a call that reports the model's status."""
 
     name: str
 
@@ -367,43 +370,43 @@ class _Noting:
 
 
 def _some(names: Sequence[str]) -> str:
-    """Some of the tasks, by their text."""
+    """List the first of the tasks, by their text."""
     listed = "; ".join(names[:SHOWN_TASKS])
     more = len(names) - SHOWN_TASKS
     return f"{listed}; and {more} more" if more > 0 else listed
 
 
 INSTRUCTIONS = "run/instructions"
-"""The prompt for a model that works by itself."""
+"""Name of the prompt for a model that works autonomously."""
 PROMPT = "Go on."
-"""The same each time, so that summaries of the log need not repeat it."""
+"""The same in each iteration, so that summaries of the log need not repeat it."""
 ANSWERED = "The user answers: {}"
 
 
 class Given(Struct, frozen=True):
-    """A list of tasks from the user, and the turn after which it came."""
+    """A list of tasks from the user, and the turn after which it was passed."""
 
     turn: int
     tasks: str
 
 
 class RunState(Struct, frozen=True, kw_only=True):
-    """Up to `turn`, all of it follows from the log and from what the user gave."""
+    """The state up to `turn`, derived from the log and the user's input."""
 
     first_turn: int
-    """The turns up to here were there before the run."""
+    """The last turn before the run."""
     turn: int
     iteration: int = 0
-    """How many are complete."""
+    """Number of complete iterations."""
     tasks: str = ""
-    """In Markdown."""
+    """Task list in Markdown."""
     signal: Signal | None = None
-    """Of the last iteration, if it stopped there."""
+    """Signal of the last iteration, if the run stopped there."""
     given: tuple[Given, ...] = ()
     digest: str = ""
-    """Of the text that the last list of tasks was read from."""
+    """Hash of the text of the user's last task list."""
     tokens_before: int = 0
-    """What the session's calls had taken before the run."""
+    """Tokens of the session's calls before the run."""
     nano_usd_before: int = 0
 
     @property
@@ -418,13 +421,13 @@ class RunState(Struct, frozen=True, kw_only=True):
         return msgspec.json.decode(text, type=cls)
 
     def taking(self, text: str) -> tuple[RunState, MergeReport]:
-        """With a list of tasks from the user: the first one as it is, others merged into what there is."""
+        """Return the state with a list of tasks from the user: the first one unchanged, others merged."""
         given = Given(self.turn, parse_tasks(text).markdown())
         state = msgspec.structs.replace(self._retaken(given), given=(*self.given, given), digest=digest(text))
         return state, self._merged(given)
 
     def after(self, number: int, messages: Sequence[Message], accept: Accept | None = None) -> RunState:
-        """With one more turn, which has its answer; turns that are no iterations are log and nothing else."""
+        """Return the state after one more answered turn; turns that are not iterations change nothing else."""
         is_own = is_iteration(messages)
         outcome = read_outcome(messages, self.task_list, accept) if is_own else Outcome(self.task_list)
         state = msgspec.structs.replace(
@@ -440,12 +443,12 @@ class RunState(Struct, frozen=True, kw_only=True):
         return state
 
     def keeping_given(self, before: TaskList, after: TaskList) -> TaskList:
-        """A model's new list, with the open tasks that the user gave: those can be done, but not dropped."""
-        mine = {task.text for given in self.given for task in parse_tasks(given.tasks).tasks}
-        return after.extended([task.text for task in before.open if task.text in mine])
+        """Return a model's new list with the user's open tasks: those can be completed, but not dropped."""
+        user_tasks = {task.text for given in self.given for task in parse_tasks(given.tasks).tasks}
+        return after.extended([task.text for task in before.open if task.text in user_tasks])
 
     def rewound(self, last_turn: int) -> RunState:
-        """As it was at the start: for a fork that ends before what was kept."""
+        """Return the state at the start, for a fork that ends before the saved turn."""
         turn = min(self.first_turn, last_turn)
         state = msgspec.structs.replace(self, turn=turn, iteration=0, tasks="", signal=None)
         for given in self.given:
@@ -454,7 +457,7 @@ class RunState(Struct, frozen=True, kw_only=True):
         return state
 
     def _retaken(self, given: Given) -> RunState:
-        """New tasks are a reason to go on with what was done."""
+        """Return the state with a list of the user merged in; new tasks reopen a completed run."""
         merged = self._merged(given)
         is_reopened = bool(merged.added) and self.signal is not None and self.signal.reason == "done"
         return msgspec.structs.replace(self, tasks=merged.tasks.markdown(), signal=None if is_reopened else self.signal)
@@ -467,12 +470,12 @@ class RunState(Struct, frozen=True, kw_only=True):
 
 
 def shown_tasks(tasks: TaskList, iteration: int) -> str:
-    """The tasks as a model is shown them in an iteration."""
+    """Return the tasks as a model sees them in an iteration."""
     return f"Iteration {iteration}:\n{tasks.numbered() or NO_TASKS}"
 
 
 def is_iteration(messages: Sequence[Message]) -> bool:
-    """Whether a turn was begun by a run."""
+    """Check whether a run started the turn."""
     prompt = next((message.text for message in messages if message.opens_turn), "")
     return prompt == PROMPT or prompt.startswith(ANSWERED.format(""))
 

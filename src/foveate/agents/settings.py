@@ -16,7 +16,7 @@ class AgentsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Levels of agents below a session: an agent that a session starts is at level 1, one that this agent starts at
     level 2."""
     max_agents: Annotated[int, Meta(ge=1, le=100_000)] = 100
-    """Agents of a tree that are not ended yet."""
+    """Limit of agents of a tree that have not ended yet."""
     max_tokens: Annotated[int, Meta(ge=1)] = 20_000_000
     """Tokens that all agents of a tree may read and write together."""
     max_usd: Annotated[float, Meta(ge=0)] = 20.0
@@ -24,10 +24,10 @@ class AgentsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     concurrency: Annotated[int, Meta(ge=1, le=1_000)] = 4
     """Agents that one worker runs at the same time."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 30.0
-    """An agent whose worker gave no sign of life for this long is resumed by another worker."""
+    """Without a sign of life for this long, an agent's worker is replaced by another one, which resumes the agent."""
     poll_seconds: Annotated[float, Meta(gt=0, le=60)] = 0.5
-    """How often a worker looks for queued and cancelled agents, and a wait for the end of its agent."""
+    """Interval at which a worker checks for queued and cancelled agents, and a wait checks its agent."""
     max_attempts: Annotated[int, Meta(ge=1, le=100)] = 5
-    """Workers that may die with the same agent; then it is marked as lost."""
+    """Limit of workers that may die while running the same agent; then it is marked as lost."""
     roots: tuple[str, ...] = ()
     """Folders for the tools of agents that are spawned over HTTP, and for tools that are called over HTTP."""

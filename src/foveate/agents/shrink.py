@@ -1,4 +1,4 @@
-"""Agent mode of the hybrid strategy: a model decides what is shortened and writes summaries, with four tools.
+"""Agent mode of the hybrid strategy: a model selects what to shorten and writes summaries, with four tools.
 
     metadata ──► model ──► compress a result · compress a segment · verify ──► checked ──► kept
                    ▲                                                 │
@@ -53,11 +53,11 @@ from foveate.worker.artefacts import cutter, make_all, pack_made, unpack_made
 
 NAME = "hybrid"
 MAX_TURNS = 400
-"""Turns that one run works on; older ones are made short without it."""
+"""Limit of turns of one run; older ones are shortened without it."""
 MAX_CALLS_PER_ANSWER = 32
 TOO_MANY_CALLS = "Not executed: too many calls at once."
 MAX_IDLE_ANSWERS = 3
-"""The agent ends after this many answers in a row that change nothing."""
+"""The agent ends after this many consecutive answers that change nothing."""
 MAX_OUTPUT_TOKENS = 2_000
 
 METADATA = "get_compression_metadata"
@@ -65,15 +65,15 @@ SUPERSEDED = "(listed again below)"
 
 Mode = Literal["agent", "direct"]
 Progress: TypeAlias = dict[str, Json]
-"""How far a run has come, as it is published."""
+"""Progress of a run, as it is published."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShrinkReport:
-    """What a run came to."""
+    """The result of a run."""
 
     mode: Mode
-    """`direct`: nothing of the agent's was accepted, and the strategy goes on by itself."""
+    """`direct`: no proposal was accepted, and the strategy continues without the agent."""
     reason: str
     """Why it ended: target, done, idle, iterations, seconds, tokens, nothing to do, or the model's error."""
     accepted: int
@@ -82,7 +82,7 @@ class ShrinkReport:
     tokens_before: int
     tokens_after: int
     model_tokens: int
-    """Read and written by the model."""
+    """Tokens read and written by the model."""
 
     @property
     def is_target_reached(self) -> bool:
@@ -91,7 +91,7 @@ class ShrinkReport:
 
 @dataclass(slots=True)
 class _Run:
-    """One run on its way."""
+    """A run in progress."""
 
     desk: Desk
     messages: list[Message]
@@ -101,23 +101,23 @@ class _Run:
     model_tokens: int = 0
     reason: str = ""
 
-    async def take(self, said: Message) -> AsyncGenerator[Progress, None]:
-        """Execute what the model calls, and decide whether to go on."""
+    async def take(self, answer: Message) -> AsyncGenerator[Progress, None]:
+        """Execute the model's calls, and decide whether to continue."""
         accepted = len(self.desk.accepted)
-        looked = any(call.name == METADATA for call in said.tool_calls)
+        looked = any(call.name == METADATA for call in answer.tool_calls)
         if looked:
             self.messages = [_superseded(message) for message in self.messages]
-        self.messages.append(replace(said, original=None, usage=None))
-        for place, call in enumerate(said.tool_calls):
+        self.messages.append(replace(answer, original=None, usage=None))
+        for place, call in enumerate(answer.tool_calls):
             is_executed = place < MAX_CALLS_PER_ANSWER
-            answer = self.desk.answer(call.name, call.arguments) if is_executed else TOO_MANY_CALLS
-            self.messages.append(Message("tool", (ToolResult(call.id, (Text(answer),), name=call.name),)))
+            result = self.desk.answer(call.name, call.arguments) if is_executed else TOO_MANY_CALLS
+            self.messages.append(Message("tool", (ToolResult(call.id, (Text(result),), name=call.name),)))
         is_idle = len(self.desk.accepted) == accepted
-        # Looking is work, too, but not forever.
+        # Reading metadata counts as progress, up to a limit.
         self.idle = self.idle + 1 if is_idle and not (looked and self.idle == 0) else int(is_idle)
         if self.desk.is_target_reached:
             self.reason = "target"
-        elif not said.tool_calls:
+        elif not answer.tool_calls:
             self.reason = "done"
         elif self.idle >= MAX_IDLE_ANSWERS:
             self.reason = "idle"
@@ -131,16 +131,16 @@ class _LimitReached(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """What a run is about."""
+    """The session's history that a run works on."""
 
     infos: Sequence[TurnInfo]
-    book: HybridState
+    hybrid_state: HybridState
     made: dict[str, Artefact] = field(default_factory=dict)
-    """By name, as the strategy will look for it."""
+    """Artefacts by name, as the strategy looks them up."""
 
 
 async def expand(session: Session, turn: str | int, position: int) -> Message:
-    """The message as it was recorded, whatever a context shows of it."""
+    """Return the message as it was recorded, regardless of its form in a context."""
     messages = (await session.load_turn(turn)).messages
     if not 0 <= position < len(messages):
         raise InputError(f"T-{turn} has messages 0 to {len(messages) - 1}; there is no {position}")
@@ -148,7 +148,7 @@ async def expand(session: Session, turn: str | int, position: int) -> Message:
 
 
 async def shrink_session(shared: SharedParts, session_id: str, models: Sequence[str], window_tokens: int) -> bool:
-    """Run the agent in the background of a session; whether the target is reached."""
+    """Run the agent in the background of a session; return whether the target is reached."""
     return (await Shrinker(shared, session_id).run(models, window_tokens=window_tokens)).is_target_reached
 
 
@@ -166,7 +166,7 @@ class Shrinker:
         return cls(session.engine.shared, session.engine.stored_id)
 
     async def run(self, models: Sequence[str], *, window_tokens: int | None = None) -> ShrinkReport:
-        """Let the first of these models that answers shorten the history to the target, as far as its limits allow."""
+        """Let the first available model shorten the history to the target, within its limits."""
         session = await self._shared.store.get_session(self._session_id)
         given = given_settings(session, self._shared.settings) if session.strategy == NAME else None
         strategy = cast("Hybrid", make_strategy(NAME, self._shared.settings, given))
@@ -175,7 +175,7 @@ class Shrinker:
         run = await self._begin(strategy, work, window)
         if run.desk.is_target_reached or not run.desk.turns:
             return _ended(run, "nothing to do")
-        self._tell("compression-triggered", {"mode": "agent", "tokens": run.before, **_goal(run)})
+        self._publish("compression-triggered", {"mode": "agent", "tokens": run.before, **_goal(run)})
         try:
             async with asyncio.timeout(strategy.agent_seconds):
                 await self._converse(run, strategy, models)
@@ -189,7 +189,7 @@ class Shrinker:
             await self._keep(strategy, work, run.desk.accepted)
         shrunk = _ended(run, run.reason)
         kind: EventKind = "compressed" if shrunk.mode == "agent" else "compression-failed"
-        self._tell(kind, {"mode": shrunk.mode, "reason": shrunk.reason, "accepted": shrunk.accepted, **_goal(run)})
+        self._publish(kind, {"mode": shrunk.mode, "reason": shrunk.reason, "accepted": shrunk.accepted, **_goal(run)})
         return shrunk
 
     async def _converse(self, run: _Run, strategy: Hybrid, models: Sequence[str]) -> None:
@@ -203,7 +203,7 @@ class Shrinker:
         async with aclosing(loop.events()) as events:
             async for event in events:
                 if not isinstance(event, Answer):
-                    self._tell("llm-summarizing", event)
+                    self._publish("llm-summarizing", event)
 
     async def _ask(
         self, run: _Run, strategy: Hybrid, models: Sequence[str], *, may_call: bool
@@ -232,13 +232,13 @@ class Shrinker:
         is_open = session.is_open
         infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
         state = await self._driver.state(NAME)
-        book = HybridState.from_json(state) if state else HybridState()
-        first = max(book.rolled + 1, session.last_turn - MAX_TURNS + 1, 1)
+        hybrid_state = HybridState.from_json(state) if state else HybridState()
+        first = max(hybrid_state.rolled + 1, session.last_turn - MAX_TURNS + 1, 1)
         if first < infos.first:
             infos = await infos.reaching(store, self._session_id, first)
         shown = infos.between(first, session.last_turn)
         kept = {row.name: unpack_made(row) for row in await store.artefacts.made(self._session_id, NAME)}
-        work = _Work(shown, book)
+        work = _Work(shown, hybrid_state)
         closed = [info.turn for info in shown if not info.is_open]
         lacking = []
         for turn in closed:
@@ -272,7 +272,7 @@ class Shrinker:
             made = None if info.is_open else work.made.get(_source(work.infos, info.turn).wanted(strategy).name)
             for message in info.messages:
                 place = (info.turn, message.position)
-                short = made.sizes.get(message.position) if made and work.book.marks(place) else None
+                short = made.sizes.get(message.position) if made and work.hybrid_state.marks(place) else None
                 total += message.tokens if short is None else min(short, message.tokens)
                 if short is None and made and speaker_of(message) in ("user", "assistant", "tool"):
                     sizes[place] = message.tokens
@@ -301,7 +301,7 @@ class Shrinker:
         return _Run(desk, messages, total)
 
     async def _keep(self, strategy: Hybrid, work: _Work, accepted: Mapping[Place, str]) -> None:
-        """The agent's texts in place of those made without it, and its choice in the strategy's state."""
+        """Replace the texts made without the agent by its own, and store its choice in the strategy's state."""
         changed: list[Artefact] = []
         session = await self._shared.store.get_session(self._session_id)
         count = counting("M", session.exact)
@@ -316,12 +316,14 @@ class Shrinker:
         store = self._shared.store
         await store.artefacts.keep_made(self._session_id, NAME, [pack_made(made) for made in changed])
         state = await self._driver.state(NAME)
-        book = HybridState.from_json(state) if state else HybridState()
-        chosen = {place for place in accepted if place > book.through and place[0] > book.rolled}
-        spared = book.spared - set(accepted)
-        await self._driver.keep_state(NAME, replace(book, chosen=book.chosen | chosen, spared=spared).as_json())
+        hybrid_state = HybridState.from_json(state) if state else HybridState()
+        chosen = {place for place in accepted if place > hybrid_state.through and place[0] > hybrid_state.rolled}
+        spared = hybrid_state.spared - set(accepted)
+        await self._driver.keep_state(
+            NAME, replace(hybrid_state, chosen=hybrid_state.chosen | chosen, spared=spared).as_json()
+        )
 
-    def _tell(self, kind: EventKind, data: Mapping[str, Json]) -> None:
+    def _publish(self, kind: EventKind, data: Mapping[str, Json]) -> None:
         self._shared.events.publish(Event(kind, self._session_id, datetime.now(UTC), None, dict(data)))
 
 
@@ -332,7 +334,7 @@ def _source(infos: Sequence[TurnInfo], turn: int) -> ShortSource:
 
 
 def _superseded(message: Message) -> Message:
-    """A list of messages that is about to be given again need not be read twice."""
+    """Return a placeholder for a list of messages that is about to be repeated."""
     parts = tuple(
         replace(part, content=(Text(SUPERSEDED),)) if isinstance(part, ToolResult) and part.name == METADATA else part
         for part in message.parts
@@ -354,32 +356,32 @@ def _ended(run: _Run, reason: str) -> ShrinkReport:
 
 PAGE_MESSAGES = 40
 TEXT_CHARS = 1_200
-"""Of a message, as the agent is shown it."""
+"""Characters of a message that the agent is shown."""
 MAX_SEGMENT = 60
 WORTH_TOKENS = 24
 KNOWN_FILES = 20
 
 
 class ProposalRejected(ValueError):
-    """A proposal that is not taken; says why."""
+    """A rejected proposal, with the reason."""
 
 
 @dataclass(slots=True)
 class Desk:
-    """The messages that the agent may work on, and what it has come to so far."""
+    """The messages that the agent may work on, and its accepted proposals."""
 
     turns: Mapping[int, Sequence[Message]]
-    """By number; whole, so that a message's place is its position."""
+    """Turns by number, complete, so that an index in a turn is a message's position."""
     sizes: Mapping[Place, int]
-    """What each message takes now."""
+    """Current tokens of each message."""
     protected: frozenset[Place]
     tokens: int
-    """What the whole history takes,"""
+    """Current tokens of the whole history."""
     target_tokens: int
-    """and should."""
+    """Target tokens of the history."""
     shortener: Callable[[int], Shortener]
     local: Callable[[int], Mapping[int, str]]
-    """The short messages of a turn as they are made without an agent."""
+    """Returns the short messages of a turn as made without an agent."""
     count: Count
     tracker: Tracker = field(default_factory=Tracker)
     accepted: dict[Place, str] = field(default_factory=dict)
@@ -390,7 +392,7 @@ class Desk:
         return self.tokens <= self.target_tokens
 
     def answer(self, name: str, arguments: Json) -> str:
-        """The result for the agent; an invalid call is explained."""
+        """Answer a tool call of the agent; an invalid call is explained."""
         tools: Mapping[str, Callable[[Mapping[str, Any]], Json]] = {
             "get_compression_metadata": self._metadata,
             "compress_tool_result": self._tool_result,
@@ -469,13 +471,13 @@ class Desk:
         return self._take(texts)
 
     def _check(self, summary: str, messages: Sequence[Message]) -> None:
-        """Only what the messages say, in no more tokens than they may take."""
+        """Check that the summary contains only what the messages say, within their token limit."""
         limits = self.shortener(1).limits
         limit = limits["user" if messages[0].role == "user" else "assistant"]
         tokens = self.count(summary)
         if tokens > limit:
             raise ProposalRejected(f"the summary takes {tokens} tokens; {limit} are allowed")
-        # Calls stay beside the words, so a summary need not speak of them.
+        # Calls are kept with the text, so a summary need not mention them.
         reading = read_turn([replace(message, parts=(Text(message.text),), original=None) for message in messages])
         source = GuardSource(reading.facts, [candidate.text for candidate in reading.candidates])
         verdict = check("T", source, summary, tokens=tokens, above_tokens=limit, written_by_model=True)
@@ -526,7 +528,7 @@ def _place_of(text: object) -> Place:
 
 
 def tool_definitions() -> tuple[Mapping[str, Json], ...]:
-    """The four tools, as OpenAI has them."""
+    """Return the four tools in OpenAI's format."""
     turn: Json = {"type": "string", "description": "The turn's id, as in T-3."}
     integer: Json = {"type": "integer"}
     return (

@@ -28,10 +28,10 @@ from foveate.words.grammar import TASK_MARK, is_fence
 Reason = Literal["done", "question", "blocked"]
 
 MAX_TEXT_CHARS = 20_000
-"""Of a question, a problem or a summary."""
+"""Limit of a question, a problem or a summary."""
 UPDATE = "update_tasks"
 REASONS: Mapping[str, Reason] = {"finish": "done", "ask_user": "question", "report_blocker": "blocked"}
-"""Which tool says what."""
+"""The reason that each tool reports."""
 _ARGUMENTS = {"finish": "summary", "ask_user": "question", "report_blocker": "problem"}
 _SPOKEN: Mapping[str, Reason] = {
     "done": "done",
@@ -43,7 +43,7 @@ _SPOKEN: Mapping[str, Reason] = {
     "blocker": "blocked",
 }
 _DRESS = r"[ \t*_#`]*"
-# In capitals and at the start of a line, as it is asked for: "Status: done" is what reports say of a part.
+# In capitals and at the start of a line, as requested: "Status: done" also occurs in reports about a part.
 _STATUS = re.compile(rf"{_DRESS}STATUS{_DRESS}:{_DRESS}(?P<word>[A-Za-z]+)\b[*_`]*\s*(?P<mark>[:.,;-]*)\s*(?P<text>.*)")
 _TASKS = re.compile(rf"{_DRESS}TASKS{_DRESS}:[\s*_]*")
 _LISTED = re.compile(rf"\s*{TASK_MARK}\s+\S.*|\s*#+\s.*|\s{{2,}}\S.*")
@@ -51,7 +51,7 @@ _LISTED = re.compile(rf"\s*{TASK_MARK}\s+\S.*|\s*#+\s.*|\s{{2,}}\S.*")
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """Why it stops."""
+    """The reason to stop."""
 
     reason: Reason
     text: str
@@ -60,7 +60,7 @@ class Signal:
 
 @dataclass(frozen=True, slots=True)
 class TaskChange:
-    """What is to become of the tasks: a whole new list, or some done, open again or new."""
+    """A change of the tasks: a complete new list, or tasks done, reopened or added."""
 
     tasks: TaskList | None = None
     done: tuple[int, ...] = ()
@@ -68,25 +68,25 @@ class TaskChange:
     added: tuple[str, ...] = ()
 
     def apply(self, tasks: TaskList) -> TaskList:
-        """The new list; `InputError` if the change is none of this list."""
+        """Return the new list; `InputError` if the change does not fit this list."""
         base = tasks if self.tasks is None else self.tasks
         return base.ticked(self.done).ticked(self.reopened, is_done=False).extended(self.added)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the messages of an iteration came to."""
+    """The result of an iteration's messages."""
 
     tasks: TaskList
     signal: Signal | None = None
 
 
 Accept: TypeAlias = Callable[[TaskList, TaskList], TaskList]
-"""Given the tasks before and after a change, what they are to be; an `InputError` if the change can't be taken."""
+"""Returns the tasks to use, from those before and after a change; `InputError` if the change is rejected."""
 
 
 def tool_definitions() -> list[dict[str, Json]]:
-    """The tools as OpenAI takes them."""
+    """Return the tools in OpenAI's format."""
     text: Json = {"type": "string"}
     numbers: Json = {"type": "array", "items": {"type": "integer"}}
     texts: Json = {"type": "array", "items": text}
@@ -104,7 +104,7 @@ def tool_definitions() -> list[dict[str, Json]]:
 
 
 def read_change(arguments: Json) -> TaskChange:
-    """What a call of `update_tasks` asks for; an `InputError` tells the model what to write."""
+    """Parse a call of `update_tasks`; `InputError` tells the model what to write."""
     given = _object(UPDATE, arguments)
     unknown = sorted(set(given) - {"tasks", "done", "reopened", "added"})
     if unknown:
@@ -122,7 +122,7 @@ def read_change(arguments: Json) -> TaskChange:
 
 
 def read_signal(name: str, arguments: Json) -> Signal:
-    """What a call of one of the other tools says."""
+    """Parse a call of one of the other tools."""
     given = _object(name, arguments)
     text = given.get(_ARGUMENTS[name]) or next((value for value in given.values() if isinstance(value, str)), "")
     if not isinstance(text, str) or (not text.strip() and name != "finish"):
@@ -131,9 +131,9 @@ def read_signal(name: str, arguments: Json) -> Signal:
 
 
 def read_outcome(messages: Sequence[Message], tasks: TaskList, accept: Accept | None = None) -> Outcome:
-    """What an iteration's messages come to, from the tasks as they were before it.
+    """Return the outcome of an iteration's messages, from the tasks before it.
 
-    A change that can't be taken, or that `accept` refuses, changes nothing. Of several signals the last one holds.
+    An invalid change, or one that `accept` rejects, is ignored. Of several signals the last one counts.
     """
     accept = accept or _as_it_is
     signal: Signal | None = None
@@ -155,10 +155,10 @@ def read_outcome(messages: Sequence[Message], tasks: TaskList, accept: Accept | 
 
 
 def is_complete(messages: Sequence[Message]) -> bool:
-    """Whether an iteration has its answer: the last one calls no tools, or only those that report its status."""
-    said = [message for message in messages if message.kind == "message"]
-    answer = next((message for message in reversed(said) if message.role == "assistant"), None)
-    if answer is None or said[-1].role not in ("assistant", "tool"):
+    """Check whether an iteration is answered: the last answer calls no tools, or only those that report its status."""
+    spoken = [message for message in messages if message.kind == "message"]
+    answer = next((message for message in reversed(spoken) if message.role == "assistant"), None)
+    if answer is None or spoken[-1].role not in ("assistant", "tool"):
         return False
     return all(call.name == UPDATE or call.name in REASONS for call in answer.tool_calls)
 
@@ -174,7 +174,7 @@ class _Written:
 
 
 def _read_lines(text: str) -> _Written:
-    """What the marker lines of an answer say. Those inside fences are quoted, but for a fenced list of tasks."""
+    """Parse the marker lines of an answer. Lines inside fences are quoted, except for a fenced list of tasks."""
     signal: Signal | None = None
     lists: list[TaskList] = []
     plain: list[str] = []
@@ -190,22 +190,22 @@ def _read_lines(text: str) -> _Written:
             lists += _whole(_take_list(lines))
         elif reason := _reason(status := _STATUS.fullmatch(line)):
             assert status is not None, "there is no reason without one"
-            said = status["text"].strip(" *_`") or " ".join(plain)
-            signal = Signal(reason, said[:MAX_TEXT_CHARS])
+            detail = status["text"].strip(" *_`") or " ".join(plain)
+            signal = Signal(reason, detail[:MAX_TEXT_CHARS])
         elif line.strip():
             plain.append(line.strip())
     return _Written(signal, tuple(lists))
 
 
 def _reason(status: re.Match[str] | None) -> Reason | None:
-    """What a status line says; "done with the first part" is not done."""
+    """Parse a status line; "done with the first part" is not done."""
     reason = _SPOKEN.get(status["word"].lower()) if status else None
     is_partly = status is not None and bool(status["text"].strip(" *_`")) and not status["mark"]
     return None if reason == "done" and is_partly else reason
 
 
 def _take_list(lines: deque[str]) -> list[str]:
-    """The list that comes next, in a fence or not."""
+    """Return the list that comes next, in a fence or not."""
     while lines and not lines[0].strip():
         lines.popleft()
     is_fenced = bool(lines and is_fence(lines[0]))
@@ -239,7 +239,7 @@ def _object(name: str, arguments: object) -> Mapping[str, Any]:
 
 
 def _item(entry: object) -> str:
-    """An element of a list of tasks, as some models write it."""
+    """Return an element of a list of tasks, as some models write it."""
     if isinstance(entry, Mapping):
         text = next((value for value in (entry.get("text"), entry.get("task"), entry.get("title")) if value), "")
         is_done = entry.get("done") is True or entry.get("status") in ("done", "completed")

@@ -1,4 +1,4 @@
-"""An agent stops here until something happens elsewhere: an approval, an answer, or the end of other agents."""
+"""Suspend an agent until something happens elsewhere: an approval, an answer, or the end of other agents."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from foveate.turn import to_us
 
 
 class Suspension(BaseException):
-    """Ends the execution of an agent without a result; its worker lets it wait, and a later one goes on from the log.
+    """Ends the execution of an agent without a result; a later worker resumes it from the log.
 
     Not an `Exception`, so that no tool and no toolbox takes it for a failure.
     """
@@ -18,7 +18,7 @@ class Suspension(BaseException):
 
     @property
     def children(self) -> tuple[str, ...]:
-        """The agents that have to end first."""
+        """The agents that must end first."""
         return self.waits.agents if isinstance(self.waits, PendingAgents) else ()
 
     @property

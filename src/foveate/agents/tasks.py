@@ -1,6 +1,6 @@
-"""A list of tasks: read from Markdown, shown with numbers, ticked off, added to; frozen values and no I/O.
+"""A list of tasks: read from Markdown, shown with numbers, ticked off, extended; frozen values and no I/O.
 
-# Phase one               what is no task stands where it stood
+# Phase one               other lines keep their place
 - [x] Read the old code   done
 - [ ] Write the new one   open
 - and test it             open, too
@@ -41,7 +41,7 @@ Entry: TypeAlias = Task | str
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """A list with another one in it, and what that changed."""
+    """A merged list, and the changes."""
 
     tasks: TaskList
     added: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class MergeReport:
 
 @dataclass(frozen=True, slots=True)
 class TaskList:
-    """Tasks are known by their number, from 1."""
+    """A list whose tasks are identified by their number, from 1."""
 
     entries: tuple[Entry, ...] = ()
 
@@ -67,7 +67,7 @@ class TaskList:
         return len(self.tasks) - len(self.open)
 
     def numbered(self) -> str:
-        """As a model is shown it; empty if there is nothing in it."""
+        """Return the list as a model sees it; empty if there is nothing in it."""
         lines = []
         number = 0
         for entry in self.entries:
@@ -76,11 +76,11 @@ class TaskList:
         return "".join(f"{line}\n" for line in lines)
 
     def markdown(self) -> str:
-        """As a file has it; `parse_tasks` reads back the same list."""
+        """Return the list as Markdown; `parse_tasks` reads back the same list."""
         return "".join(f"{_line(entry, '-')}\n" for entry in self.entries)
 
     def ticked(self, numbers: Iterable[int], *, is_done: bool = True) -> TaskList:
-        """With the tasks of these numbers done, or open again."""
+        """Return the list with the tasks of these numbers done, or open again."""
         wanted = set(numbers)
         count = len(self.tasks)
         if wrong := sorted(number for number in wanted if not 1 <= number <= count):
@@ -95,13 +95,13 @@ class TaskList:
         return TaskList(tuple(entries))
 
     def extended(self, texts: Sequence[str]) -> TaskList:
-        """With more tasks at the end; one that is there already is not there twice."""
+        """Return the list with more tasks at the end; existing ones are not repeated."""
         known = {task.text for task in self.tasks}
         fresh = [text for text in dict.fromkeys(map(_checked, texts)) if text not in known]
         return _limited(TaskList((*self.entries, *map(Task, fresh))))
 
     def merged(self, other: TaskList) -> MergeReport:
-        """With the open tasks of another list that this one lacks, and done what is done there. Nothing goes."""
+        """Return the list with the open tasks of another list added, and its done tasks ticked. Nothing is removed."""
         known = {task.text: task for task in self.tasks}
         done_there = {task.text for task in other.tasks} - {task.text for task in other.open}
         ticked = [number for number, task in enumerate(self.tasks, 1) if task.text in done_there and not task.is_done]
@@ -111,7 +111,7 @@ class TaskList:
 
 
 def parse_tasks(text: str) -> TaskList:
-    """The list that a Markdown text has; `InputError` if a task or the list is too long."""
+    """Parse the list in a Markdown text; `InputError` if a task or the list is too long."""
     entries: list[Entry] = []
     for line in text.splitlines():
         if not line.strip():
@@ -122,7 +122,7 @@ def parse_tasks(text: str) -> TaskList:
             depth = min(MAX_DEPTH, len(item["indent"].expandtabs(4)) // SPACES_PER_DEPTH)
             entries.append(Task(_checked(item["text"]), item["mark"] in _TICKS if item["mark"] else False, depth))
         elif item:
-            continue  # a task that says nothing
+            continue  # an empty task
         elif line[0].isspace() and isinstance(last, Task):
             entries[-1] = replace(last, text=_checked(f"{last.text} {line}"))
         else:
@@ -137,7 +137,7 @@ def _line(entry: Entry, bullet: str) -> str:
 
 
 def _checked(text: str) -> str:
-    """The text on one line."""
+    """Return the text on one line."""
     line = " ".join(text.split())
     if not line:
         raise InputError("a task can't be empty; say it in a few words")

@@ -1,6 +1,6 @@
 """The toolbox of a session: the tools of its packs, confined to its folders.
 
-The definitions of tools are at the beginning of every request, so other packs than before change the cached prefix;
+The definitions of tools are at the beginning of every request, so changed packs change the cached prefix;
 that is published as the event `pack-switched`.
 """
 
@@ -21,21 +21,21 @@ from foveate.tools.toolbox import EXEC, Approver, refuse
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChoice:
-    """Which tools a model may use, and what those may touch."""
+    """The tools that a model may use, and what those may access."""
 
     packs: tuple[str, ...] = ()
-    """Names of packs; their tools together. Without one there are the history tools alone."""
+    """Names of packs, whose tools are combined. Without one, only the history tools are offered."""
     roots: tuple[str, ...] = ()
     """Folders that tools are confined to. Relative paths of a model are below the first."""
     allow_exec: bool = False
     allow_unsandboxed: bool = False
-    """Execute commands even where the sandbox can't be enforced."""
+    """Execute commands even if the sandbox can't be enforced."""
     mcp_servers: tuple[str, ...] = ()
     """Names of MCP servers in the settings."""
 
 
 def read_packs(text: str) -> tuple[str, ...]:
-    """The packs in a comma-separated list, e.g. `core-codex,agents`."""
+    """Return the packs in a comma-separated list, e.g. `core-codex,agents`."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
 
 
@@ -47,7 +47,7 @@ async def open_toolbox(
     approve: Approver = refuse,
     extra: Sequence[Tool] = (),
 ) -> Toolbox | None:
-    """The toolbox for a session; None without packs and `extra` tools, such as those of MCP servers."""
+    """Return the toolbox for a session; None without packs and `extra` tools, such as those of MCP servers."""
     if not choice.packs and not extra:
         return None
     settings: ToolsSettings = fov.settings.tools
@@ -70,7 +70,7 @@ async def open_toolbox(
 
 
 async def note_packs(session: Session, choice: ToolChoice) -> bool:
-    """Store the packs that a session uses from now on; whether they differ from those that it used before."""
+    """Store the packs that a session uses from now on; return whether they differ from the previous ones."""
     now = ",".join(choice.packs)
     before = await session.documents.get(PACK)
     if now == before:
@@ -83,5 +83,5 @@ async def note_packs(session: Session, choice: ToolChoice) -> bool:
 
 
 def folders(given: Sequence[Path]) -> tuple[str, ...]:
-    """The folders that a command line names; the current one by default."""
+    """Return the folders that a command line names; the current one by default."""
     return tuple(str(folder) for folder in given) or (str(Path.cwd()),)

@@ -1,10 +1,10 @@
-"""The worker: claims agents from the store and executes them, a few at a time.
+"""The worker: claims agents from the store and executes several at a time.
 
     claim ──► execute ──► store the result ──► publish
       ▲          │ heartbeat: the lease is renewed; an agent that was cancelled or taken away is stopped
       └──────────┘
 
-Any number of workers can run on one store. One that is killed loses its leases, and another goes on with its agents.
+Any number of workers can run on one store. One that is killed loses its leases, and another resumes its agents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def working(fov: Foveate, *, tree: str | None = None) -> AsyncIterator[AgentWorker]:
-    """A worker that runs while the block does: for all agents, or for those of a tree."""
+    """Run a worker during the block: for all agents, or for those of a tree."""
     worker = AgentWorker(fov)
     task = asyncio.create_task(worker.run(tree=tree))
     try:
@@ -53,13 +53,13 @@ class AgentWorker:
         self.owner = uuid.uuid4().hex
         """The name of this worker in the store."""
         self._running: dict[str, asyncio.Task[None]] = {}
-        """By the owner of the lease."""
+        """Running tasks by the owner of their lease."""
         self._interruptible: dict[str, asyncio.Task[None]] = {}
-        """Those of the running tasks whose end is not being stored and told."""
+        """Running tasks that can be interrupted: their result is not being stored or published."""
         self._stopping = asyncio.Event()
         self._until: str | None = None
         self.ended = 0
-        """Agents that ended here."""
+        """Number of agents that ended here."""
 
     @property
     def is_stopping(self) -> bool:
@@ -103,7 +103,7 @@ class AgentWorker:
             top=self._until,
         )
         for row in await self._rows.claim(wanted):
-            await self._tell(row)
+            await self._publish(row)
             if row.state == "lost":
                 continue
             task = asyncio.create_task(self._work(row))
@@ -115,7 +115,7 @@ class AgentWorker:
         self._interruptible.pop(owner, None)
 
     async def _pause(self) -> None:
-        """Until an agent ends here, the worker is stopped, or it is time to look again."""
+        """Wait until an agent ends here, the worker is stopped, or the next poll is due."""
         stopping = asyncio.create_task(self._stopping.wait())
         try:
             await asyncio.wait(
@@ -127,7 +127,7 @@ class AgentWorker:
             stopping.cancel()
 
     async def _work(self, row: AgentRow) -> None:
-        """Execute an agent, and store how it ended before that is published. One that was cancelled or taken away is
+        """Execute an agent, store its result, then publish it. A cancelled agent, or one taken by another worker, is
         stopped."""
         lease = Lease(
             self._leases,
@@ -141,13 +141,13 @@ class AgentWorker:
             async with lease:
                 end = await self._execute(row)
                 # From here on the task is not interrupted: a row that has ended is held by nobody, and its end is
-                # still to be told.
+                # not published yet.
                 lease.settle()
                 self._interruptible.pop(row.owner, None)
-                await self._tell(await end())
+                await self._publish(await end())
 
     async def _execute(self, row: AgentRow) -> Callable[[], Awaitable[AgentRow]]:
-        """Execute an agent; what stores its end, or that it waits."""
+        """Execute an agent; return a function that stores its result, or that it waits."""
         with contained(_log, "agent %s failed", row.id) as failure:
             try:
                 outcome = await execute(self._fov, self._rows, row, self._agents.limits)
@@ -165,8 +165,8 @@ class AgentWorker:
         self.ended += 1
         return done
 
-    async def _tell(self, row: AgentRow) -> None:
-        """Whoever waits for one agent here reads its result, so its board is not told."""
+    async def _publish(self, row: AgentRow) -> None:
+        """Publish the end of an agent. The board omits an agent that is waited for here: its result is read anyway."""
         if row.id == self._until:
             self._agents.announce(row)
         else:

@@ -1,7 +1,7 @@
-"""Changes to a settings file that can be undone after the file was edited by others.
+"""Changes to a settings file that can be undone after others edited the file.
 
 A change sets one value, or adds one element to a list. After each edit the file is parsed again and compared with the
-wanted data: an edit that would change anything else is rejected.
+expected data: an edit that would change anything else is rejected.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from foveate.turn import Json
 
 
 class Syntax(Protocol):
-    """How values of a file are read and changed; all but the value keeps its bytes."""
+    """Reads and changes values of a file; everything but the value keeps its bytes."""
 
     def parse(self, text: str) -> Json: ...
 
@@ -33,7 +33,7 @@ class Syntax(Protocol):
 
 
 def read_file(path: Path) -> str | None:
-    """The text of a settings file; None if there is none."""
+    """Read the text of a settings file; None if there is none."""
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
@@ -49,37 +49,37 @@ SYNTAXES: Mapping[str, Syntax] = {".json": jsonc, ".jsonc": jsonc, ".toml": toml
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A value that a file is to have."""
+    """A value to set in a file."""
 
     path: tuple[str | tuple[str, str], ...]
     """Keys of objects. A pair selects the element of a list that has this value under this key."""
     value: Json
     appends: bool = False
-    """Whether it is one more element of the list at the path."""
+    """Whether to append the value to the list at the path."""
 
 
 class AppliedChange(Struct, frozen=True, kw_only=True):
-    """A change that was made, with what is needed to undo it. Its values are JSON."""
+    """An applied change, with the data to undo it. Its values are JSON."""
 
     path: list[str | list[str]]
     value: Any
     appends: bool
     depth: int
-    """How many keys of the path existed before."""
+    """Number of the path's keys that existed before."""
     has_previous: bool = False
     previous: Any = None
 
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """A text without some changes, and what was left because others changed it."""
+    """A text without some changes, and the values that are kept because others changed them."""
 
     text: str
     kept: tuple[str, ...] = ()
 
 
 def apply(syntax: Syntax, text: str, change: Change) -> tuple[str, AppliedChange | None]:
-    """The text with a change; None if it has the value already."""
+    """Return the text with a change; None if it already has the value."""
     data = syntax.parse(text)
     path = _resolve(data, change.path)
     if path is None:
@@ -92,11 +92,11 @@ def apply(syntax: Syntax, text: str, change: Change) -> tuple[str, AppliedChange
     depth = next((number for number in range(len(path), 0, -1) if value_at(data, path[:number])[0]), 0)
     if change.appends:
         changed = syntax.append_value(text, path, change.value)
-        wanted = with_element(data, path, change.value)
+        expected = with_element(data, path, change.value)
     else:
         changed = syntax.set_value(text, path, change.value)
-        wanted = with_value(data, path, change.value)
-    _check(syntax, changed, wanted)
+        expected = with_value(data, path, change.value)
+    _check(syntax, changed, expected)
     kept = exists and not change.appends
     applied = AppliedChange(
         path=[part if isinstance(part, str) else list(part) for part in change.path],
@@ -110,7 +110,7 @@ def apply(syntax: Syntax, text: str, change: Change) -> tuple[str, AppliedChange
 
 
 def is_applied(syntax: Syntax, text: str, change: AppliedChange) -> bool:
-    """Whether a file has the value of a change."""
+    """Check whether a file has the value of a change."""
     data = syntax.parse(text)
     path = _resolve(data, _parts(change))
     exists, value = value_at(data, path) if path is not None else (False, None)
@@ -118,7 +118,7 @@ def is_applied(syntax: Syntax, text: str, change: AppliedChange) -> bool:
 
 
 def undo(syntax: Syntax, text: str, changes: Sequence[AppliedChange]) -> UndoResult:
-    """The text without these changes, the last one first. What others have changed since is kept and named."""
+    """Undo these changes, the last one first. Values that others changed since are kept and named."""
     kept: list[str] = []
     for change in reversed(changes):
         data = syntax.parse(text)
@@ -145,7 +145,7 @@ def undo(syntax: Syntax, text: str, changes: Sequence[AppliedChange]) -> UndoRes
 
 
 def _without_empty(syntax: Syntax, text: str, path: KeyPath, depth: int) -> str:
-    """The text without the containers that a change made, as far as they are empty."""
+    """Return the text without the containers that a change created, if they are empty."""
     for length in range(len(path), depth, -1):
         exists, value = value_at(syntax.parse(text), path[:length])
         if exists and value in ({}, []):
@@ -156,15 +156,15 @@ def _without_empty(syntax: Syntax, text: str, path: KeyPath, depth: int) -> str:
 def _removed(syntax: Syntax, text: str, path: KeyPath) -> str:
     data = syntax.parse(text)
     changed = syntax.remove_value(text, path)
-    wanted = [without(data, path)]
-    while len(path := path[:-1]) and value_at(wanted[-1], path)[1] == {}:
-        wanted.append(without(wanted[-1], path))  # in TOML a table without values is not there at all
-    _check(syntax, changed, *wanted)
+    expected = [without(data, path)]
+    while len(path := path[:-1]) and value_at(expected[-1], path)[1] == {}:
+        expected.append(without(expected[-1], path))  # in TOML a table without values does not exist
+    _check(syntax, changed, *expected)
     return changed
 
 
-def _check(syntax: Syntax, text: str, *wanted: Json) -> None:
-    if syntax.parse(text) not in wanted:
+def _check(syntax: Syntax, text: str, *expected: Json) -> None:
+    if syntax.parse(text) not in expected:
         raise InputError("can't be changed without touching other values; edit it by hand")
 
 
@@ -173,7 +173,7 @@ def _parts(change: AppliedChange) -> tuple[str | tuple[str, str], ...]:
 
 
 def _resolve(data: Json, path: Sequence[str | tuple[str, str]]) -> KeyPath | None:
-    """The path with numbers for the elements that it selects; None if one is not there."""
+    """Replace selectors in the path by indexes; None if an element does not exist."""
     found: KeyPath = ()
     for part in path:
         if isinstance(part, str):

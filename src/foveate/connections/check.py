@@ -1,4 +1,4 @@
-"""Whether a connection works: the settings are in place, the program is found, and the other side answers."""
+"""Check that a connection works: the settings are in place, the program is found, and the gateway answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HOOK_TIMEOUT_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class CheckFinding:
-    """One thing that was looked at."""
+    """One result of a check."""
 
     is_ok: bool
     text: str
@@ -26,7 +26,7 @@ class CheckFinding:
 
 @dataclass(slots=True)
 class CheckResult:
-    """All that was looked at."""
+    """All results of a check."""
 
     findings: list[CheckFinding] = field(default_factory=list)
 
@@ -39,7 +39,7 @@ class CheckResult:
 
 
 def check(client: Client, connections: Connections) -> CheckResult:
-    """Look at everything that the connection of a client needs."""
+    """Check everything that the connection of a client needs."""
     result = CheckResult()
     record = connections.record(client)
     if record is None:
@@ -49,7 +49,7 @@ def check(client: Client, connections: Connections) -> CheckResult:
     for place in missing:
         result.add(False, f"no longer set: {place}; run 'foveate connect {client.name}' again")
     if not missing:
-        files = ", ".join(file.path for file in record.files) or "they were there before"
+        files = ", ".join(file.path for file in record.files) or "they existed before"
         result.add(True, f"settings are in place ({record.mode} mode): {files}")
     program = shutil.which(client.program)
     result.add(program is not None, f"{client.program}: {program or 'not found on the PATH'}")

@@ -1,4 +1,4 @@
-"""The clients that can be connected: which of their files get which values.
+"""The clients that can be connected, and the values that their files get.
 
 Only files of the user are changed, never those of a project. Each client is one function from a request to the
 changes of its files.
@@ -22,28 +22,28 @@ HOOK_SECONDS = 30
 CLAUDE_EVENTS = ("UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd")
 CODEX_EVENTS = ("UserPromptSubmit", "Stop", "SessionEnd")
 URLS = {"anthropic": "/v1", "openai": "/v1", "openai-native": "/v1", "openai-compatible": "/v1", "google": "/v1beta"}
-"""The providers that the gateway serves, and what is added to its URL for each."""
+"""The providers that the gateway serves, and the suffix of its URL for each."""
 CLAUDE_WORDS = ("claude", "anthropic", "sonnet", "opus", "haiku")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionRequest:
-    """What a client is to be connected to."""
+    """The target that a client is to be connected to."""
 
     mode: Mode
     url: str
-    """Of the gateway, without `/v1`."""
+    """URL of the gateway, without `/v1`."""
     command: Sequence[str]
-    """How the client starts `foveate`."""
+    """Command by which the client starts `foveate`."""
     options: Sequence[str] = ()
     """Options of each command that the client runs, e.g. `--db`."""
     home: Path
     environment: Mapping[str, str] = field(default_factory=dict)
     providers: Sequence[str] = ()
-    """Providers of the client that are sent to the gateway. Empty: the one it uses."""
+    """Providers of the client that are redirected to the gateway. Empty: the one it uses."""
 
     def folder(self, variable: str, default: str) -> Path:
-        """A folder that a variable of the environment may name."""
+        """Return a folder that an environment variable may name."""
         named = self.environment.get(variable)
         return Path(named) if named else self.home / default
 
@@ -68,7 +68,7 @@ class Client:
     """Its command."""
     changes: Callable[[ConnectionRequest], list[FileChanges]]
     hint: str = ""
-    """What else has to be done, in hook mode."""
+    """Further steps for the user, in hook mode."""
 
 
 def _claude(request: ConnectionRequest) -> list[FileChanges]:
@@ -88,7 +88,7 @@ def _codex(request: ConnectionRequest) -> list[FileChanges]:
     folder = request.folder("CODEX_HOME", ".codex")
     config = folder / "config.toml"
     if request.mode == "gateway":
-        # A key that Codex has stored itself, or one in the environment.
+        # A key that Codex has stored, or one in the environment.
         key: dict[str, Json] = {"env_key": "OPENAI_API_KEY"}
         if (folder / "auth.json").exists():
             key = {"requires_openai_auth": True}
@@ -204,7 +204,7 @@ def _base_url(request: ConnectionRequest, provider: str) -> str:
 
 
 def _first(folder: Path, *names: str) -> Path:
-    """The first of these files that exists; if none does, the JSON or YAML file that the client documents."""
+    """Return the first of these files that exists; otherwise the JSON or YAML file that the client documents."""
     found = [folder / name for name in names if (folder / name).exists()]
     default = "opencode.json" if "opencode.json" in names else names[0]
     return found[0] if found else folder / default

@@ -1,8 +1,8 @@
-"""Connecting a client and disconnecting it: a plan with a diff first, then the files, with a backup and a record.
+"""Connect and disconnect a client: first a plan with a diff, then the files, with a backup and a record.
 
 The record in `~/.foveate/connections` holds each change, so that `disconnect` removes exactly these. A file that is
-unchanged since gets its old bytes back; in an edited one only our values are removed. Backups are never written back
-over an edited file.
+unchanged since is restored byte for byte; from an edited one only our values are removed. A backup never overwrites
+an edited file.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class FileRecord(Struct, frozen=True, kw_only=True):
     path: str
     existed: bool
     digest: str
-    """Of the text that was written."""
+    """Hash of the text that was written."""
     backup: str | None = None
     changes: list[AppliedChange] = msgspec.field(default_factory=list)
 
 
 class ConnectionRecord(Struct, frozen=True, kw_only=True):
-    """How a client is connected."""
+    """The connection of a client."""
 
     client: str
     mode: Mode
@@ -66,7 +66,7 @@ class PlannedFile:
         return self.before != self.after
 
     def diff(self) -> str:
-        """What is changed, for people."""
+        """Return the diff, for people."""
         old, new = ("/dev/null" if text is None else str(self.path) for text in (self.before, self.after))
         before, after = ((text or "").splitlines(keepends=True) for text in (self.before, self.after))
         lines = difflib.unified_diff(before, after, old, new)
@@ -75,14 +75,14 @@ class PlannedFile:
 
 @dataclass(slots=True)
 class ConnectionPlan:
-    """What connecting or disconnecting will do."""
+    """The changes of connecting or disconnecting."""
 
     client: Client
     files: list[PlannedFile]
     record: ConnectionRecord | None = None
-    """What is recorded then; None: nothing, the client is disconnected."""
+    """The new record; None: the client is disconnected."""
     kept: list[str] = field(default_factory=list)
-    """Values that others changed since they were written, and that stay."""
+    """Values that others changed since they were written, and that are kept."""
     backups: list[str] = field(default_factory=list)
 
     @property
@@ -100,26 +100,26 @@ class Connections:
         self._folder = home / FOLDER
 
     def record(self, client: Client) -> ConnectionRecord | None:
-        """How a client is connected; None if it is not."""
+        """Return the record of a client's connection; None if it is not connected."""
         path = self._folder / f"{client.name}.json"
         try:
             return msgspec.json.decode(path.read_bytes(), type=ConnectionRecord)
         except FileNotFoundError:
             return None
         except msgspec.DecodeError as error:
-            advice = "delete it and connect again; the backups of the client's files are in the folder beside it"
+            advice = "delete it and connect again; the backups of the client's files are in the folder next to it"
             raise InputError(f"{path} is damaged ({error}); {advice}") from error
 
     def plan_connect(self, client: Client, request: ConnectionRequest) -> ConnectionPlan:
-        """The files as they will be. Changes of an earlier connection of this client are removed first."""
+        """Plan the new files. Changes of an earlier connection of this client are removed first."""
         plan = self._undone(client, self.record(client))
-        for wanted in client.changes(request):
-            _apply_all(plan.files, wanted)
+        for file_changes in client.changes(request):
+            _apply_all(plan.files, file_changes)
         plan.record = ConnectionRecord(client=client.name, mode=request.mode, url=request.url, files=[])
         return plan
 
     def plan_disconnect(self, client: Client) -> ConnectionPlan:
-        """The files without our changes."""
+        """Plan the files without our changes."""
         record = self.record(client)
         if record is None:
             raise Refused(f"{client.title} is not connected")
@@ -152,7 +152,7 @@ class Connections:
                 raise
 
     def _encoded(self, plan: ConnectionPlan) -> str | None:
-        """The text of the plan's record, once the files have their backups; None without a record."""
+        """Return the text of the plan's record, after the backups are made; None without a record."""
         if plan.record is None:
             return None
         records = [
@@ -170,7 +170,7 @@ class Connections:
         return msgspec.json.format(encoded).decode() + "\n"
 
     def missing(self, record: ConnectionRecord) -> list[str]:
-        """The changes that are not in the files any more."""
+        """Return the changes that are no longer in the files."""
         found = []
         for file in record.files:
             path = Path(file.path)
@@ -184,7 +184,7 @@ class Connections:
         return found
 
     def _undone(self, client: Client, record: ConnectionRecord | None) -> ConnectionPlan:
-        """The files of a connection without its changes."""
+        """Return the files of a connection without its changes."""
         plan = ConnectionPlan(client, [])
         for file in record.files if record else []:
             path = Path(file.path)
@@ -206,7 +206,7 @@ class Connections:
         return plan
 
     def _back_up(self, client: Client, file: PlannedFile) -> str | None:
-        """Keep the bytes of a file from before the connection."""
+        """Back up the bytes of a file from before the connection."""
         if file.original is None:
             return None
         stamp = time.strftime("%Y%m%d-%H%M%S")
@@ -219,29 +219,29 @@ class Connections:
         return str(path)
 
 
-def _apply_all(planned: list[PlannedFile], wanted: FileChanges) -> None:
-    file = next((one for one in planned if one.path == wanted.path), None)
+def _apply_all(planned: list[PlannedFile], file_changes: FileChanges) -> None:
+    file = next((one for one in planned if one.path == file_changes.path), None)
     if file is None:
-        text = read_file(wanted.path)
-        file = PlannedFile(wanted.path, text, text, original=text)
+        text = read_file(file_changes.path)
+        file = PlannedFile(file_changes.path, text, text, original=text)
         planned.append(file)
-    if wanted.is_strict and file.after:
+    if file_changes.is_strict and file.after:
         try:
             json.loads(file.after)
         except ValueError as error:
             problem = f"is not strict JSON, so the client ignores it ({error}); fix it first"
-            raise InputError(f"{wanted.path} {problem}") from error
-    for change in wanted.changes:
+            raise InputError(f"{file_changes.path} {problem}") from error
+    for change in file_changes.changes:
         try:
-            file.after, applied = apply(SYNTAXES[wanted.path.suffix], file.after or "", change)
+            file.after, applied = apply(SYNTAXES[file_changes.path.suffix], file.after or "", change)
         except InputError as error:
-            raise InputError(f"{wanted.path} {error}") from error
+            raise InputError(f"{file_changes.path} {error}") from error
         if applied:
             file.changes.append(applied)
 
 
 def refuse_committed(path: Path, diff: str) -> None:
-    """Raise `Refused` if a file is in a git repository that tracks it or would: such files get committed."""
+    """Raise `Refused` if a file is or would be tracked by a git repository: such files get committed."""
     real = path.resolve()
     folder = next((one for one in real.parents if one.is_dir()), None)
     if folder is None or not any((one / ".git").exists() for one in [folder, *folder.parents]):
@@ -254,14 +254,14 @@ def refuse_committed(path: Path, diff: str) -> None:
 
 
 def _refuse_read_only(path: Path) -> None:
-    """Raise `Refused` for a file that nobody may write, even where its folder would let it be replaced."""
+    """Raise `Refused` for a read-only file, even if its folder would allow replacing it."""
     real = path.resolve()
     if real.exists() and not real.stat().st_mode & 0o222:
         raise Refused(f"{path} is read-only and is not changed; make it writable first, e.g. chmod u+w")
 
 
 def _git(folder: Path, *arguments: str) -> int | None:
-    """The exit code of git; None without git, or outside of a repository."""
+    """Return the exit code of git; None without git, or outside of a repository."""
     try:
         command = ["git", "-C", str(folder), *arguments]
         done = subprocess.run(command, capture_output=True, timeout=GIT_SECONDS, check=False)  # noqa: S603
@@ -271,7 +271,7 @@ def _git(folder: Path, *arguments: str) -> int | None:
 
 
 def _write(path: Path, text: str | None) -> None:
-    """Write a file in one step, with the mode that it has; a link keeps pointing at it. None removes it."""
+    """Write a file atomically and keep its mode; a link keeps pointing at it. None removes it."""
     real = path.resolve()
     try:
         if text is None:

@@ -1,7 +1,7 @@
-"""Hook mode: what a coding agent's hooks do. They record its transcript and bring back earlier turns for a prompt.
+"""Hook mode: the hooks of a coding agent record its transcript and recall earlier turns for a prompt.
 
-The payloads of Claude Code and Codex have the same fields. A hook never fails its client: errors go to a log file,
-recall has a time limit, and recording runs in a process of its own after the hook has returned.
+The payloads of Claude Code and Codex have the same fields. A hook never breaks its client: errors go to a log file,
+recall has a time limit, and recording runs in a separate process after the hook has returned.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
 
 RECALL_SECONDS = 10.0
-"""After this long a prompt goes on without recall."""
+"""After this time a prompt continues without recall."""
 MAX_CONTEXT_CHARS = 9_000
-"""Claude Code puts longer additions into a file, which the model may not read."""
+"""Claude Code moves longer additions into a file, which the model may not read."""
 PLATFORMS = {"claude": "claude-code", "codex": "codex"}
 RECORD_EVENTS = ("Stop", "SubagentStop", "SessionEnd")
 RECALL_EVENT = "UserPromptSubmit"
@@ -45,7 +45,7 @@ class HookCall:
 
     @classmethod
     def read(cls, client: str, payload: Json) -> HookCall:
-        """From what the client writes to the hook's standard input."""
+        """Parse what the client writes to the hook's standard input."""
         if not isinstance(payload, Mapping):
             raise InputError("the hook got no JSON object")
 
@@ -63,9 +63,9 @@ class HookCall:
 
     @property
     def recalls(self) -> bool:
-        """Whether the prompt may need something recalled. Decided by its words alone, without the store: a prompt such
-        as "go on" costs no time."""
-        from foveate.recall.questions import Need, need_of  # noqa: PLC0415 - loads for prompts only
+        """Whether the prompt may need recall. Detected by its words only, without the store: a prompt such as "go on"
+        costs no time."""
+        from foveate.recall.questions import Need, need_of  # noqa: PLC0415 - loaded for prompts only
 
         if self.event != RECALL_EVENT or not self.session_id or self.prompt.lstrip().startswith("/"):
             return False
@@ -73,7 +73,7 @@ class HookCall:
 
 
 async def recall(fov: Foveate, call: HookCall) -> str:
-    """The earlier turns that fit a prompt, of this session and of others in the same folder; empty if none do."""
+    """Return the earlier turns that match a prompt, of this session and of others in the same folder; empty if none."""
     try:
         async with asyncio.timeout(RECALL_SECONDS):
             session = await fov.session(
@@ -90,7 +90,7 @@ async def recall(fov: Foveate, call: HookCall) -> str:
 
 
 def shortened(text: str) -> str:
-    """A memory layer within the limit of a hook: whole lines, and its closing tag."""
+    """Shorten a memory layer to the limit of a hook: complete lines, and its closing tag."""
     lines = [line for line in text.splitlines(keepends=True) if not line.startswith("Found again by")]
     *body, closing = lines
     room = MAX_CONTEXT_CHARS - len(LEAD) - len(closing)
@@ -104,7 +104,7 @@ def shortened(text: str) -> str:
 
 
 async def record(fov: Foveate, transcripts: tuple[Path, ...]) -> int:
-    """Import transcripts and index them; the number of messages that were new."""
+    """Import transcripts and index them; return the number of new messages."""
     added = 0
     for path in transcripts:
         if not path.exists():

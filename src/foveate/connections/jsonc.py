@@ -1,7 +1,7 @@
-"""JSON with comments and trailing commas: single values are changed in the text, and all other bytes stay.
+"""JSON with comments and trailing commas: single values are changed in the text, and all other bytes are kept.
 
-No maintained Python library edits such a file in place, so a small parser notes where each value is, and an edit
-replaces, inserts or removes exactly that piece of the text.
+No maintained Python library edits such a file in place, so a small parser records the position of each value, and an
+edit replaces, inserts or removes exactly that part of the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DECODER = json.JSONDecoder()
 
 @dataclass(slots=True)
 class _Node:
-    """A value and its place in the text."""
+    """A value and its position in the text."""
 
     start: int
     end: int = 0
@@ -36,17 +36,17 @@ class _Node:
 class _Item:
     key: Key
     start: int
-    """Where its key begins, or the element itself."""
+    """Start of the key, or of the element itself."""
     node: _Node
 
 
 def parse(text: str) -> Json:
-    """The value of a text; an empty text is an empty object."""
+    """Parse the value of a text; an empty text is an empty object."""
     return _parse(text).value if text.strip("\ufeff \t\r\n") else {}
 
 
 def set_value(text: str, path: KeyPath, value: Json) -> str:
-    """The text with this value at the path; objects on the way are made."""
+    """Return the text with this value at the path; missing objects are created."""
     if not text.strip("\ufeff \t\r\n"):
         text = "{}\n"
     node = _parse(text)
@@ -60,7 +60,7 @@ def set_value(text: str, path: KeyPath, value: Json) -> str:
 
 
 def append_value(text: str, path: KeyPath, value: Json) -> str:
-    """The text with one more element in the list at the path."""
+    """Return the text with one more element in the list at the path."""
     node = _find(_parse(text or "{}\n"), path)
     if node is None:
         return set_value(text, path, [value])
@@ -68,7 +68,7 @@ def append_value(text: str, path: KeyPath, value: Json) -> str:
 
 
 def remove_value(text: str, path: KeyPath) -> str:
-    """The text without what is at the path, its comma included; comments stay."""
+    """Return the text without the value at the path and its comma; comments are kept."""
     root = _parse(text)
     parent = _find(root, path[:-1])
     item = _item(parent, path[-1]) if parent else None
@@ -77,7 +77,7 @@ def remove_value(text: str, path: KeyPath) -> str:
     start = _before(text, item.start)
     comma = _BLANK.match(text, item.node.end).end()  # type: ignore[union-attr]
     if text[comma : comma + 1] == ",":
-        # Comments between the value and its comma stay; usually there is nothing.
+        # Comments between the value and its comma are kept; usually there are none.
         result = text[:start] + text[item.node.end : comma] + text[comma + 1 :]
     else:
         place = parent.items.index(item)
@@ -90,7 +90,7 @@ def remove_value(text: str, path: KeyPath) -> str:
 
 
 def _collapsed(text: str, path: KeyPath) -> str:
-    """The text with `{}` for an object at the path in which nothing but white space is left."""
+    """Return the text with `{}` for an object at the path that contains only white space."""
     node = _find(_parse(text), path)
     if node is None or node.items or text[node.start + 1 : node.end - 1].strip():
         return text
@@ -98,7 +98,7 @@ def _collapsed(text: str, path: KeyPath) -> str:
 
 
 def _before(text: str, start: int) -> int:
-    """Where the white space before an item begins, its line break included."""
+    """Return where the white space before an item begins, including its line break."""
     while start and text[start - 1] in " \t":
         start -= 1
     if text[start - 1 : start] == "\n":
@@ -107,9 +107,9 @@ def _before(text: str, start: int) -> int:
 
 
 def _insert(text: str, container: _Node, prefix: str, value: Json, path: KeyPath) -> str:
-    """The text with one more item at the end of an object or list."""
-    wanted = dict if prefix else list
-    if not isinstance(container.value, wanted):
+    """Return the text with one more item at the end of an object or list."""
+    expected = dict if prefix else list
+    if not isinstance(container.value, expected):
         raise InputError(f"{'.'.join(map(str, path[:-1]))} is not {'an object' if prefix else 'a list'} in this file")
     line_end = "\r\n" if "\r\n" in text else "\n"
     outer = _indent_at(text, container.start)
@@ -137,13 +137,13 @@ def _render(value: Json, indent: str, text: str) -> str:
 
 
 def _unit(text: str) -> str:
-    """One step of the file's own indentation."""
+    """Return one level of the file's indentation."""
     found = re.search(r"^([ \t]+)\"", text, re.MULTILINE)
     return found[1] if found else INDENT
 
 
 def _indent_at(text: str, place: int) -> str:
-    """The white space at the beginning of a place's line."""
+    """Return the white space at the beginning of a place's line."""
     line = text[text.rfind("\n", 0, place) + 1 : place]
     return line[: len(line) - len(line.lstrip(" \t"))]
 
@@ -175,7 +175,7 @@ class _Reader:
         self._text = text
 
     def skip(self, place: int) -> int:
-        """The next place that is neither white space nor a comment."""
+        """Return the next place that is neither white space nor a comment."""
         return _BLANK.match(self._text, place).end()  # type: ignore[union-attr]
 
     def error(self, place: int) -> InputError:

@@ -1,4 +1,4 @@
-"""Places in a settings file: keys of objects and numbers of list elements."""
+"""Paths in a settings file: keys of objects and indexes of list elements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def is_list(data: Json) -> TypeGuard[Sequence[Json]]:
 
 
 def value_at(data: Json, path: KeyPath) -> tuple[bool, Json]:
-    """Whether there is something at a path, and what."""
+    """Return whether there is a value at a path, and the value."""
     for key in path:
         match data:
             case Mapping() if isinstance(key, str) and key in data:
@@ -29,14 +29,14 @@ def value_at(data: Json, path: KeyPath) -> tuple[bool, Json]:
 
 
 def missing_part(path: KeyPath, value: Json) -> Json:
-    """A value inside the objects that the rest of a path names."""
+    """Return a value inside the objects that the rest of a path names."""
     for key in reversed(path):
         value = {str(key): value}
     return value
 
 
 def with_value(data: Json, path: KeyPath, value: Json) -> Json:
-    """The data with a value at a path; objects on the way are made."""
+    """Return the data with a value at a path; missing objects are created."""
     if not path:
         return value
     key, rest = path[0], path[1:]
@@ -47,14 +47,14 @@ def with_value(data: Json, path: KeyPath, value: Json) -> Json:
 
 
 def with_element(data: Json, path: KeyPath, value: Json) -> Json:
-    """The data with one more element in the list at a path."""
+    """Return the data with one more element in the list at a path."""
     found, known = value_at(data, path)
     elements = list(known) if found and is_list(known) else []
     return with_value(data, path, [*elements, value])
 
 
 def without(data: Json, path: KeyPath) -> Json:
-    """The data without what is at a path."""
+    """Return the data without the value at a path."""
     key, rest = path[0], path[1:]
     if isinstance(data, Mapping):
         if not rest:

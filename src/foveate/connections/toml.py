@@ -1,4 +1,4 @@
-"""TOML files: single values are changed, comments and layout stay."""
+"""TOML files: single values are changed, comments and layout are kept."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 def parse(text: str) -> Json:
-    """The value of a text."""
+    """Parse the value of a text."""
     value: Json = _parse(text).unwrap()
     return value
 
 
 def set_value(text: str, path: KeyPath, value: Json) -> str:
-    """The text with this value at the path. A new table is written at the end of the file."""
-    import tomlkit  # noqa: PLC0415 - loads with the first edit
+    """Return the text with this value at the path. A new table is written at the end of the file."""
+    import tomlkit  # noqa: PLC0415 - loaded with the first edit
 
     document = _parse(text)
     *parents, key = (str(part) for part in path)
@@ -36,7 +36,7 @@ def set_value(text: str, path: KeyPath, value: Json) -> str:
 
 
 def append_value(text: str, path: KeyPath, value: Json) -> str:
-    """The text with one more element in the list at the path."""
+    """Return the text with one more element in the list at the path."""
     import tomlkit  # noqa: PLC0415
 
     document = _parse(text)
@@ -50,7 +50,7 @@ def append_value(text: str, path: KeyPath, value: Json) -> str:
 
 
 def remove_value(text: str, path: KeyPath) -> str:
-    """The text without what is at the path."""
+    """Return the text without the value at the path."""
     import tomlkit  # noqa: PLC0415
 
     document = _parse(text)
@@ -64,7 +64,7 @@ def remove_value(text: str, path: KeyPath) -> str:
 
 
 def _without_blank_line(result: str, before: str) -> str:
-    """The result of a removal, without the blank line that separated the removed part from the rest of the file."""
+    """Return the result of a removal without the blank line that separated the removed part from the rest."""
     for line_end in ("\r\n", "\n"):
         if before.startswith(result) and result.endswith(line_end * 2):
             return result.removesuffix(line_end)
@@ -74,7 +74,7 @@ def _without_blank_line(result: str, before: str) -> str:
 
 
 def _with_table(text: str, names: list[str], rest: list[str], value: Json) -> str:
-    """The text with a new table at its end."""
+    """Return the text with a new table at its end."""
     import tomlkit  # noqa: PLC0415
 
     for name in reversed(rest):

@@ -1,8 +1,8 @@
-"""Watching the folders in which coding agents keep their transcripts: what grows is imported, each message once.
+"""Watch the folders in which coding agents store their transcripts, and import new messages, each once.
 
-The size and time of each imported file are kept, so that a restart reads only what changed since. A file is read as a
-whole again when it grew; messages that are stored already are recognized by their keys. A last line that is still
-being written is left for the next round.
+The size and time of each imported file are stored, so that a restart reads only files that changed since. A file that
+grew is read completely; stored messages are recognized by their keys. A last line that is still being written is
+skipped until the next round.
 """
 
 from __future__ import annotations
@@ -43,20 +43,20 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
         "Library/Application Support/Code/User/workspaceStorage/*/chatSessions/*.json*",
     ),
 }
-"""Where each program keeps its conversations, below the home folder."""
+"""Where each program stores its conversations, below the home folder."""
 SUFFIXES = (".jsonl", ".json", ".db", ".vscdb", ".md")
 REST_SHARE = 10
-"""A file rests this many times as long as its last import took, so that a long one does not keep a core busy."""
+"""A file is skipped for this many times the duration of its last import, so that a long one does not block a core."""
 CUT_OFF = "cut off"
 STATE_FOLDER = ".foveate/watch"
 
 FileState = tuple[int, int]
-"""Bytes and time of a file and of the journals beside it."""
+"""Bytes and time of a file and of its journals."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchEvent:
-    """A file was imported, or could not be."""
+    """The import of a file, or its failure."""
 
     path: Path
     report: ImportReport | None
@@ -69,7 +69,7 @@ class Watcher:
 
     fov: Foveate
     patterns: Sequence[tuple[Path, str]]
-    """Folders, and what to look for in each."""
+    """Folders, and the file pattern to look for in each."""
     state_path: Path
     clock: Callable[[], float] = time.monotonic
     _known: dict[str, FileState] = field(default_factory=dict)
@@ -79,10 +79,10 @@ class Watcher:
         try:
             self._known = msgspec.json.decode(self.state_path.read_bytes(), type=dict[str, FileState])
         except (OSError, msgspec.DecodeError):
-            self._known = {}  # all is read again, and nothing is stored twice
+            self._known = {}  # all files are read again, and nothing is stored twice
 
     async def run_once(self) -> list[WatchEvent]:
-        """Import each file that changed since it was read last."""
+        """Import each file that changed since it was last read."""
         events = []
         for path in sorted(set(self._files())):
             state = _state(path)
@@ -121,8 +121,8 @@ class Watcher:
 
 
 def known_patterns(home: Path) -> list[tuple[Path, str]]:
-    """The folders of all programs that are known, as far as they exist. A client that is connected to the gateway is
-    recorded there: its transcripts would be the same conversations once more."""
+    """Return the existing folders of all known programs. A client that is connected to the gateway is recorded there:
+    its transcripts would duplicate the same conversations."""
     connections = Connections(home)
     records = [connections.record(client) for client in CLIENTS.values()]
     recorded = {CLIENTS[record.client].title for record in records if record and record.mode == "gateway"}
@@ -137,7 +137,7 @@ def known_patterns(home: Path) -> list[tuple[Path, str]]:
 
 
 def folder_patterns(paths: Sequence[Path]) -> list[tuple[Path, str]]:
-    """All transcripts in folders that a user names."""
+    """Return patterns for all transcripts in folders that a user names."""
     missing = [path for path in paths if not path.is_dir()]
     if missing:
         raise InputError(f"{missing[0]}: there is no such folder")
@@ -145,12 +145,12 @@ def folder_patterns(paths: Sequence[Path]) -> list[tuple[Path, str]]:
 
 
 def state_file(home: Path, location: str) -> Path:
-    """Where the state of a store is kept."""
+    """Return where the state of a store is saved."""
     return home / STATE_FOLDER / f"{hashlib.sha256(location.encode()).hexdigest()[:16]}.json"
 
 
 def _state(path: Path) -> FileState | None:
-    """How large and new a file is. A database has its newest rows in a journal beside it."""
+    """Return the size and time of a file. A database has its newest rows in a journal file next to it."""
     size = newest = 0
     for one in (path, path.with_name(path.name + "-wal")):
         try:

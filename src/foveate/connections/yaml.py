@@ -1,7 +1,7 @@
-"""YAML files: single values are changed in the text, and all other bytes stay.
+"""YAML files: single values are changed in the text, and all other bytes are kept.
 
-PyYAML says where each value is; an edit replaces, inserts or removes whole lines of block style, or an item of flow
-style.
+PyYAML reports the position of each value; an edit replaces, inserts or removes complete lines of block style, or an
+item of flow style.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ INDENT = 2
 
 
 def parse(text: str) -> Json:
-    """The value of a text; one without values is an empty object."""
+    """Parse the value of a text; one without values is an empty object."""
     try:
         value: Json = yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -31,7 +31,7 @@ def parse(text: str) -> Json:
 
 
 def set_value(text: str, path: KeyPath, value: Json) -> str:
-    """The text with this value at the path; mappings on the way are made."""
+    """Return the text with this value at the path; missing mappings are created."""
     node = _compose(text)
     if node is None:
         made = _block({str(path[0]): missing_part(path[1:], value)}, 0, text)
@@ -47,13 +47,13 @@ def set_value(text: str, path: KeyPath, value: Json) -> str:
 
 
 def append_value(text: str, path: KeyPath, value: Json) -> str:
-    """The text with one more element in the list at the path."""
+    """Return the text with one more element in the list at the path."""
     node = _find(_compose(text), path)
     return set_value(text, path, [value]) if node is None else _insert(text, node, value, is_list=True)
 
 
 def remove_value(text: str, path: KeyPath) -> str:
-    """The text without what is at the path."""
+    """Return the text without the value at the path."""
     parent = _find(_compose(text), path[:-1])
     child = None if parent is None else _child(parent, path[-1])
     if parent is None or child is None:
@@ -66,19 +66,19 @@ def remove_value(text: str, path: KeyPath) -> str:
     start = text.rfind("\n", 0, first.start_mark.index) + 1
     lead = text[start : first.start_mark.index].strip()
     if lead not in ("", "-") or (lead == "-") != isinstance(parent, yaml.SequenceNode):
-        raise InputError(f"can't take {'.'.join(map(str, path))} out of its line")
+        raise InputError(f"can't remove {'.'.join(map(str, path))} from its line")
     end = text.find("\n", _content_end(text, child))
     rest = "" if end < 0 else text[end + 1 :]
     if len(parent.value) > 1 or len(path) == 1:
         return text[:start] + rest
-    # Without its only item a block would be null.
+    # A block without its only item would be null.
     colon = text.index(":", _key_end(text, path[:-1]))
     empty = " []" if isinstance(parent, yaml.SequenceNode) else " {}"
     return text[: colon + 1] + empty + text[colon + 1 : start] + rest
 
 
 def _key_end(text: str, path: KeyPath) -> int:
-    """Where the key ends whose value is at a path."""
+    """Return where the key ends whose value is at a path."""
     holder = _find(_compose(text), path[:-1])
     if not isinstance(holder, yaml.MappingNode):
         raise InputError(f"can't empty {'.'.join(map(str, path))}")
@@ -97,8 +97,8 @@ def _without_flow_item(text: str, parent: Node, start: int, end: int) -> str:
 
 
 def _insert(text: str, container: Node, value: Json, *, is_list: bool) -> str:
-    wanted = yaml.SequenceNode if is_list else yaml.MappingNode
-    if not isinstance(container, wanted):
+    expected = yaml.SequenceNode if is_list else yaml.MappingNode
+    if not isinstance(container, expected):
         raise InputError(f"has something that is not a {'list' if is_list else 'mapping'} where one is expected")
     if container.flow_style:
         closing = container.end_mark.index - 1
@@ -118,7 +118,7 @@ def _insert(text: str, container: Node, value: Json, *, is_list: bool) -> str:
 
 
 def _content_end(text: str, node: Node) -> int:
-    """Where the last value of a node ends, before the white space and comments behind it."""
+    """Return where the last value of a node ends, before the white space and comments after it."""
     while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
         last = node.value[-1]
         node = last[1] if isinstance(last, tuple) else last

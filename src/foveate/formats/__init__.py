@@ -1,13 +1,13 @@
-"""Message formats: how a turn comes in from a provider or a transcript, and goes out again.
+"""Message formats: how a turn is read from a provider or a transcript, and written again.
 
 A format is one module in `providers/`, `frameworks/` or `transcripts/`, or one that a third party names under the entry
 point group `foveate.formats`. There are two kinds:
 
-- a **message format** is what a provider's API takes: `recognises`, `parse`, `render`;
-- a **transcript format** is what a program leaves on disk: `detect`, `read`, `parse`, `write`.
+- a **message format** is what a provider's API accepts: `recognises`, `parse`, `render`;
+- a **transcript format** is what a program writes to disk: `detect`, `read`, `parse`, `write`.
 
-`parse` gives the meaning of one record. The record itself is kept beside it by `parse_message`, so that
-`render_messages` to the same format returns it exactly, fields this version does not know included.
+`parse` returns the meaning of one record. `parse_message` stores the record with it, so that `render_messages` to
+the same format returns it exactly, including fields that this version does not know.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from foveate.plugins import Registry, renamed
 from foveate.turn import Json, Message, Original, check_json
 
 HEAD_BYTES = 65_536
-"""How much of a file a transcript format sees to decide whether the file is its own."""
+"""Bytes of a file that a transcript format gets to detect it."""
 SQLITE = b"SQLite format 3\x00"
-"""How the file of a database begins."""
+"""First bytes of a database file."""
 CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
-"""What every provider takes as the id of a tool call."""
+"""Ids of tool calls that every provider accepts."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionHeader:
-    """A session begins in a transcript, or more has become known of it."""
+    """The start of a session in a transcript, or new information about it."""
 
     session: str
     title: str | None = None
@@ -42,23 +42,23 @@ class SessionHeader:
     platform: str | None = None
     channel: str | None = None
     is_named_by_file: bool = False
-    """Whether it has no name but that of its file, which another file may have too."""
+    """Whether the file's name is its only name, which another file may have too."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptMessage:
-    """A message in a transcript. `key` names it within its session for good, so that a second import adds nothing."""
+    """A message in a transcript. `key` identifies it permanently in its session: a second import adds nothing."""
 
     session: str
     key: str
     message: Message
     place: str
-    """Its place for people: `line 12`."""
+    """Its place, for people: `line 12`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TranscriptProblem:
-    """Something in a transcript that could not be read, and why."""
+    """A part of a transcript that could not be read, and why."""
 
     place: str
     reason: str
@@ -68,48 +68,49 @@ TranscriptItem = SessionHeader | TranscriptMessage | TranscriptProblem
 
 
 class Format(Protocol):
-    """Common to message and transcript formats."""
+    """The common part of message and transcript formats."""
 
     def parse(self, data: Json, path: str) -> Message:
-        """The message of one record. Raises `InvalidMessage` with `path` if it can't be read."""
+        """Parse one record. Raises `InvalidMessage` with `path` if it can't be read."""
         ...
 
 
 @runtime_checkable
 class MessageFormat(Format, Protocol):
     def recognises(self, data: Json) -> bool:
-        """Whether this record can only be of this format (a plain `role` with text `content` is common to several)."""
+        """Check whether only this format can have the record (several share a plain `role` with text `content`)."""
         ...
 
     def render(self, messages: Sequence[Message]) -> list[Json]:
-        """Canonical messages in this format; tool calls and results stay paired."""
+        """Render canonical messages in this format; tool calls and results stay paired."""
         ...
 
 
 @runtime_checkable
 class TranscriptFormat(Format, Protocol):
     def detect(self, head: bytes, name: str) -> bool:
-        """Whether a file with this name and beginning has this format."""
+        """Check whether a file with this name and beginning has this format."""
         ...
 
     def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-        """The content of the file in order, in constant memory; unreadable parts come as a Problem.
+        """Yield the content of the file in order, in constant memory; unreadable parts are yielded as a Problem.
 
-        The stream can be searched."""
+        The stream is seekable.
+        """
         ...
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:
-        """One session's messages as chunks of a file in this format."""
+        """Yield one session's messages as chunks of a file in this format."""
         ...
 
 
 @runtime_checkable
 class DatabaseFormat(TranscriptFormat, Protocol):
-    """A transcript format that can also read a program's database. That takes its path: the newest rows are in a
-    journal beside it."""
+    """A transcript format that can also read a program's database, by its path: the newest rows are in a journal file
+    next to it."""
 
     def read_file(self, path: Path) -> Iterator[TranscriptItem]:
-        """The content of the database at this path."""
+        """Yield the content of the database at this path."""
         ...
 
 
@@ -118,12 +119,12 @@ REGISTRY: Registry[Format] = Registry("foveate.formats", tuple(f"{__name__}.{fol
 
 
 def names() -> tuple[str, ...]:
-    """All format names, built-in and registered."""
+    """Return all format names, built-in and registered."""
     return REGISTRY.names
 
 
 def load(name: str) -> Format:
-    """The format of this name."""
+    """Load the format of this name."""
     format_ = REGISTRY.get(name)
     if format_ is None:
         raise UnknownFormat(f"no format {name!r}; available: {', '.join(names())}")
@@ -143,19 +144,19 @@ def transcript_formats() -> dict[str, TranscriptFormat]:
 
 
 def parse_message(name: str, data: Json, path: str = "message") -> Message:
-    """One record with its meaning, the record itself kept beside it."""
+    """Parse one record; the message includes the record itself."""
     check_json(data, path)
     return replace(load(name).parse(data, path), original=Original(name, data))
 
 
 def parse_messages(records: Sequence[Json], name: str | None = None, path: str = "messages") -> list[Message]:
-    """Records of one format; which one is seen from the records where it is not named."""
+    """Parse records of one format, which is detected if it is not named."""
     name = name or detect_messages(records)
     return [parse_message(name, record, f"{path}[{index}]") for index, record in enumerate(records)]
 
 
 def detect_messages(records: Sequence[Json]) -> str:
-    """The message format that any of the records can only be of; plain ones are OpenAI's."""
+    """Return the message format that only fits one of the records; plain records are OpenAI's."""
     if all(_is_anybodys(record) for record in records):
         return "openai"
     candidates = message_formats()
@@ -167,12 +168,12 @@ def detect_messages(records: Sequence[Json]) -> str:
 
 
 def _is_anybodys(record: Json) -> bool:
-    """A role and a text: every provider has that, and no format has to be loaded to know it."""
+    """Check for a role and a text, which every provider has; no format has to be loaded to know it."""
     return isinstance(record, dict) and record.keys() == {"role", "content"} and isinstance(record["content"], str)
 
 
 def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:
-    """Messages as a provider takes them: originals of that format exactly, others by their meaning."""
+    """Render messages for a provider: originals of that format exactly, others by their meaning."""
     format_ = load_messages(name)
     rendered: list[Json] = []
     for is_own, run in groupby(
@@ -186,7 +187,7 @@ def render_messages(name: str, messages: Sequence[Message]) -> list[Json]:
 
 
 def detect_transcript(head: bytes, name: str) -> str:
-    """The transcript format of a file, by how it begins."""
+    """Detect the transcript format of a file by its beginning."""
     for format_name, format_ in transcript_formats().items():
         if format_name != "jsonl" and format_.detect(head, name):
             return format_name
@@ -198,7 +199,7 @@ def detect_transcript(head: bytes, name: str) -> str:
 
 def load_messages(name: str) -> MessageFormat:
     format_ = load(name)
-    # To check a protocol takes longer than to render a message.
+    # Checking a protocol takes longer than rendering a message.
     known_format = _message_formats.get(name)
     if known_format is not None and known_format is format_:
         return known_format

@@ -1,8 +1,8 @@
-"""What a provider accepts: recorded messages are changed as little as its API needs, and the same way each time.
+"""What a provider accepts: recorded messages are changed as little as its API needs, and always in the same way.
 
-Raw messages stay as recorded. In what is sent, a call id that is missing, repeated or not allowed is replaced (with the
-id of its result), a tool name of another provider is spelled as this one allows, empty parts are left out, and a
-message that the API would reject in its recorded form is written by its meaning instead.
+Raw messages stay as recorded. In the request, a call id that is missing, repeated or not allowed is replaced (with the
+id of its result), a tool name of another provider is spelled as this one allows, empty parts are omitted, and a message
+that the API would reject in its recorded form is rendered by its meaning instead.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from foveate.formats.providers import anthropic, openai, openai_responses
 from foveate.turn import Attachment, Json, Message, Part, Reasoning, Text, ToolCall, ToolResult
 
 EMPTY_MESSAGE: Final = "(empty message)"
-"""Sent for a message of the user without content: no provider accepts one, and what follows would have no prompt."""
+"""Sent for a user message without content, because no provider accepts an empty one."""
 NO_OUTPUT: Final = "(no output)"
 MAX_NAME_CHARS: Final = 64
 
@@ -41,7 +41,7 @@ _GEMINI_OTHERS: Final = ("function_response", "executableCode", "executable_code
 
 
 class Acceptance:
-    """Prepares the messages of one request, stretch by stretch, in order."""
+    """Prepares the messages of one request, segment by segment, in order."""
 
     def __init__(self, format: str) -> None:  # noqa: A002
         self.format = format
@@ -52,7 +52,7 @@ class Acceptance:
         self._waiting: list[tuple[ToolCall, str | None]] = []
 
     def prepare(self, messages: Iterable[Message]) -> list[Message]:
-        """The messages as they can be rendered; those that need no change are the same objects."""
+        """Return the messages in a form that can be rendered; unchanged messages are the same objects."""
         prepared = []
         for message in messages:
             changed = self._with_calls(message)
@@ -67,12 +67,12 @@ class Acceptance:
 
     @property
     def recorded_ids(self) -> frozenset[str] | None:
-        """The ids of all calls so far; None if one was replaced, was used twice, or waits for its result."""
+        """The ids of all calls so far; None if one was replaced, was used twice, or has no result yet."""
         is_recorded = not self._waiting and all(uses == 1 and key in self._used for key, uses in self._uses.items())
         return frozenset(self._used) if is_recorded else None
 
     def add_prepared(self, call_ids: frozenset[str]) -> bool:
-        """Go on behind messages that were prepared alone and have calls of these ids (`recorded_ids`).
+        """Continue after messages that were prepared separately and have calls with these ids (`recorded_ids`).
 
         False if they have to be prepared here, because an id was used before or a call waits for its result.
         """
@@ -111,7 +111,7 @@ class Acceptance:
         return replace(result, name=self._name(result.name)) if result.name is not None else result
 
     def _call_id(self, recorded: str | None) -> str | None:
-        """The recorded id where it is allowed and new, else one made from it and from how often it was used."""
+        """Return the recorded id if it is allowed and new, else one derived from it and its number of uses."""
         if self._ids is None:
             return recorded
         key = recorded or ""
@@ -127,7 +127,7 @@ class Acceptance:
         return name if self._names.fullmatch(name) else tool_name(name)
 
     def _filled(self, message: Message) -> Message | None:
-        """The message without empty parts; None if nothing is left of one that need not be there."""
+        """Return the message without empty parts; None if it becomes empty and is not needed."""
         is_blank: Callable[[str], bool] = (lambda text: not text.strip()) if self.format == "anthropic" else _is_empty
         parts = tuple(
             _without_blank(part, is_blank) if isinstance(part, ToolResult) else part
@@ -148,13 +148,13 @@ def _is_empty(text: str) -> bool:
 
 
 def _without_blank(result: ToolResult, is_blank: Callable[[str], bool]) -> ToolResult:
-    """The result without empty texts beside its images and files."""
+    """Return the result without empty texts next to its images and files."""
     content = tuple(part for part in result.content if not (isinstance(part, Text) and is_blank(part.text)))
     return replace(result, content=content) if content and content != result.content else result
 
 
 def _as_error(result: ToolResult) -> ToolResult:
-    """Anthropic takes an error as text only, and not without one."""
+    """Return an error with text only, and never empty, as Anthropic requires."""
     if not result.is_error:
         return result
     content = tuple(
@@ -167,13 +167,13 @@ def _as_error(result: ToolResult) -> ToolResult:
 
 
 def tool_name(name: str) -> str:
-    """A tool's name as every provider allows it."""
+    """Return a tool's name in a form that every provider allows."""
     cleaned = re.sub(r"[^a-zA-Z0-9_-]", "_", name)[:MAX_NAME_CHARS]
     return cleaned if re.match(r"[a-zA-Z_]", cleaned) else f"_{cleaned}"[:MAX_NAME_CHARS]
 
 
 def accepts(format: str, record: Json) -> bool:  # noqa: A002
-    """Whether the API takes a recorded message as it is, pairs of calls and results aside."""
+    """Check whether the API accepts a recorded message unchanged, apart from pairs of calls and results."""
     if not isinstance(record, Mapping):
         return False
     match format:
@@ -192,7 +192,7 @@ def _blocks(content: Json) -> Sequence[Record]:
 
 
 def _says(content: Json, *types: str) -> bool:
-    """A text, or blocks of which no text is empty and each is of one of the types."""
+    """Check for a text, or blocks of the allowed types without an empty text."""
     if isinstance(content, str):
         return bool(content)
     blocks = _blocks(content)
@@ -275,7 +275,7 @@ def _gemini_part(part: Record) -> bool:
 
 
 def encodable(value: Json) -> Json:
-    """The value as UTF-8 JSON can have it: lone surrogates replaced, numbers that are none as text.
+    """Return a value that UTF-8 JSON can represent: lone surrogates are replaced, NaN and infinity become text.
 
     What is encodable already, which is nearly everything, is returned as it is.
     """
@@ -283,7 +283,7 @@ def encodable(value: Json) -> Json:
 
 
 def is_encodable(value: Json) -> bool:
-    """Whether UTF-8 JSON can have the value as it is."""
+    """Check whether UTF-8 JSON can represent the value."""
     try:
         (value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, allow_nan=False)).encode()
     except (UnicodeEncodeError, ValueError):

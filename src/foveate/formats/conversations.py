@@ -1,7 +1,7 @@
-"""Formats whose file is an object per conversation, with a list of items: what they share.
+"""The common part of formats whose file is an object per conversation, with a list of items.
 
-A conversation becomes a session. First comes everything but its items, as one display-only record. An item becomes one
-or several messages: an answer with tool calls and their results is split, since results are messages of their own.
+A conversation becomes a session. Everything but its items comes first, as one display-only record. An item becomes one
+or several messages: an answer with tool calls and their results is split, since results are separate messages.
 Each piece is a record `{"of": id, …}` of the format; writing joins the pieces again.
 """
 
@@ -23,12 +23,12 @@ from foveate.turn import Json, Message
 REST = "conversation"
 """The record that holds everything but the items."""
 OF = "of"
-"""Under this key a piece has the id of its item."""
+"""Key under which a piece has the id of its item."""
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What a conversation tells of itself."""
+    """The metadata of a conversation."""
 
     id: str | None = None
     title: str | None = None
@@ -37,50 +37,50 @@ class Labels:
 
 
 class ConversationFormat:
-    """One such format; a subclass says how its items are read and made."""
+    """Such a format; a subclass defines how its items are read and made."""
 
     name: str
     items_key: str
 
     def labels(self, conversation: Record) -> Labels:
-        """Its id and what else is known of it."""
+        """Return the conversation's id and metadata."""
         raise NotImplementedError
 
     def item_id(self, item: Record) -> str | None:
-        """The item's own id, which stays the same when the conversation grows."""
+        """Return the item's id, which stays the same when the conversation grows."""
         return text_at(item, "id")
 
     def is_finished(self, item: Record) -> bool:  # noqa: ARG002
-        """Whether an item at the end of a conversation is complete; if not, it is read another time."""
+        """Check whether an item at the end of a conversation is complete; if not, a later import reads it."""
         return True
 
     def split(self, item: Record) -> Iterable[Record]:
-        """The pieces of an item, each of which is one message."""
+        """Split an item into pieces, one for each message."""
         return [item]
 
     def join(self, pieces: Sequence[Record]) -> Record:
-        """The item of these pieces."""
+        """Join the pieces of an item."""
         (item,) = pieces
         return item
 
     def message(self, piece: Record, path: str) -> Message:
-        """The message of a piece."""
+        """Parse the message of a piece."""
         raise NotImplementedError
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
-        """Items for a message that came from another format, and is not for display only."""
+        """Make items for a message of another format that is not display-only."""
         raise NotImplementedError
 
     def make_conversation(self, id_: str) -> dict[str, Json]:
-        """A conversation without items for messages of other formats."""
+        """Make a conversation without items, for messages of other formats."""
         raise NotImplementedError
 
     def problem(self, conversation: Record) -> str | None:  # noqa: ARG002
-        """What shows that an object is no conversation of this format."""
+        """Return why an object is not a conversation of this format."""
         return None
 
     def read(self, stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-        """The items of a file that is one conversation."""
+        """Yield the items of a file that is one conversation."""
         try:
             conversation = decode_json(read_whole(stream))
         except ValueError as error:
@@ -94,7 +94,7 @@ class ConversationFormat:
             yield from self.read_one(conversation, name)
 
     def read_one(self, conversation: Record, place: str) -> Iterator[TranscriptItem]:
-        """The items of one conversation."""
+        """Yield the items of one conversation."""
         items = [*listed_at(conversation, self.items_key)]
         rest: dict[str, Json] = {key: value for key, value in conversation.items() if key != self.items_key}
         labels = self.labels(conversation)
@@ -131,12 +131,12 @@ class ConversationFormat:
         return self.message(piece, path)
 
     def write(self, messages: Sequence[Message]) -> Iterator[str]:
-        """A file of one conversation."""
+        """Yield a file of one conversation."""
         yield from json_slices(self.conversation(messages))
         yield "\n"
 
     def conversation(self, messages: Sequence[Message]) -> dict[str, Json]:
-        """The conversation of these messages."""
+        """Build the conversation of these messages."""
         rest: dict[str, Json] | None = None
         pieces: dict[str, list[Record]] = {}
         for number, message in enumerate(messages):
@@ -160,12 +160,12 @@ _CHANGING = ("lastUpdated", "updated_at", "lastMessageDate", "lastUpdatedAt", "t
 
 
 def _lasting(rest: Mapping[str, Json]) -> dict[str, Json]:
-    """A conversation's fields without those that change whenever it grows."""
+    """Return a conversation's fields without those that change whenever it grows."""
     return {key: value for key, value in rest.items() if key not in _CHANGING}
 
 
 def decoded_object(data: Json | bytes) -> Record:
-    """The object in a column of such a database; empty if there is none."""
+    """Decode the object in a database column; empty if there is none."""
     try:
         value = decode_json(data if isinstance(data, bytes) else str(data).encode())
     except ValueError:
@@ -174,8 +174,8 @@ def decoded_object(data: Json | bytes) -> Record:
 
 
 def read_rows(path: Path, query: str, parameters: Sequence[str] = ()) -> Iterator[tuple[Json, ...]]:
-    """Rows of another program's database, which may be open there: nothing is written to it."""
-    import sqlite3  # noqa: PLC0415 - loads with the first database
+    """Yield rows of another program's database, which may be open there; nothing is written to it."""
+    import sqlite3  # noqa: PLC0415 - loaded with the first database
 
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as connection:

@@ -15,28 +15,28 @@ NO_RESULT = "[No result of this call was recorded.]"
 
 
 def note_of(part: Attachment | Opaque) -> str:
-    """One line that says what stood here."""
+    """Return one line that describes the part which was here."""
     if isinstance(part, Opaque):
         kind = part.data.get("type") if isinstance(part.data, Mapping) else None
         return f"[{kind if isinstance(kind, str) else 'A block'} of {part.format}, not readable here]"
-    told = [part.name, part.uri, part.file_id and f"file id {part.file_id}", part.media_type]
-    details = ", ".join(detail for detail in told if detail) or "inline"
+    fields = [part.name, part.uri, part.file_id and f"file id {part.file_id}", part.media_type]
+    details = ", ".join(detail for detail in fields if detail) or "inline"
     return f"[{part.media}: {details}]"
 
 
 def stray_result(result: ToolResult) -> str:
-    """The heading of a result whose call is not there."""
+    """Return the heading of a result whose call is missing."""
     of = " ".join(word for word in (result.name, result.call_id) if word)
     return f"[Result of a tool call that is not part of this conversation{of and ': '}{of}]"
 
 
 def wrap_system(text: str) -> str:
-    """System text where messages have no system role."""
+    """Wrap system text for messages without a system role."""
     return f"<system>\n{text}\n</system>"
 
 
 Family = Literal["anthropic", "gemini", "openai"]
-"""Whose signatures, encrypted reasoning and file ids a message carries."""
+"""The provider whose signatures, encrypted reasoning and file ids a message carries."""
 
 _FAMILIES: dict[str, Family] = {
     "anthropic": "anthropic",
@@ -50,7 +50,7 @@ _FAMILIES: dict[str, Family] = {
 
 @dataclass(frozen=True, slots=True)
 class FamilyPart:
-    """A part, and whose it is; `family` is None where nothing tells."""
+    """A part and its provider; `family` is None if the provider is unknown."""
 
     part: Part
     family: Family | None
@@ -61,7 +61,7 @@ class FamilyPart:
 
 @dataclass(slots=True)
 class Utterance:
-    """What one side said; an assistant's calls are answered by the `Results` right behind."""
+    """The message of one side; an assistant's calls are answered by the `Results` that follow directly."""
 
     role: Role
     pieces: list[FamilyPart] = field(default_factory=list)
@@ -84,7 +84,7 @@ class Results:
 
 @dataclass(slots=True)
 class _Pending:
-    """A call on its way to its result."""
+    """A call that still needs its result."""
 
     call: ToolCall
     family: Family | None
@@ -95,14 +95,14 @@ class _Pending:
 class _Response:
     """Consecutive assistant messages are one response: some formats write each block as a message."""
 
-    said: Utterance
+    utterance: Utterance
     calls: list[_Pending] = field(default_factory=list)
     closed: bool = False
 
 
 def exchanges(messages: Iterable[Message], call_ids: re.Pattern[str] | None) -> list[Utterance | Results]:
-    """Messages in the order a provider takes them; calls whose id is missing, repeated or does not match
-    `call_ids` get one made from what they say. None leaves ids alone, where the provider needs none."""
+    """Return messages in the order that a provider expects. Calls whose id is missing, repeated or does not match
+    `call_ids` get one derived from their content; None keeps all ids, for a provider that needs none."""
     weaver = _Weaver(call_ids)
     for message in messages:
         weaver.add(message)
@@ -112,9 +112,9 @@ def exchanges(messages: Iterable[Message], call_ids: re.Pattern[str] | None) -> 
 def two_sided(
     entries: Iterable[Utterance | Results], render: Callable[[Utterance | Results], list[Record]]
 ) -> list[tuple[bool, list[Record]]]:
-    """Rendered entries for a provider that knows a model and a user only: whether it is the model, and the content.
+    """Render entries for a provider with only a model and a user: whether it is the model, and the content.
 
-    What the user says right behind results joins them: the provider would read it so, and it may have come so.
+    A user message directly after results is joined with them: the provider would read it so, and may have sent it so.
     """
     turns: list[tuple[bool, list[Record]]] = []
     after_results = False
@@ -130,7 +130,7 @@ def two_sided(
 
 
 def plain_or_list(content: list[Record]) -> Json:
-    """A single text as plain text, the shape people write; anything else as the list it is."""
+    """Return a single text as plain text, the shape people write; anything else as the list."""
     if not content:
         return ""
     is_text = len(content) == 1 and content[0].get("type") in ("text", "input_text", "output_text")
@@ -174,12 +174,12 @@ class _Weaver:
         if not isinstance(last, _Response) or last.closed:
             last = _Response(Utterance("assistant"))
             self._entries.append(last)
-        last.said.name = last.said.name or message.name
+        last.utterance.name = last.utterance.name or message.name
         return last
 
     def _respond(self, part: Part, message: Message, family: Family | None) -> None:
         response = self._response(message)
-        response.said.pieces.append(FamilyPart(part, family))
+        response.utterance.pieces.append(FamilyPart(part, family))
         if isinstance(part, ToolCall):
             response.calls.append(_Pending(part, family))
 
@@ -199,7 +199,7 @@ class _Weaver:
             self._entries.append(Utterance("user", [FamilyPart(part, family) for part in parts]))
 
     def _waiting(self, result: ToolResult) -> _Pending | None:
-        """The call this answers: by id, else by name, else in order; of equals, the first of the latest response."""
+        """Return the call that a result answers: by id, by name, or in order; of equals, the first of the latest."""
         for response in reversed(self._entries):
             for pending in response.calls if isinstance(response, _Response) else ():
                 if pending.answer is None and answers(result, pending.call):
@@ -215,7 +215,7 @@ class _Weaver:
         in_order = iter(calls)
         pieces = [
             FamilyPart(next(in_order), piece.family) if isinstance(piece.part, ToolCall) else piece
-            for piece in response.said.pieces
+            for piece in response.utterance.pieces
         ]
         paired = []
         for pending, call in zip(response.calls, calls, strict=True):
@@ -225,17 +225,17 @@ class _Weaver:
             result = answer.result if answer else ToolResult(None, (Text(NO_RESULT),), is_error=True)
             settled = replace(result, call_id=call.id, name=call.name)
             paired.append(PairedResult(settled, call, answer.family if answer else pending.family))
-        said = Utterance("assistant", pieces, response.said.name)
-        return [said, Results(paired)] if paired else [said]
+        utterance = Utterance("assistant", pieces, response.utterance.name)
+        return [utterance, Results(paired)] if paired else [utterance]
 
     def _call_id(self, pending: _Pending) -> str | None:
         call_id = pending.call.id or None
         if self._call_ids is None:
             return call_id
         if call_id is None or call_id in self._taken or not self._call_ids.fullmatch(call_id):
-            # The digest keeps ids apart that are made in separately rendered stretches of one conversation.
-            said = repr((pending.call, pending.answer and pending.answer.result))
-            digest = hashlib.sha256(said.encode(errors="surrogatepass")).hexdigest()[:8]
+            # The digest distinguishes ids made in separately rendered segments of one conversation.
+            content = repr((pending.call, pending.answer and pending.answer.result))
+            digest = hashlib.sha256(content.encode(errors="surrogatepass")).hexdigest()[:8]
             self._made += 1
             call_id = f"call_{self._made}_{digest}"
         self._taken.add(call_id)
@@ -243,7 +243,7 @@ class _Weaver:
 
 
 def answers(result: ToolResult, call: ToolCall) -> bool:
-    """Whether a result may be a call's: by id where both have one, else by name, else in order."""
+    """Check whether a result may belong to a call: by id if both have one, else by name, else in order."""
     if result.call_id and call.id:
         return result.call_id == call.id
     return result.name in (None, call.name)
@@ -253,14 +253,14 @@ _FITTING = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class _Waiting(NamedTuple):
-    """A call without its result yet: as it came, and the id it goes by now."""
+    """A call without its result yet, and the id it has now."""
 
     call: ToolCall
     id: str
 
 
 def with_call_ids(messages: Iterable[Message]) -> Iterator[Message]:
-    """The messages, every call with an id and every result with its call's; what fits already stays as it is."""
+    """Yield the messages with an id for every call and result; matching ids are unchanged."""
     waiting: list[_Waiting] = []
     made = 0
     for message in messages:
@@ -287,9 +287,9 @@ def _answered(result: ToolResult, waiting: list[_Waiting]) -> ToolResult:
 
 
 def said_in(parts: Iterable[Part]) -> list[str]:
-    """The texts, and a note for each attachment and unknown block; reasoning, calls and results are left out."""
-    said = (part for part in parts if isinstance(part, Text | Attachment | Opaque))
-    return [part.text if isinstance(part, Text) else note_of(part) for part in said]
+    """Return the texts, and a note for each attachment and unknown block; reasoning, calls and results are omitted."""
+    visible = (part for part in parts if isinstance(part, Text | Attachment | Opaque))
+    return [part.text if isinstance(part, Text) else note_of(part) for part in visible]
 
 
 def result_text(result: ToolResult) -> str:

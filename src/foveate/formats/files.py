@@ -1,4 +1,4 @@
-"""What the transcript formats share: reading lines of JSON exactly, and telling what can't be read."""
+"""The common part of the transcript formats: reading lines of JSON exactly, and reporting what can't be read."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Readable(Protocol):
-    """What readers of records ask of a stream; a member of a zip file has it too."""
+    """The methods of a stream that record readers use; a member of a zip file has them too."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -42,11 +42,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 MAX_FILE_BYTES = 256 * 1024 * 1024
-"""The longest file that is read whole."""
+"""The longest file that is read at once."""
 
 
 def read_whole(stream: BinaryIO) -> bytes:
-    """All of a file; a `ValueError` if it is longer than what is read whole."""
+    """Read a file completely; `ValueError` if it is longer than the limit."""
     raw = stream.read(MAX_FILE_BYTES + 1)
     if len(raw) > MAX_FILE_BYTES:
         raise ValueError(f"longer than {MAX_FILE_BYTES:,} bytes")
@@ -54,7 +54,7 @@ def read_whole(stream: BinaryIO) -> bytes:
 
 
 def decode_json(raw: bytes) -> Json:
-    """JSON bytes as a value; `ValueError` with a reason for people when they are not JSON in UTF-8."""
+    """Decode JSON bytes; `ValueError` with a readable reason if they are not JSON in UTF-8."""
     try:
         return check_json(json.loads(raw.decode("utf-8", "strict")), "record")
     except UnicodeDecodeError as error:
@@ -66,7 +66,7 @@ def decode_json(raw: bytes) -> Json:
 
 
 def encode_json(value: Json) -> str:
-    """JSON on one line, in UTF-8's own characters; lone surrogates are written as escapes, so any value can be."""
+    """Encode JSON on one line, with unescaped UTF-8; lone surrogates are escaped, so every value can be written."""
     text = "".join(json_slices(value))
     return text if text.isascii() or not _has_surrogates(text) else json.dumps(value, separators=(",", ":"))
 
@@ -93,7 +93,7 @@ Placed = PlacedRecord | TranscriptProblem
 def read_each(
     records: Iterable[Placed], read: Callable[[PlacedRecord], Iterable[TranscriptItem]]
 ) -> Iterator[TranscriptItem]:
-    """What each record is read as; a Problem at its place, and the next one, where it can't be."""
+    """Yield the result of reading each record; a Problem at its place if it can't be read."""
     for record in records:
         if isinstance(record, TranscriptProblem):
             yield record
@@ -105,7 +105,7 @@ def read_each(
 
 
 def read_list(session: str, records: Sequence[Json], format_name: str, where: str = "") -> Iterator[TranscriptItem]:
-    """The messages of a list, by their place and content."""
+    """Yield the messages of a list, with keys from their place and content."""
 
     def read(record: PlacedRecord) -> Iterator[TranscriptItem]:
         message = parse_message(format_name, record.value)
@@ -116,7 +116,7 @@ def read_list(session: str, records: Sequence[Json], format_name: str, where: st
 
 
 def json_lines(stream: BinaryIO) -> Iterator[Placed]:
-    """Each line's number and value, one line in memory at a time; blank lines are skipped."""
+    """Yield each line's number and value, with one line in memory at a time; blank lines are skipped."""
     number = 0
     while raw := stream.readline(MAX_LINE_BYTES + 1):
         number += 1
@@ -136,7 +136,7 @@ def json_lines(stream: BinaryIO) -> Iterator[Placed]:
 
 
 def first_json_line(head: bytes) -> Json:
-    """The first line's value, for deciding what a file is; None if it is not JSON."""
+    """Return the first line's value, to detect the format of a file; None if it is not JSON."""
     for raw in head.splitlines():
         if raw.strip():
             try:
@@ -147,14 +147,14 @@ def first_json_line(head: bytes) -> Json:
 
 
 def content_key(position: int, value: Json) -> str:
-    """A stable name for a record without one, from its place and content."""
+    """Return a stable key for a record without one, from its place and content."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"))
     return f"{position}-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
 
 
 CHUNK_BYTES = 65_536
 MAX_ELEMENT_CHARACTERS = 256 * 1024 * 1024
-"""A longer element is reported and ends the reading: it would not fit one row of the store."""
+"""A longer element is reported and ends the reading: it does not fit one row of the store."""
 
 _SPACE = re.compile(r"[ \t\n\r]*")
 _LONGEST_LITERAL = len("-Infinity")
@@ -162,11 +162,11 @@ _DECODER = json.JSONDecoder()
 
 
 class _Stop(Exception):
-    """Reading can't go on; the message says why."""
+    """Reading can't continue; the message contains the reason."""
 
 
 class _Text:
-    """A stream's text as far as it is needed: what was consumed is let go, and what can't be decoded ends it."""
+    """A stream's text, read on demand: consumed text is released, and bytes that can't be decoded end it."""
 
     def __init__(self, stream: Readable) -> None:
         self._stream = stream
@@ -179,7 +179,7 @@ class _Text:
         self.ended = False
 
     def more(self, wanted: int) -> bool:
-        """Add at least `wanted` characters; False if there are none: at the end, or before bytes that are no text."""
+        """Add at least `wanted` characters; False if there are none: at the end, or before undecodable bytes."""
         self.text = self.text[self.position :]
         self.position = 0
         pieces = []
@@ -205,7 +205,7 @@ class _Text:
         return piece
 
     def next_mark(self) -> str:
-        """The next character that is not white space, not consumed; empty at the end."""
+        """Return the next character that is not white space, without consuming it; empty at the end."""
         while True:
             self.position = _SPACE.match(self.text, self.position).end()  # type: ignore[union-attr]
             if self.position < len(self.text):
@@ -218,7 +218,7 @@ class _Text:
 
 
 def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[Placed]:
-    """Each element's number, from 1, and its value. Where it can't go on, a Problem says so and is the last item."""
+    """Yield each element's number, from 1, and its value. If reading fails, the last item is a Problem."""
     text = _Text(stream)
     number = 1
     try:
@@ -244,7 +244,7 @@ def array_elements(stream: BinaryIO | Readable, noun: str) -> Iterator[Placed]:
 
 
 def _separator(text: _Text) -> str:
-    """Step over the comma after an element; the mark that comes next."""
+    """Consume the comma after an element; return the character that comes next."""
     mark = text.next_mark()
     if mark == "]":
         return mark
@@ -258,7 +258,7 @@ def _separator(text: _Text) -> str:
 
 
 def _element(text: _Text) -> Json:
-    """One value. Each new try has twice the text, so that a long element costs no more than a few readings of it."""
+    """Read one value. Each attempt doubles the text, so that a long element is decoded only a few times."""
     while True:
         try:
             value, end = _DECODER.raw_decode(text.text, text.position)
@@ -283,7 +283,7 @@ def _element(text: _Text) -> Json:
 
 
 def _may_be_cut(error: json.JSONDecodeError, text: _Text) -> bool:
-    """Whether more text could mend it: the decoder met the end, not something wrong."""
+    """Check whether more text could complete the value: the decoder failed at the end of the text."""
     return error.msg.startswith("Unterminated string") or error.pos >= len(text.text) - _LONGEST_LITERAL
 
 
@@ -296,7 +296,7 @@ _SLASH_COMMAND = re.compile(r"/[a-z][\w:-]*(?:\s|$)", re.IGNORECASE)
 
 
 class TitleRank(IntEnum):
-    """Where a title comes from: a higher one replaces a lower, a later one its equal, but the first prompt stays."""
+    """The source of a title: a higher one replaces a lower, a later one an equal one, except for the first prompt."""
 
     NONE = 0
     PROMPT = 1
@@ -313,7 +313,7 @@ class _Session:
 
 
 class Sessions:
-    """The sessions of one file: their headers as more becomes known, and their messages' keys."""
+    """The sessions of one file: their headers, updated as metadata is found, and their messages' keys."""
 
     def __init__(self, platform: str) -> None:
         self._platform = platform
@@ -328,7 +328,7 @@ class Sessions:
         model: str | None = None,
         channel: str | None = None,
     ) -> Iterator[SessionHeader]:
-        """A header if the session is new or this is news of it."""
+        """Yield a header if the session is new or its metadata changed."""
         known = self._known.get(name)
         if known is None:
             known = self._known[name] = _Session(SessionHeader(name, platform=self._platform))
@@ -351,31 +351,31 @@ class Sessions:
     def found(
         self, name: str, record: Mapping[str, Json], message: Message, *, place: str, id_: str | None
     ) -> TranscriptMessage:
-        """The message under its key: the record's own id where it has one, else its place in the session."""
+        """Return the message with its key: the record's id if it has one, else its place in the session."""
         session = self._known[name]
         key = content_key(session.found, record)
         if id_:
-            # Claude Code writes some records again under their old id, with another parent: content tells them apart.
+            # Claude Code repeats some records under their old id, with another parent: their content differs.
             key = f"{id_}-{key.partition('-')[2]}"
         session.found += 1
         return TranscriptMessage(name, key, message, place)
 
 
 def short_title(text: str) -> str:
-    """One line of at most TITLE_CHARACTERS characters."""
+    """Return one line of at most TITLE_CHARACTERS characters."""
     title = " ".join(text.split())
     return title if len(title) <= TITLE_CHARACTERS else title[: TITLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def session_in_name(name: str) -> str:
-    """The session a file's name speaks of: the first UUID in it, else the name without its ending."""
+    """Return the session that a file's name contains: the first UUID in it, else the name without its extension."""
     file_name = PurePath(name).name
     found = _UUID.search(file_name)
     return found[0] if found else PurePath(name).stem or "session"
 
 
 def made_session(messages: Sequence[Message]) -> str:
-    """An id for a session that has none of its format: the same for the same messages, another for others."""
+    """Return an id for a session without one: derived from its messages, so that the same messages get the same id."""
     digest = hashlib.sha256()
     for message in messages:
         digest.update(repr(message.without_original()).encode("utf-8", "backslashreplace"))
@@ -388,7 +388,7 @@ _DEFLATED = 8
 
 
 _DAMAGED = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, OSError, RuntimeError, ValueError)
-"""What reading a damaged, encrypted or foreign zip file raises."""
+"""The errors of reading a damaged, encrypted or foreign zip file."""
 
 
 def read_export(
@@ -398,9 +398,9 @@ def read_export(
     read: Callable[[Readable, str], Iterable[TranscriptItem]],
     missing: str = "",
 ) -> Iterator[TranscriptItem]:
-    """A data export: a file, or the files of that name in a zip, which `read` gets with the name of each.
+    """Read a data export: a file, or the files of that name in a zip, which `read` gets with the name of each.
 
-    A zip file must be one that can be searched: its directory is at its end.
+    A zip file must be seekable: its directory is at its end.
     """
     start = stream.read(len(ZIP)) if stream.seekable() else b""
     if start:
@@ -422,7 +422,7 @@ def read_export(
 
 
 def zip_start(head: bytes, wanted: str) -> bytes:
-    """How a file in a zip begins, as far as the beginning of the zip tells; empty if it is not in there."""
+    """Return the beginning of a file in a zip, from the beginning of the zip; empty if it is not there."""
     place = 0
     while head[place : place + len(ZIP)] == ZIP and place + _LOCAL_HEADER.size <= len(head):
         fields = _LOCAL_HEADER.unpack_from(head, place)

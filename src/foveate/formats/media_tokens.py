@@ -1,4 +1,4 @@
-"""What images, files, audio and video cost in tokens: the provider's documented rule, else a stated upper bound.
+"""Tokens of images, files, audio and video: the provider's documented rule, else an upper bound.
 
 An image's rule depends on the model: OpenAI counts tiles of 512 pixels or patches of 32, Anthropic patches of 28,
 Gemini tiles of 768 or a fixed number. Width and height come from the header of a PNG, JPEG, GIF or WebP image.
@@ -25,7 +25,7 @@ from foveate.tokens import CLAUDE_4, counter_for
 from foveate.turn import Attachment, Part
 
 PDF_PAGE_TEXT_TOKENS: Final = 3_000
-"""Anthropic's figure for a dense page; the page counts as an image besides."""
+"""Anthropic's figure for a dense page; the page also counts as an image."""
 PDF_PAGE_PIXELS: Final = (1_275, 1_650)
 """A letter page at 150 dots per inch."""
 PDF_PAGE_BYTES: Final = 3_000
@@ -35,13 +35,13 @@ AUDIO_TOKENS_PER_SECOND: Final = 32
 VIDEO_TOKENS_PER_SECOND: Final = 300
 """Gemini counts 258 for the frame of each second and 32 for the sound."""
 AUDIO_BYTES_PER_SECOND: Final = 2_000
-"""Compressed sound of 16 kbit/s; sound with more has fewer seconds for its bytes."""
+"""Compressed sound of 16 kbit/s; at a higher rate the same bytes hold fewer seconds."""
 VIDEO_BYTES_PER_SECOND: Final = 12_500
 """A video of 100 kbit/s."""
 FILE_BYTES_PER_TOKEN: Final = 3
-"""Of a file that is neither text nor PDF."""
+"""Rule for a file that is neither text nor PDF."""
 REFERENCE_TOKENS: Final = 10_000
-"""A file, sound or video that is only referred to, by a URI or a provider's file id: its size is not known here."""
+"""A file, sound or video that is only referenced, by a URI or a provider's file id: its size is unknown."""
 MAX_HEADER_CHARS: Final = 350_000
 """Base64 characters that are searched for an image's size: a JPEG may have a long profile before it."""
 
@@ -49,7 +49,7 @@ _TEXT_TYPES: Final = ("application/json", "application/xml", "application/yaml",
 _PDF_PAGE: Final = re.compile(rb"/Type\s*/Page(?![a-zA-Z])")
 _JPEG_MARK: Final = 0xFF
 _JPEG_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
-"""Segments that begin a frame and have its size."""
+"""Segments that begin a frame and contain its size."""
 _PDF_COUNT: Final = re.compile(rb"/Count\s+(\d{1,6})")
 
 Count = Callable[[str], int]
@@ -68,12 +68,12 @@ _IMAGE_STARTS: Final = (b"\x89PNG\r\n\x1a\n", b"GIF87a", b"GIF89a", b"\xff\xd8",
 
 @dataclass(frozen=True, slots=True)
 class ImageRule:
-    """How a family of models counts an image."""
+    """The rule by which a family of models counts an image."""
 
     name: str
     of: Callable[[Pixels], int]
     limit: int
-    """The most that an image takes; what an image of unknown size counts."""
+    """The maximum for an image; used for an image of unknown size."""
 
     def tokens(self, pixels: Pixels | None) -> int:
         if pixels is None or min(pixels) < 1:
@@ -82,7 +82,7 @@ class ImageRule:
 
 
 def _tiles(base: int, tile: int) -> Callable[[Pixels], int]:
-    """OpenAI's older rule: fitted into 2,048 pixels square, the shorter side scaled to 768, then tiles of 512."""
+    """OpenAI's older rule: fit into 2,048 pixels square, scale the shorter side to 768, then count tiles of 512."""
 
     def of(pixels: Pixels) -> int:
         long, short = max(pixels), min(pixels)
@@ -101,7 +101,7 @@ def _patches(size: int, factor: float = 1.0) -> Callable[[Pixels], int]:
 
 
 def _claude(pixels: Pixels) -> int:
-    """Patches of 28 pixels, which the documented width x height / 750 is close to; the larger of the two."""
+    """Count patches of 28 pixels, or the documented width x height / 750, whichever is larger."""
     return max(_patches(28)(pixels), math.ceil(pixels.width * pixels.height / 750))
 
 
@@ -121,7 +121,7 @@ def _patch_rule(name: str, factor: float, most_patches: int) -> ImageRule:
 
 
 GENERIC: Final = ImageRule("generic", lambda pixels: max(1_120, _claude(pixels)), 4_784)
-"""No model is named: at least what GPT-4o, GPT-4.1, GPT-5, Claude and Gemini take by default."""
+"""The rule without a model: at least what GPT-4o, GPT-4.1, GPT-5, Claude and Gemini count by default."""
 
 _RULES: Final[tuple[tuple[str, ImageRule], ...]] = (
     (r"gpt-4o-mini", _tile_rule("gpt-4o-mini", 2_833, 5_667)),
@@ -143,14 +143,14 @@ _CLAUDE_4: Final = ImageRule("claude-4", _claude, 1_600)
 
 @lru_cache(maxsize=256)
 def image_rule(model: str | None) -> ImageRule:
-    """The rule of a model's family, by its name; the generic one where none is known."""
+    """Return the rule of a model's family, by its name; the generic one if the model is unknown."""
     name = (model or "").strip().lower().partition("@http")[0]
     rule = next((rule for pattern, rule in _RULES if re.search(pattern, name)), GENERIC)
     return _CLAUDE_4 if rule.name == "claude" and counter_for(model) == CLAUDE_4 else rule
 
 
 def media_tokens(attachment: Attachment, rule: ImageRule, count: Count) -> int:
-    """What an attachment costs where it is sent; `count` counts the text of a text file."""
+    """Return the tokens of an attachment that is sent; `count` counts the text of a text file."""
     data = attachment.data
     if attachment.media == "image":
         if data and is_broken_image(data):
@@ -176,7 +176,7 @@ def _other_file_tokens(attachment: Attachment, data: str, rule: ImageRule) -> fl
 
 
 def media_note(attachment: Attachment, tokens: int) -> str:
-    """What takes the place of an attachment that does not fit."""
+    """Return the note that replaces an attachment which does not fit."""
     pixels = image_size(attachment.data) if attachment.media == "image" and attachment.data else None
     known = [attachment.name, attachment.media_type, attachment.uri, attachment.file_id]
     told = [word for word in known if word] + ([f"{pixels.width}x{pixels.height}"] if pixels else [])
@@ -187,7 +187,7 @@ def media_note(attachment: Attachment, tokens: int) -> str:
 
 
 def file_text(attachment: Attachment) -> str | None:
-    """The text of a text file that came inline."""
+    """Return the text of an inline text file."""
     kind = (attachment.media_type or "").partition(";")[0]
     if attachment.data is None or not (kind.startswith("text/") or kind in _TEXT_TYPES):
         return None
@@ -198,13 +198,13 @@ def file_text(attachment: Attachment) -> str | None:
 
 
 def block_media(block: Record) -> Attachment | None:
-    """The attachment in a content block of any of the four providers' formats; None if it is none."""
+    """Return the attachment in a content block of any of the four providers' formats; None if there is none."""
     kind = str(block.get("type"))
     if kind not in _PARSERS:
         return _google_media(block) if not _GOOGLE_KEYS.isdisjoint(block) else None
     try:
         part = _PARSERS[kind](ContentBlock(kind, block, kind))
-    except InvalidMessage:  # it counts as one whose size is not known
+    except InvalidMessage:  # it counts as an image of unknown size
         if kind == "input_audio":
             return Attachment("audio", data="")
         is_known = kind not in ("image", "document") or isinstance(block.get("source"), Mapping)
@@ -236,7 +236,7 @@ def _bytes_of(data: str) -> int:
 
 
 def image_size(data: str) -> Pixels | None:
-    """Width and height of a base64 image, from its header; None if its kind is unknown."""
+    """Return width and height of a base64 image, from its header; None if its kind is unknown."""
     return _header_size(data[:MAX_HEADER_CHARS])
 
 
@@ -258,7 +258,7 @@ def _header_size(data: str) -> Pixels | None:
 
 
 def is_broken_image(data: str) -> bool:
-    """Whether a base64 image ends before its header says how large it is: no provider can read it."""
+    """Check whether a base64 image ends before the size in its header: no provider can read it."""
     is_whole = len(data) <= MAX_HEADER_CHARS
     return is_whole and _decoded(data[:16]).startswith(_IMAGE_STARTS) and image_size(data) is None
 
@@ -279,7 +279,7 @@ def _jpeg_size(head: bytes) -> Pixels | None:
 
 
 def _jpeg_segments(head: bytes) -> Iterator[tuple[int, int]]:
-    """The kind of each segment and the place of its length."""
+    """Yield the kind of each segment and the position of its length."""
     place = 2
     while place + 4 <= len(head) and head[place] == _JPEG_MARK:
         kind = head[place + 1]

@@ -1,4 +1,4 @@
-"""What the message formats share in taking a record apart: typed access that says where a record is wrong."""
+"""The common part of parsing message formats: typed access to a record, with errors that locate the problem."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def role_of(data: Record, path: str, allowed: Mapping[str, Role]) -> Role:
 
 
 def text_in(data: Record, key: str, path: str) -> str:
-    """The required text under this key."""
+    """Return the required text under this key."""
     value = data.get(key)
     if not isinstance(value, str):
         problem = f"must be text, not {_kind(value)}" if key in data else "is missing; it must be text"
@@ -59,14 +59,14 @@ def optional_text(data: Record, key: str, path: str) -> str | None:
 
 
 def record_in(data: Record, key: str, path: str) -> Record:
-    """The required object under this key."""
+    """Return the required object under this key."""
     if key not in data:
         raise InvalidMessage(f"{path}.{key}", "is missing; it must be an object")
     return record(data[key], f"{path}.{key}")
 
 
 def elements(value: Json, path: str, allowed: str = "must be a list") -> Iterator[tuple[Record, str]]:
-    """The objects of a list, each with its path."""
+    """Yield the objects of a list, each with its path."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise InvalidMessage(path, f"{allowed}, not {_kind(value)}")
     for index, element in enumerate(value):
@@ -75,24 +75,24 @@ def elements(value: Json, path: str, allowed: str = "must be a list") -> Iterato
 
 
 def blocks(value: Json, path: str) -> Iterator[ContentBlock]:
-    """Typed elements of a content list."""
+    """Yield the typed elements of a content list."""
     for element, where in elements(value, path, "must be text or a list of blocks"):
         yield ContentBlock(text_in(element, "type", where), element, where)
 
 
 def parse_content(value: Json, path: str, parse_block: Callable[[ContentBlock], T]) -> tuple[Text | T, ...]:
-    """Content that is plain text or a list of blocks."""
+    """Parse content that is plain text or a list of blocks."""
     if isinstance(value, str):
         return (Text(value),) if value else ()
     return tuple(parse_block(block) for block in blocks(value, path))
 
 
 MAX_ARGUMENTS_CHARS = 5_000_000
-"""Longer arguments stay text: reading them as JSON would stop all other threads for long."""
+"""Longer arguments stay text: parsing them as JSON would block all other threads for too long."""
 
 
 def parse_arguments(value: Json, path: str) -> Json:
-    """A call's arguments: the object in the text, or the text itself if that would lose something or is too long."""
+    """Return a call's arguments: the object in the text, or the text if it is too long or would lose something."""
     if value is None:
         return {}
     if isinstance(value, Mapping):
@@ -109,12 +109,12 @@ def parse_arguments(value: Json, path: str) -> Json:
 
 
 def arguments_text(arguments: Json) -> str:
-    """Arguments where only text will do."""
+    """Return arguments as text."""
     return arguments if isinstance(arguments, str) else encode_json({} if arguments is None else arguments)
 
 
 def arguments_object(arguments: Json) -> Record:
-    """Arguments where only an object will do: anything else is put under `input`."""
+    """Return arguments as an object: anything else is stored under `input`."""
     if isinstance(arguments, Mapping):
         return arguments
     return {} if arguments is None or arguments == "" else {"input": arguments}
@@ -146,7 +146,7 @@ def _kind(value: object) -> str:
 
 
 MAX_NUMBER = 2**53
-"""JSON's whole numbers are exact up to here; what is beyond is no count, code or duration."""
+"""JSON's whole numbers are exact up to this; a larger one is not a count, code or duration."""
 
 
 def value_at(record: Json, *path: str) -> Json:
@@ -158,24 +158,24 @@ def value_at(record: Json, *path: str) -> Json:
 
 
 def text_at(record: Json, *path: str) -> str | None:
-    """Text that is not empty."""
+    """Return a text that is not empty."""
     value = value_at(record, *path)
     return value if isinstance(value, str) and value else None
 
 
 def listed_at(record: Json, *path: str) -> list[Json]:
-    """The list; empty if there is none."""
+    """Return the list; empty if there is none."""
     value = value_at(record, *path)
     return value if isinstance(value, list) else []
 
 
 def records_at(record: Json, *path: str) -> list[Record]:
-    """The objects of a list."""
+    """Return the objects of a list."""
     return [element for element in listed_at(record, *path) if isinstance(element, Mapping)]
 
 
 def number_at(record: Json, *path: str) -> float | None:
-    """A number one can reckon with: finite, and not beyond MAX_NUMBER."""
+    """Return a usable number: finite, and not beyond MAX_NUMBER."""
     value = value_at(record, *path)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
@@ -183,13 +183,13 @@ def number_at(record: Json, *path: str) -> float | None:
 
 
 def count_at(record: Json, *path: str) -> int:
-    """A whole number of something, 0 if there is none."""
+    """Return a whole number, 0 if there is none."""
     value = value_at(record, *path)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER else 0
 
 
 def time_at(record: Json, *path: str) -> datetime | None:
-    """A moment; an unreadable one is no reason to lose what was said at it."""
+    """Return a time; None for an unreadable one, so that the message is not lost."""
     value = text_at(record, *path)
     try:
         return parse_time(value) if value else None
@@ -198,7 +198,7 @@ def time_at(record: Json, *path: str) -> datetime | None:
 
 
 def moment_at(record: Json, *path: str, per_second: int = 1000) -> datetime | None:
-    """A moment that is a number since 1970: of milliseconds, or of other parts of a second."""
+    """Return a time that is a number since 1970: in milliseconds, or in other fractions of a second."""
     value = number_at(record, *path)
     try:
         return None if value is None else parse_time(value / per_second)
@@ -207,14 +207,14 @@ def moment_at(record: Json, *path: str, per_second: int = 1000) -> datetime | No
 
 
 def time_text(moment: datetime) -> str:
-    """A moment as both programs write it: UTC, milliseconds (finer only where it is finer), `Z`."""
+    """Format a time as both programs write it: UTC, milliseconds (finer only if needed), `Z`."""
     finer = moment.microsecond % 1000
     return parse_time(moment).isoformat(timespec="microseconds" if finer else "milliseconds").replace("+00:00", "Z")
 
 
 @dataclass(frozen=True, slots=True)
 class UsageKeys:
-    """Where a format has the counts of a response, in the order of `Usage`; `cache.read` is a key inside `cache`."""
+    """Keys of the counts of a response, in the order of `Usage`; `cache.read` is a key inside `cache`."""
 
     input: str
     output: str
@@ -222,12 +222,12 @@ class UsageKeys:
     cache_write: str = ""
     reasoning: str = ""
     is_cache_apart: bool = False
-    """The input is counted without what came from the cache or went into it; `Usage` includes it."""
+    """Whether the input count excludes tokens read from or written to the cache; `Usage` includes them."""
     is_reasoning_apart: bool = False
-    """The output is counted without the reasoning; `Usage` includes it."""
+    """Whether the output count excludes the reasoning; `Usage` includes it."""
 
     def read(self, counts: Json) -> Usage | None:
-        """The usage in such an object; None if it is none."""
+        """Read the usage in such an object; None if there is none."""
         if not isinstance(counts, Mapping):
             return None
         keys = (self.input, self.output, self.cache_read, self.cache_write, self.reasoning)
@@ -247,7 +247,7 @@ ANTHROPIC_USAGE = UsageKeys(
 
 
 def every_text(message: Message) -> tuple[str, ...]:
-    """A message's texts without the white space around them; none if it also has a picture or file."""
+    """Return a message's texts without surrounding white space; none if it also has a picture or file."""
     if any(isinstance(part, Attachment) for part in message.parts):
         return ()
     return tuple(part.text.strip() for part in message.parts if isinstance(part, Text))
@@ -260,7 +260,7 @@ _AUDIO_FORMATS = {"audio/wav": "wav", "audio/mpeg": "mp3"}
 
 
 def image_type(uri: str) -> str:
-    """The media type of a linked image, by the ending of its address."""
+    """Return the media type of a linked image, by the extension of its address."""
     guessed, _ = mimetypes.guess_type(uri.partition("?")[0])
     return guessed if guessed and guessed.startswith("image/") else "image/png"
 
@@ -277,21 +277,21 @@ def media_of(media_type: str | None) -> Media:
 
 
 def from_uri(media: Media, uri: str, name: str | None = None) -> Attachment:
-    """An attachment whose URI may hold its bytes."""
+    """Make an attachment from a URI, which may hold its bytes."""
     if match := _DATA_URI.fullmatch(uri):
         return Attachment(media, data=match[2], media_type=match[1], name=name)
     return Attachment(media, uri=uri, name=name)
 
 
 def data_uri(attachment: Attachment) -> str | None:
-    """The inline bytes as a URI; None if there are none, or nobody knows what they are."""
+    """Return the inline bytes as a URI; None if there are none, or their media type is unknown."""
     if attachment.data is None or attachment.media_type is None:
         return None
     return f"data:{attachment.media_type};base64,{attachment.data}"
 
 
 def parse_input_audio(data: Record, path: str) -> Attachment:
-    """OpenAI's `input_audio` block, which both its APIs have."""
+    """Parse OpenAI's `input_audio` block, which both its APIs have."""
     audio = record_in(data, "input_audio", path)
     audio_format = text_in(audio, "format", f"{path}.input_audio")
     media_type = next((known for known, name in _AUDIO_FORMATS.items() if name == audio_format), None)
@@ -303,7 +303,7 @@ def parse_input_audio(data: Record, path: str) -> Attachment:
 
 
 def render_input_audio(attachment: Attachment) -> Record | None:
-    """OpenAI's `input_audio` block; None where it has no name for the audio's format."""
+    """Render OpenAI's `input_audio` block; None if it has no name for the audio's format."""
     audio_format = _AUDIO_FORMATS.get(attachment.media_type or "")
     if attachment.data is None or audio_format is None:
         return None

@@ -1,7 +1,7 @@
-"""How many tokens messages take as a provider gets them, where that is more than their text takes.
+"""Tokens of messages as a provider gets them, beyond those of their text.
 
-Arguments go out as they were recorded, with escapes and white space; images and files go out whole; signed and
-encrypted thinking goes back to its provider. Messages are written in every format, and the largest one counts.
+Arguments are sent as recorded, with escapes and white space; images and files are sent completely; signed and
+encrypted thinking is returned to its provider. Messages are rendered in every format, and the largest one counts.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 
 PROVIDERS: Final = ("openai", "openai-responses", "anthropic", "gemini")
 SIGNATURE_CHARS_PER_TOKEN: Final = 4
-"""A signature or encrypted block holds thinking that only the provider reads; base64 of it is longer than its text."""
+"""A signature or encrypted block holds thinking that only the provider reads; its base64 is longer than its text."""
 MIN_SIGNATURE_CHARS: Final = 64
-"""Shorter ones hold no thinking, such as the word that Google takes for a call that Gemini did not make."""
+"""Shorter ones hold no thinking, such as the constant that Google accepts for a call that Gemini did not make."""
 MARK_TOKENS: Final = 3
-"""What a mark such as `[user]` or `[call …]` takes at least in a turn's text, and in no provider's message."""
+"""Minimum tokens of a marker such as `[user]` or `[call …]` in a turn's text, which no provider's message has."""
 
 _STRUCTURE: Final = frozenset((
     "type", "role", "id", "call_id", "tool_call_id", "tool_use_id", "status", "cache_control", "detail", "is_error",
@@ -44,7 +44,7 @@ _NAMES: Final = ("title", "filename", "displayName", "display_name")
 
 @dataclass(slots=True)
 class SentParts:
-    """What of a provider's message is counted."""
+    """The counted parts of a provider's message."""
 
     texts: list[str] = field(default_factory=list)
     media: list[Attachment] = field(default_factory=list)
@@ -52,7 +52,7 @@ class SentParts:
 
     @classmethod
     def of(cls, records: Iterable[Json]) -> SentParts:
-        """The parts of a provider's messages."""
+        """Collect the parts of a provider's messages."""
         sent = cls()
         for record in records:
             sent.add(record)
@@ -88,7 +88,7 @@ class SentParts:
 
 
 def _object_text(value: Record) -> str:
-    """JSON as text; a function response that is one text is that text."""
+    """Return JSON as text; a function response that is one text is that text."""
     if len(value) == 1:
         (key, inner), *_ = value.items()
         if key in ("output", "error") and isinstance(inner, str):
@@ -108,29 +108,29 @@ class SentSizes:
         return _sizes_of(model, encoding)
 
     def media_tokens(self, attachment: Attachment) -> int:
-        """Base tokens of an attachment: the counter's factor is for text."""
+        """Return the base tokens of an attachment: the counter's factor applies only to text."""
         return math.ceil(media_tokens(attachment, self.rule, self.counter.count) / self.counter.factor)
 
     def extra_tokens(self, messages: Iterable[Message]) -> int:
-        """Base tokens of the messages beyond those of `message_text`, in the format where they are most."""
+        """Return the base tokens of the messages beyond those of `message_text`, in the format with the most."""
         return sum(map(self._extra, messages))
 
     def _extra(self, message: Message) -> int:
         if message.kind == "display" or _is_plain(message):
             return 0
-        said, written = Tally(_same_texts(message)), Tally(_written_texts(message))
-        # Most formats send the same texts: each way of sending them is counted once, and each text.
+        same, written = Tally(_same_texts(message)), Tally(_written_texts(message))
+        # Most formats send the same texts: each distinct rendering is counted once, and each text once.
         ways: list[SentParts] = []
         for records in _renderings(message):
             sent = SentParts.of(records)
             if sent not in ways:
                 ways.append(sent)
         counts: dict[str, int] = {}
-        return max(0, *(self._beyond(sent, said, written, counts) for sent in ways))
+        return max(0, *(self._beyond(sent, same, written, counts) for sent in ways))
 
-    def _beyond(self, sent: SentParts, said: Tally[str], written: Tally[str], counts: dict[str, int]) -> int:
+    def _beyond(self, sent: SentParts, same: Tally[str], written: Tally[str], counts: dict[str, int]) -> int:
         tokens = sum(map(self.media_tokens, sent.media)) + sent.signature_tokens
-        texts = Tally(sent.texts) - said
+        texts = Tally(sent.texts) - same
         if fresh := texts - written:
             spared = written - texts
             counts |= {text: self.counter.base(text) for text in [*fresh, *spared] if text not in counts}
@@ -139,9 +139,9 @@ class SentSizes:
         return tokens
 
     def fit_media(self, messages: Sequence[Message], room_tokens: int, tokens: int) -> tuple[Message, ...]:
-        """The messages, of `tokens` as they are, with a note for each attachment that does not fit, the oldest first.
+        """Replace attachments that do not fit by notes, the oldest first. `tokens` is the size before that.
 
-        Everything else stays, whether it fits or not.
+        Everything else is kept, whether it fits or not.
         """
         kept = list(messages)
         for index, message in enumerate(kept):
@@ -153,7 +153,7 @@ class SentSizes:
         return tuple(kept)
 
     def without_media(self, message: Message) -> Message:
-        """The message with a note in the place of each attachment."""
+        """Return the message with a note in the place of each attachment."""
         parts = tuple(self._noted(part) for part in message.parts)
         return message if parts == message.parts else replace(message, parts=parts, original=None)
 
@@ -172,7 +172,7 @@ def _sizes_of(model: str | None, encoding: EncodingName) -> SentSizes:
 
 
 def has_media(messages: Iterable[Message]) -> bool:
-    """Whether an image, file, sound or video is attached to any of the messages."""
+    """Check whether an image, file, sound or video is attached to any of the messages."""
     parts = (part for message in messages for part in message.parts)
     return any(
         isinstance(part, Attachment)
@@ -182,7 +182,7 @@ def has_media(messages: Iterable[Message]) -> bool:
 
 
 def _is_plain(message: Message) -> bool:
-    """Words alone, which every format sends as they are."""
+    """Check for text only, which every format sends unchanged."""
     if message.role not in ("user", "assistant") or not all(isinstance(part, Text) for part in message.parts):
         return False
     data = message.original.data if message.original else None
@@ -190,7 +190,7 @@ def _is_plain(message: Message) -> bool:
 
 
 def _renderings(message: Message) -> Iterator[list[Json]]:
-    """The message in every provider's format; in its own as it was recorded, and by its meaning."""
+    """Render the message in every provider's format; in its own as recorded, and by its meaning."""
     for name in PROVIDERS:
         yield render_messages(name, [message])
         if message.original and message.original.format == name:
@@ -198,7 +198,7 @@ def _renderings(message: Message) -> Iterator[list[Json]]:
 
 
 def _same_texts(message: Message) -> Iterator[str]:
-    """Texts that the turn's text contains as they are sent."""
+    """Yield the texts that the turn's text contains exactly as they are sent."""
     for part in message.parts:
         match part:
             case Text(text) | Reasoning(text):
@@ -213,7 +213,7 @@ def _same_texts(message: Message) -> Iterator[str]:
 
 
 def _written_texts(message: Message) -> Iterator[str]:
-    """Texts that the turn's text has in another form than a provider's message."""
+    """Yield the texts that the turn's text has in another form than a provider's message."""
     for part in message.parts:
         match part:
             case ToolCall(arguments=arguments):

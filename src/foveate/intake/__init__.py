@@ -1,1 +1,1 @@
-"""Requests of programs that keep a copy of the conversation: what is new in them is recorded, each message once."""
+"""Requests of programs that have their own copy of the conversation: new messages are recorded, each once."""

@@ -1,8 +1,8 @@
 """A client's history as a chain of hashes, each over everything up to a message.
 
 Clients change their own history between two requests: `cache_control` moves, a list of text blocks becomes a string,
-arguments are written anew, dates and reminders come and go. The canonical form leaves all of that out. System
-messages, tools, model and protocol are no part of the chain.
+arguments are formatted differently, dates and reminders appear and disappear. The canonical form omits all of that.
+System messages, tools, model and protocol are not part of the chain.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 Record = Mapping[str, Any]
 
 KEY_PREFIX: Final = "g:"
-"""Of the keys under which the gateway records messages."""
+"""Prefix of the keys under which the gateway records messages."""
 HASH_BYTES: Final = 16
 CACHED_MESSAGES: Final = 50_000
-"""Messages whose hashes are kept in memory; a client sends the same ones again and again."""
+"""Messages whose hashes are cached; a client sends the same ones repeatedly."""
 _SALT: Final = secrets.token_bytes(32)
-"""Before the bytes of a message when they are hashed for `_known`: no client can make two that have the same hash."""
+"""Hashed before the bytes of a message for `_known`, so that no client can create a collision."""
 
 _known: BoundedCache[int, MessageMark] = BoundedCache(CACHED_MESSAGES)
 _encode: Final = msgspec.json.Encoder().encode
@@ -37,43 +37,43 @@ _encode: Final = msgspec.json.Encoder().encode
 
 @dataclass(frozen=True, slots=True)
 class MessageMark:
-    """What the chain needs of one message."""
+    """The chain's data of one message."""
 
     items: tuple[bytes, ...]
-    """Hashes of what it says; empty for a message that says nothing of its own."""
+    """Hashes of its content; empty for a message without content of its own."""
     role: str
     opens_turn: bool
     addition: Addition = ""
-    """Whether the client added it for this request alone."""
+    """Whether the client added it for this request only."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHistory:
-    """The messages of a request, with the chain's key behind each."""
+    """The messages of a request, with the chain's key after each."""
 
     format: str
     records: Sequence[Record]
     marks: Sequence[MessageMark]
     keys: Sequence[str]
-    """A message without a mark has the key of the one before it."""
+    """Keys of the chain; a message without a mark has the key of the one before it."""
     start: str = ""
-    """The key of what comes before the first message, where a client names that instead of sending it."""
+    """The key of what comes before the first message, if a client names that instead of sending it."""
 
     def parse(self, first: int, last: int | None = None) -> list[Message]:
-        """Messages as values, from one index up to another."""
+        """Parse messages from one index up to another."""
         records = list(self.records[first:last])
         return as_messages(records, self.format) if records else []
 
     def first_prompt(self) -> list[Message]:
-        """The message that begins the conversation."""
+        """Return the message that begins the conversation."""
         first = next((index for index, mark in enumerate(self.marks) if mark.opens_turn), 0)
         return self.parse(first, first + 1)
 
     def index_behind(self, key: str) -> int:
-        """How many messages the chain has up to this key; what a client added behind it is new."""
+        """Return the number of messages up to this key; messages that a client added after it are new."""
         known = 0
         for index, (own, mark) in enumerate(zip(self.keys, self.marks, strict=True)):
-            is_answer = mark.role == "assistant" and not mark.items  # thinking, whose answer comes behind it
+            is_answer = mark.role == "assistant" and not mark.items  # thinking, whose answer follows
             if own == key and not (known and (mark.addition == "message" or is_answer)):
                 known = index + 1
             elif known:
@@ -81,21 +81,21 @@ class RequestHistory:
         return known
 
     def has_answer(self, count: int) -> bool:
-        """Whether the model speaks among the first messages, or before them."""
+        """Check whether the model answered among the first messages, or before them."""
         return bool(self.start) or any(mark.role == "assistant" for mark in self.marks[:count])
 
     def turn_start(self, count: int) -> int:
-        """The index of the prompt that begins the turn of the last of the first messages."""
+        """Return the index of the prompt that begins the turn of the last of the first messages."""
         return max((index for index, mark in enumerate(self.marks[:count]) if mark.opens_turn), default=0)
 
     def summary_behind(self, count: int) -> int | None:
-        """The index of the client's own summary behind the first messages and before the newest prompt."""
+        """Return the index of the client's own summary after the first messages and before the newest prompt."""
         newest = self.turn_start(len(self.marks))
         found = [index for index in range(count, newest) if self.marks[index].addition == "summary"]
         return found[-1] if found else None
 
     def calls(self, first: int) -> tuple[int, frozenset[str]]:
-        """The index behind the model's messages that begin at an index, and the ids of the calls in them."""
+        """Return the index after the model's messages that begin at an index, and the ids of their calls."""
         last = first
         while last < len(self.marks) and self.marks[last].role == "assistant":
             last += 1
@@ -109,7 +109,7 @@ class RequestHistory:
         return found[-1] if found else None
 
     def tail(self, answer: int) -> str | None:
-        """The hash of an answer and the prompt before it; None where there is none."""
+        """Return the hash of an answer and the prompt before it; None if there is none."""
         start = self.turn_start(answer)
         if not self.marks[start].opens_turn or start >= answer:
             return None
@@ -117,7 +117,7 @@ class RequestHistory:
 
 
 def read_history(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
-    """The history of a request; `start` is the key of what the provider holds before it, if anything."""
+    """Read the history of a request; `start` is the key of what the provider stores before it, if anything."""
     marks = _without_additions([mark_record(format, record) for record in records])
     keys: list[str] = []
     key = start
@@ -129,7 +129,7 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
 
 
 def _without_additions(marks: list[MessageMark]) -> list[MessageMark]:
-    """The marks, without those of what the client added, and of the replies to it."""
+    """Return the marks, without those of the client's additions and of the replies to them."""
     for index in [index for index, mark in enumerate(marks) if mark.addition not in ("", "summary")]:
         first = 0 if marks[index].addition == "beginning" else index
         has_reply = index + 1 < len(marks) and marks[index + 1].role == "assistant"
@@ -139,7 +139,7 @@ def _without_additions(marks: list[MessageMark]) -> list[MessageMark]:
 
 
 def extend(key: str, item: bytes) -> str:
-    """The key of a chain with one more item."""
+    """Return the key of a chain with one more item."""
     return KEY_PREFIX + hashlib.blake2b(key.encode() + item, digest_size=HASH_BYTES).hexdigest()
 
 
@@ -148,8 +148,8 @@ def tail_hash(items: Sequence[bytes]) -> str:
 
 
 def mark_record(format: str, record: Record) -> MessageMark:  # noqa: A002
-    """What the chain needs of a client's message; remembered by its bytes."""
-    # Python's own hash of bytes has a key and takes a quarter of the time of a cryptographic one.
+    """Return the chain's data of a client's message; cached by its bytes."""
+    # Python's hash of bytes is keyed and takes a quarter of the time of a cryptographic one.
     seen = hash(b"%b%b:%b" % (_SALT, format.encode(), _encode(record)))
     found = _known.get(seen)
     if found is None:
@@ -166,19 +166,19 @@ def mark_message(message: Message) -> MessageMark:
 
 
 def _items(message: Message) -> Iterator[list[Json]]:
-    """What a message says: results, then its text, then calls; the order in which formats agree."""
+    """Yield the content of a message: results, then its text, then calls; the order in which formats agree."""
     for part in message.parts:
         if isinstance(part, ToolResult):
-            yield ["result", "".join(said for inner in part.content for said in _content(inner))]
-    if said := "".join(words for part in message.parts for words in _content(part)):
-        yield ["assistant" if message.role == "assistant" else "user", said]
+            yield ["result", "".join(text for inner in part.content for text in _content(inner))]
+    if text := "".join(words for part in message.parts for words in _content(part)):
+        yield ["assistant" if message.role == "assistant" else "user", text]
     for part in message.parts:
         if isinstance(part, ToolCall):
             yield ["call", part.name, json.dumps(part.arguments, sort_keys=True)]
 
 
 def _content(part: Part) -> Iterator[str]:
-    """Text without white space, files by their hash. Reasoning is left out: clients drop it."""
+    """Yield text without white space, and files by their hash. Reasoning is omitted: clients drop it."""
     match part:
         case Text(text):
             if words := _words(text):
@@ -206,5 +206,5 @@ def _without_hints(data: Json) -> Json:
 
 
 def _hash(item: list[Json]) -> bytes:
-    told = json.dumps(item, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    return hashlib.blake2b(told, digest_size=HASH_BYTES).digest()
+    encoded = json.dumps(item, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(encoded, digest_size=HASH_BYTES).digest()

@@ -1,9 +1,9 @@
 """A session for a program that has its own copy of the conversation, such as an agent framework.
 
-    view = await conversation.view("openai", messages, system=…, tools=…)    records what is new, then makes the view
+    view = await conversation.view("openai", messages, system=…, tools=…)    records new messages, then makes the view
     await conversation.answer(view, [reply])                                 records the answer
 
-Log first, view second: what the program drops from its copy stays in the log. An edited copy continues on a branch.
+The log comes first: messages that the program drops from its copy stay there. An edited copy continues on a branch.
 """
 
 from __future__ import annotations
@@ -36,40 +36,40 @@ from foveate.turn import Message, Text
 Record = Mapping[str, Any]
 
 READ_TURNS: Final = 50
-"""Turns that are read at once where only the newest messages are asked for."""
+"""Turns that are read at once if only the newest messages are requested."""
 SOURCE: Final = "session"
-"""What names the session: the handle that the program was given."""
+"""The source of the session's name: the handle that was passed to the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overhead:
-    """What a request has beside the messages. It counts against the budget."""
+    """The parts of a request other than its messages. They count against the budget."""
 
     system: str = ""
     tools: Sequence[Record] = ()
     max_output_tokens: int | None = None
     has_history_tools: bool = False
-    """The history tools are among what the program offers, though not among `tools`."""
+    """Whether the program offers the history tools, though they are not among `tools`."""
 
     @classmethod
     def offering(cls, system: str, offered: Sequence[Record]) -> Overhead:
-        """A system prompt, and tools that may have the history tools among them."""
+        """Make an overhead of a system prompt and tools, which may include the history tools."""
         tools = [tool for tool in offered if tool.get("function", tool)["name"] not in HISTORY_TOOLS]
         return cls(system, tools, has_history_tools=len(tools) < len(offered))
 
 
 @dataclass(slots=True)
 class View:
-    """What a model is sent instead of the program's copy."""
+    """The messages that a model is sent instead of the program's copy."""
 
     messages: list[Any]
-    """In the program's format, without the system prompt."""
+    """Messages in the program's format, without the system prompt."""
     extra_system: str
-    """Explanation and pins, which go behind the program's system prompt; may be empty."""
+    """Explanation and pins, to be appended to the program's system prompt; may be empty."""
     tokens: int
-    """Of everything, overhead included."""
+    """Tokens of everything, including overhead."""
     is_whole: bool
-    """The messages are the program's own, since all of them fit."""
+    """Whether the messages are the program's own, since all of them fit."""
     placement: Placement = field(repr=False)
 
     @property
@@ -97,9 +97,9 @@ class Conversation:
         *,
         start: str = "",
     ) -> View:
-        """Record what is new of a copy, and make the view of it within the budget.
+        """Record new messages of a copy, and make its view within the budget.
 
-        With `start` the messages are only the newest: those that follow a place which the program names so.
+        With `start`, the messages are only the newest: those after the place that it names.
         """
         placed = await self._place(read_history(format, messages, start=start), overhead)
         try:
@@ -117,7 +117,7 @@ class Conversation:
         *,
         start: str = "",
     ) -> None:
-        """Record what is new of a copy; no answer is asked for."""
+        """Record new messages of a copy without requesting an answer."""
         if messages:
             placed = await self._place(read_history(format, messages, start=start), Overhead())
             self._recorder.release(placed)
@@ -126,36 +126,36 @@ class Conversation:
     async def answer(self, view: View, format: str, messages: Sequence[Record]) -> None:  # noqa: A002
         """Record the model's answer to a view."""
         try:
-            said = as_messages(list(messages), format) if messages else []
-            await self._recorder.add_answer(view.placement, format, said=said, shown=said)
+            answer = as_messages(list(messages), format) if messages else []
+            await self._recorder.add_answer(view.placement, format, said=answer, shown=answer)
             self.session = view.placement.session
         finally:
             self._recorder.release(view.placement)
 
     def release(self, view: View) -> None:
-        """No answer comes to a view, or it was recorded; a second call has no effect."""
+        """Release a view that is recorded or gets no answer; a second call has no effect."""
         self._recorder.release(view.placement)
 
     async def end(self, format: str, messages: Sequence[Record]) -> str:  # noqa: A002
-        """Names the place that new messages come behind: all that is recorded, but for the same prompt unanswered."""
+        """Return the place after which new messages come: everything recorded, except the same unanswered prompt."""
         turns = (await self.session.refresh()).turns
         is_again = bool(messages) and await self.session.engine.is_waiting(as_messages(list(messages[:1]), format))
         return place_name(self._named.name, turns - is_again)
 
     async def messages(self, format: str, *, limit: int | None = None) -> list[Any]:  # noqa: A002
-        """All that was said, oldest first; with a limit the newest messages."""
+        """Return all messages, oldest first; with a limit, only the newest."""
         last = (await self.session.refresh()).turns
         found: list[Any] = []
         while last and (limit is None or len(found) < limit):
             first = 1 if limit is None else max(1, last - READ_TURNS + 1)
             turns = await self.session.load_turns(first, last)
-            said = [message for turn in turns for message in turn.messages if message.kind == "message"]
-            found[:0] = render_messages(format, said)
+            spoken = [message for turn in turns for message in turn.messages if message.kind == "message"]
+            found[:0] = render_messages(format, spoken)
             last = first - 1
         return found if limit is None else found[max(0, len(found) - limit) :]
 
     async def last_branch(self) -> Session:
-        """The session or its branch, whichever was used last."""
+        """Return the session or its branch, whichever was used last."""
         home, root = self.session.engine.home, self._named.name
         stored = await home.clients.family(home.tenant_name, self.session.engine.stored_id)
         names = [public_id(home.tenant_name, one) for one in stored]
@@ -163,16 +163,16 @@ class Conversation:
         return self.session if name == root else await home.open_session(name)
 
     async def cleared(self) -> Conversation:
-        """An empty branch."""
+        """Return an empty branch."""
         return Conversation(await self.session.fork(branch_of(self._named.name), 0))
 
     async def without_newest(self, format: str, count: int) -> Conversation:  # noqa: A002
-        """A branch without the newest messages."""
+        """Return a branch without the newest messages."""
         turn = (await self.session.refresh()).turns
         kept: Sequence[Message] = ()
         while turn and count:
-            said = [message for message in (await self.session.load_turn(turn)).messages if message.kind == "message"]
-            kept, count, turn = said[: max(0, len(said) - count)], max(0, count - len(said)), turn - 1
+            spoken = [message for message in (await self.session.load_turn(turn)).messages if message.kind == "message"]
+            kept, count, turn = spoken[: max(0, len(spoken) - count)], max(0, count - len(spoken)), turn - 1
         branch = Conversation(await self.session.fork(branch_of(self._named.name), turn))
         records: list[Any] = render_messages(format, kept)
         await branch.record(format, records, start=place_name(branch.session.id, turn))
@@ -183,7 +183,7 @@ class Conversation:
         await self.session.engine.home.delete_session(self._named.name)
 
     def history_tools(self) -> list[dict[str, Any]]:
-        """Name, description and parameters of each history tool."""
+        """Return name, description and parameters of each history tool."""
         return [dict(tool["function"]) for tool in tool_definitions("openai") if isinstance(tool["function"], Mapping)]
 
     async def call_tool(self, name: str, arguments: object) -> str:
@@ -196,7 +196,7 @@ class Conversation:
         return placed
 
     def _whole(self, placed: Placement, messages: Sequence[Record], overhead: Overhead) -> View | None:
-        """The program's own messages, if they are all that the session holds and fit the budget."""
+        """Return the program's own messages, if they are everything in the session and fit the budget."""
         session, tools = placed.session, list(overhead.tools)
         if placed.whole is None:
             return None
@@ -222,7 +222,7 @@ class Conversation:
 
 
 def _rendered(format: str, context: Context, session: Session, tools: Sequence[Record]) -> list[Any]:  # noqa: A002
-    """The messages of a framework's format, without thinking that its provider would reject."""
+    """Render the messages in a framework's format, without thinking that its provider would reject."""
     shown = canonical_messages(context.layout, context.system, names_files=False)
     sent = without_unbound_messages(shown, tools)
     came_from_messages(session.engine, sent, tools)

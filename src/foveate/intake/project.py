@@ -1,9 +1,9 @@
 """The folder that a coding agent works in, as its request names it: the project label and the scope of its session.
 
-The folder is a label and nothing else: it is never opened. It is read where the client itself writes it: in the system
-prompt (OpenCode, pi), in a system message beside the first prompt (Claude Code), or in a user's message that it puts
-before the first prompt (Codex). The conversation is not searched: a tool's result can't choose a scope. Clients put
-files of a project into their system prompts; where a prompt names several folders, none is taken.
+The folder is only a label: it is never opened. It is read where the client itself writes it: in the system prompt
+(OpenCode, pi), in a system message next to the first prompt (Claude Code), or in a user message before the first
+prompt (Codex). The conversation is not searched: a tool's result can't choose a scope. Clients put files of a project
+into their system prompts; if a prompt names several folders, none is used.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from foveate.additions import folder_in_message, folders_in_system
 MAX_FOLDER_CHARS: Final = 190
 """A scope with a longer name is rejected."""
 FIRST_MESSAGES: Final = 6
-"""Messages among which a client's description of its environment is."""
+"""Limit of first messages that are searched for a client's description of its environment."""
 
 
 def folder_of(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
-    """The folder that a request names; empty if it names none."""
+    """Return the folder that a request names; empty if it names none."""
     named = set(folders_in_system(system))
     for message in messages[:FIRST_MESSAGES]:
         role = message.get("role")
@@ -34,19 +34,19 @@ def folder_of(system: str, messages: Sequence[Mapping[str, Any]]) -> str:
 
 
 def project_scope(folder: str) -> str | None:
-    """The scope of all sessions in a folder; None for a folder that can't be the name of one."""
+    """Return the scope of all sessions in a folder; None if the folder can't be a scope's name."""
     is_name = bool(folder) and len(folder) <= MAX_FOLDER_CHARS and folder.isprintable()
     return f"project:{folder}" if is_name else None
 
 
 def _label(folder: str) -> str:
-    """Without the separator at its end; empty if it can't be a scope's name."""
+    """Return the folder without a trailing separator; empty if it can't be a scope's name."""
     named = folder.strip().rstrip("/\\") or folder.strip()
     return named if project_scope(named) else ""
 
 
 def _texts(message: Mapping[str, Any]) -> Iterator[str]:
-    """The texts of a message, in any provider's format."""
+    """Yield the texts of a message, in any provider's format."""
     content = message.get("content")
     if isinstance(content, str):
         yield content

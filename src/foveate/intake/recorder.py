@@ -1,7 +1,7 @@
-"""What a client's request and its answer leave in the log: each message once, under the key of its history.
+"""Record a client's request and its answer in the log: each message once, under the key of its history.
 
-State changes of one conversation happen one after another; no lock is held while a model answers. When an answer comes
-and its session has moved on, it goes to a branch of its own.
+State changes of one conversation are serialized; no lock is held while a model answers. If the session has advanced
+when an answer arrives, the answer is recorded on a separate branch.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ from foveate.session.values import Clients, Draft, ResponseRow, Standing
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
-"""Sessions whose handles are kept."""
+"""Limit of cached session handles."""
 PLACE_ATTEMPTS = 5
-"""How often a request is placed again because another server continued its session."""
+"""Attempts to place a request whose session another server continued."""
 PARTIAL = "(partial answer: the client disconnected or the stream was cut)"
 
 
 @dataclass(frozen=True, slots=True)
 class SessionChoice:
-    """What the client's headers and the settings say about a session that is created."""
+    """Properties of a new session, from the client's headers and the settings."""
 
     strategy: str | None = None
     budget_tokens: int | None = None
     model: str | None = None
     platform: str | None = None
     folder: str = ""
-    """The folder that the client works in: the session's project label, and the scope that it recalls."""
+    """The folder that the client works in: the session's project label, and its recall scope."""
 
 
 @dataclass(slots=True)
@@ -60,17 +60,17 @@ class Placement:
     history: RequestHistory
     key: str
     drafts: Sequence[Draft]
-    """What is new."""
+    """New messages."""
     whole: Standing | None
-    """What the session held before, if the client sends all of it."""
+    """The previous end of the session, if the client sends all of it."""
     turn: int = 0
-    """Known once it is recorded."""
+    """Set when the request is recorded."""
     is_held: bool = False
-    """Its session is busy with it."""
+    """Whether the request keeps its session busy."""
     is_scratch: bool = False
-    """The session is deleted when the request is answered."""
+    """Whether the session is deleted when the request is answered."""
     record: asyncio.Task[None] | None = None
-    """Records what is new."""
+    """Records the new messages."""
 
     @property
     def turn_id(self) -> str:
@@ -78,7 +78,7 @@ class Placement:
 
     @property
     def may_recall(self) -> bool:
-        """Whether the newest prompt may need what other sessions say. The first may always: nothing is cached yet."""
+        """Whether the newest prompt may need recall from other sessions. The first always may: nothing is cached."""
         start = self.history.turn_start(len(self.history.marks))
         if not any(mark.opens_turn for mark in self.history.marks[:start]):
             return True
@@ -86,7 +86,7 @@ class Placement:
         return need_of(words) is not Need.NONE
 
     async def recorded(self) -> None:
-        """Wait until what is new is durable; raises what went wrong. To stop waiting does not stop the recording."""
+        """Wait until new messages are durable; raise a recording error. Cancelling the wait does not stop recording."""
         if self.record is not None:
             await asyncio.shield(self.record)
 
@@ -112,7 +112,7 @@ class Recorder:
         self._records: set[asyncio.Task[None]] = set()
 
     def use(self, session: Session) -> None:
-        """Use this handle for its session, with the limits it has."""
+        """Use this handle for its session, with its limits."""
         self._handles[self._public(session.engine.stored_id)] = session
 
     def _stored(self, name: str) -> str:
@@ -124,7 +124,7 @@ class Recorder:
     async def place(
         self, request: Incoming, history: RequestHistory, named: ClientId | None, choice: SessionChoice
     ) -> Placement | SessionDecision:
-        """Record what is new of a request. A decision to pass it on unrecorded is returned as it is."""
+        """Record the new messages of a request. A decision to pass it on unrecorded is returned unchanged."""
         placed = await self.begin(request, history, named, choice)
         if isinstance(placed, Placement):
             try:
@@ -137,7 +137,7 @@ class Recorder:
     async def begin(
         self, request: Incoming, history: RequestHistory, named: ClientId | None, choice: SessionChoice
     ) -> Placement | SessionDecision:
-        """Find the session of a request, and begin to record what is new: `Placement.recorded` waits for that.
+        """Find the session of a request, and start to record its new messages: `Placement.recorded` waits for that.
 
         Until it is recorded, no other request of the conversation is placed.
         """
@@ -171,13 +171,13 @@ class Recorder:
     async def _resolve(
         self, request: Incoming, history: RequestHistory, named: ClientId | None, own: Placement | None = None
     ) -> SessionDecision:
-        """The decision for a request; its `own` placement does not make a session busy."""
-        mine = own.name if own is not None and own.is_held else None
-        busy = {name for name, count in self._busy.items() if count > (name == mine)} if mine else self._busy
+        """Decide where a request goes; its `own` placement does not make a session busy."""
+        own_name = own.name if own is not None and own.is_held else None
+        busy = {name for name, count in self._busy.items() if count > (name == own_name)} if own_name else self._busy
         return await self._resolver.resolve(request, history, named, self._turns, busy)
 
     def release(self, placement: Placement) -> None:
-        """The request is answered, or given up; a second call has no effect."""
+        """Release a request that is answered or cancelled; a second call has no effect."""
         if not placement.is_held:
             return
         self._let_go(placement)
@@ -187,7 +187,7 @@ class Recorder:
             drop.add_done_callback(self._records.discard)
 
     async def _drop(self, placement: Placement) -> None:
-        """Delete the branch of a request that was for the client alone."""
+        """Delete the branch of a request that was only for the client."""
         with suppress(FoveateError):
             await placement.recorded()
         with suppress(FoveateError):
@@ -205,7 +205,7 @@ class Recorder:
         self._busy[placement.name] += 1
 
     def _move(self, placement: Placement, session: Session, name: str) -> None:
-        """The request goes on in another session."""
+        """Move the request to another session."""
         was_held = placement.is_held
         if was_held:
             self._let_go(placement)
@@ -216,7 +216,7 @@ class Recorder:
     async def add_round(
         self, placement: Placement, format_name: str, said: Sequence[Mapping[str, Any]], results: Sequence[Message]
     ) -> None:
-        """Record a round of own tools, which the client never sees."""
+        """Record a round of internal tool calls, which the client never sees."""
         messages = [*as_messages(list(said), format_name), *results]
         await placement.session.record_all(messages, turn=placement.turn)
 
@@ -229,7 +229,7 @@ class Recorder:
         shown: Sequence[Mapping[str, Any] | Message],
         results: Sequence[Message] = (),
     ) -> None:
-        """Record the answer under the key of the history that the client will send next; `results` of own calls too."""
+        """Record the answer under the key of the client's next history, with the `results` of internal calls."""
         messages = as_messages(list(said), format_name) if said else []
         if not messages or placement.is_scratch:
             return
@@ -254,12 +254,12 @@ class Recorder:
         placement.key = key
 
     async def add_response(self, placement: Placement, response: Mapping[str, Any]) -> None:
-        """Keep a response by its id, so that a later request can name it instead of sending the history."""
+        """Store a response by its id, so that a later request can name it instead of sending the history."""
         row = ResponseRow(str(response["id"]), placement.name, placement.turn, placement.key, dict(response))
         await self._clients.add_response(self._stored(placement.name), row)
 
     async def get_response(self, response_id: str) -> ResponseRow | None:
-        """A response that was given to a client of this tenant."""
+        """Return a response that a client of this tenant got."""
         found = await self._clients.get_response(self._tenant, response_id)
         return None if found is None else replace(found, session_id=self._public(found.session_id))
 
@@ -267,7 +267,7 @@ class Recorder:
         return await self._clients.delete_response(self._tenant, response_id)
 
     async def add_partial(self, placement: Placement, format_name: str, said: Sequence[Mapping[str, Any]]) -> None:
-        """Keep what arrived of an answer that was cut off; no model is shown it."""
+        """Store the received part of an interrupted answer; no model sees it."""
         words = "\n".join(message.text for message in as_messages(list(said), format_name)).strip() if said else ""
         if words:
             message = Message("assistant", (Text(f"{PARTIAL}\n{words}"),), kind="display")
@@ -286,7 +286,7 @@ class Recorder:
         placement.turn = places[-1].turn
 
     async def _branch(self, placement: Placement) -> None:
-        """Move a request to a session of its own: the turns before it, and the request again."""
+        """Move a request to a separate session: the turns before it, and the request again."""
         history, parent = placement.history, placement.session
         start = history.turn_start(len(history.marks))
         name = branch_of(placement.name)
@@ -304,7 +304,7 @@ class Recorder:
         self._move(placement, session, name)
 
     async def _placement(self, decision: SessionDecision, choice: SessionChoice) -> Placement:
-        """Where a request goes, with what is new of it."""
+        """Return where a request goes, with its new messages."""
         session = await self._open(decision, choice)
         try:
             return await self._prepared(decision, session)
@@ -318,7 +318,7 @@ class Recorder:
         for place, mark in enumerate(history.marks[decision.count :]):
             if place + decision.count < decision.injected or mark.addition == "message":
                 messages[place] = replace(messages[place], kind="injection")
-        # No later request may be found to continue a session that is deleted soon.
+        # No later request may continue a session that is deleted soon.
         keys = [None] * len(messages) if decision.is_scratch else _keys(history, decision.count)
         drafts = await session.engine.draft(messages, keys) if messages else []
         key = history.keys[-1] if history.keys else ""
@@ -332,7 +332,7 @@ class Recorder:
         choice: SessionChoice,
         again: Callable[[], Awaitable[SessionDecision]],
     ) -> None:
-        """Record what is new. Where another server was faster, the session is found again."""
+        """Record the new messages. If another server was faster, the session is resolved again."""
         for attempt in itertools.count(1):
             try:
                 await self._append(placement, decision)
@@ -352,7 +352,7 @@ class Recorder:
         self._announce(placement.session.id, decision, placement)
 
     async def _discard_empty(self, decision: SessionDecision, session: Session) -> None:
-        """Delete a session that was created for a request, if nothing of the request is in it."""
+        """Delete a session that was created for a request, if it contains nothing of the request."""
         if decision.action == "continue":
             return
         with suppress(FoveateError):  # the store may be what failed
@@ -403,7 +403,7 @@ class Recorder:
             return None
 
     async def _open_calls(self, name: str, turn: int) -> frozenset[str]:
-        """Ids of the calls without results in a turn, if it is the newest of its session."""
+        """Return ids of the calls without results in a turn, if it is the newest of its session."""
         session = await self._known(name)
         if (await session.refresh()).turns != turn:
             return frozenset()
@@ -412,13 +412,13 @@ class Recorder:
         return frozenset(called - {part.call_id for part in parts if isinstance(part, ToolResult)})
 
     async def _is_waiting(self, name: str, prompt: Sequence[Message]) -> bool:
-        """Whether a session ends with exactly these messages, and has no answer yet."""
+        """Check whether a session ends with exactly these messages, and has no answer yet."""
         session = await self._known(name)
         await session.refresh()
         return await session.engine.is_waiting(prompt)
 
     async def _known(self, name: str, standing: Standing | None = None) -> Session:
-        """An existing session. Its handle is kept, since it knows what it showed last."""
+        """Return an existing session. Its handle is cached, since it knows what it showed last."""
         handle = self._handles.get(name)
         if handle is None:
             handle = open_row(self._view, standing.row) if standing else await self._view.open_session(name)
@@ -428,7 +428,7 @@ class Recorder:
         return handle
 
     def _lock(self, named: ClientId | None, history: RequestHistory) -> asyncio.Lock:
-        """One for a named session and its branches; else for all conversations that begin with the same message."""
+        """Return the lock of a named session and its branches; else of all conversations with this first message."""
         first = next((key for key in history.keys if key), "")
         return self._lock_of(named.name if named else first)
 
@@ -441,7 +441,7 @@ class Recorder:
 
 
 def _keys(history: RequestHistory, first: int) -> list[str | None]:
-    """The key of each message; a message that says nothing has none."""
+    """Return the key of each message; a message without content has none."""
     return [history.keys[index] if history.marks[index].items else None for index in range(first, len(history.marks))]
 
 

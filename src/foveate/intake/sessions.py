@@ -1,8 +1,8 @@
-"""Which session a request belongs to.
+"""Decide which session a request belongs to.
 
 Explicit ids come first: ours, then those of known clients. Without one, the longest known beginning of the client's
-history decides. An edited history is a fork, a history with another beginning continues the session its client names.
-A new session that was not needed is a blemish; a turn in another conversation's session is a defect.
+history decides. An edited history is a fork, a history with a different beginning continues the session its client
+names. An unnecessary new session is a blemish; a turn in the wrong session is a defect.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from foveate.session.values import KnownPlace, LocatedHistory, Standing
 from foveate.turn import Message
 
 BRANCH: Final = "~"
-"""Between the name of a session and what its branches and sub-agents add to it."""
+"""Separates the name of a session from the suffix of its branches and sub-agents."""
 BRANCH_BYTES: Final = 3
 KEPT_NAMES: Final = 1_000
 SCRATCH: Final = "-summary"
-"""Behind the name of a branch that is deleted when its request is answered."""
+"""Suffix of a branch that is deleted when its request is answered."""
 TITLE_CHARS: Final = 60
 SUMMARY_CHARS: Final = 2_000
-"""A client's summary says so within its first characters."""
+"""Characters within which a client's summary identifies itself."""
 CLAUDE_CODE_ID: Final = "x-claude-code-session-id"
 Action = Literal["continue", "fork", "new", "pass"]
 TurnCount = Callable[[str], Awaitable[int | None]]
-"""The number of turns of a session; None if it does not exist."""
+"""Returns the number of turns of a session; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,36 +44,36 @@ class ClientId:
     parent: str | None = None
     """The session whose sub-agent this is."""
     is_summary: bool = False
-    """The client says that it wants a summary of the conversation."""
+    """Whether the client requests a summary of the conversation."""
     is_ours: bool = False
-    """Named by our own header or path: such a client may send its newest message alone."""
+    """Whether our own header or path names it: such a client may send only its newest message."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDecision:
-    """Where the new messages of a request go."""
+    """The place for the new messages of a request."""
 
     action: Action
     reason: str
     history: RequestHistory
     session: str = ""
     count: int = 0
-    """Messages of the request that are in the log; the others are new."""
+    """Messages of the request that are in the log; the rest is new."""
     parent: str | None = None
     turn: int = 0
-    """The last turn that a fork shares with its parent, or that a continued session must have; 0 for none."""
+    """The last turn that a fork shares with its parent, or that a continued session must have; 0: none."""
     after: str | None = None
-    """Key of the message behind which the new ones go; empty for the first of a session, None for wherever it ends."""
+    """Key of the message after which the new ones go; empty for the first of a session, None for its current end."""
     injected: int = 0
-    """Messages before this index are the client's summary of what is in the log already."""
+    """Messages before this index are the client's summary of logged messages."""
     standing: Standing | None = None
-    """What the session holds, where its end is known."""
+    """The end of the session, if it is known."""
     is_scratch: bool = False
-    """The request is for the client alone: its session is deleted when it is answered."""
+    """Whether the request is only for the client: its session is deleted when it is answered."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether the client sends everything that its session holds."""
+        """Whether the client sends everything in its session."""
         if self.history.start or self.injected:
             return False
         if self.standing is None:
@@ -83,7 +83,7 @@ class SessionDecision:
 
 
 class Incoming(Protocol):
-    """What is asked of a client's request beside its messages."""
+    """The properties of a client's request other than its messages."""
 
     @property
     def system(self) -> str: ...
@@ -96,7 +96,7 @@ class Incoming(Protocol):
 
 
 class Places(Protocol):
-    """Where known histories are, within one tenant."""
+    """Looks up known histories within one tenant."""
 
     async def locate(self, tenant: str, keys: list[str], family: str | None = None) -> LocatedHistory: ...
 
@@ -106,26 +106,26 @@ class Places(Protocol):
 
 
 def is_auxiliary(request: Incoming, history: RequestHistory) -> bool:
-    """Whether this looks like a client's own housekeeping: a title, a summary, a probe for a token count."""
+    """Check whether this looks like a client's own housekeeping: a title, a summary, a probe for a token count."""
     if request.tools or history.last_answer is not None:
         return False
     if request.max_output_tokens is not None and request.max_output_tokens <= 1:
         return True
-    said = " ".join(message.text for message in history.parse(0))
+    text = " ".join(message.text for message in history.parse(0))
     if is_for_summary(request.system):
         return True
-    return asks_for_title(request.system) or asks_for_title(said[:2_000])
+    return asks_for_title(request.system) or asks_for_title(text[:2_000])
 
 
 class FoundHistory(NamedTuple):
-    """The longest known beginning of a history: where it is, and what its session holds."""
+    """The longest known beginning of a history: its place, and the end of its session."""
 
     place: KnownPlace
     standing: Standing
 
 
 class Resolver:
-    """Decides for one tenant."""
+    """Resolves sessions for one tenant."""
 
     def __init__(
         self,
@@ -144,7 +144,7 @@ class Resolver:
         self._open_calls = open_calls
         self._is_waiting = is_waiting
         self._summed: BoundedCache[str, str] = BoundedCache(KEPT_NAMES)
-        """By a client's id, the session that it asked a summary of."""
+        """The session that a client requested a summary of, by the client's id."""
 
     async def resolve(
         self,
@@ -154,7 +154,7 @@ class Resolver:
         count_turns: TurnCount,
         busy: Collection[str],
     ) -> SessionDecision:
-        """`busy` sessions have a prompt without answer."""
+        """Decide where a request goes. `busy` sessions have an unanswered prompt."""
         if named is None:
             return await self._by_content(request, history)
         found = await self._best(history, named.name)
@@ -178,7 +178,7 @@ class Resolver:
     async def _behind(
         self, history: RequestHistory, found: FoundHistory, reason: str, named: ClientId | None = None
     ) -> SessionDecision:
-        """Behind a known place: at the end of its session, else on a branch."""
+        """Continue after a known place: at the end of its session, else on a branch."""
         decision = _placed(history, found, reason)
         if decision.action == "continue":
             return decision
@@ -187,14 +187,14 @@ class Resolver:
         return await self._rewritten(history, found) or decision
 
     async def _last_used(self, named: ClientId) -> str:
-        """The session that a client used last under its id: what it asked a summary of, else the last used branch."""
+        """Return the session that a client used last under its id: the summarized one, else the last used branch."""
         names = [self._public(stored) for stored in await self._places.family(self._tenant, self._stored(named.name))]
         if (summed := self._summed.pop(named.name)) in names:
             return summed
         return next((name for name in names if is_branch(name, named.name)), named.name)
 
     async def _rewritten(self, history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
-        """An answer that its client wrote in another way, but with the ids of the calls that wait for results."""
+        """Match an answer that its client rewrote, by the ids of the calls that wait for results."""
         name, turn = found.place.session_id, found.place.turn
         count, calls = history.calls(history.index_behind(found.place.key))
         if not calls or not calls <= await self._open_calls(name, turn):
@@ -204,7 +204,7 @@ class Resolver:
     async def _unmatched(
         self, request: Incoming, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
     ) -> SessionDecision:
-        """A history that the named session does not know."""
+        """Decide for a history that the named session does not know."""
         if not named.is_ours and not request.tools:
             return SessionDecision("pass", "a request without tools that does not continue the session", history)
         if named.is_ours and history.last_answer is None:
@@ -212,7 +212,7 @@ class Resolver:
         return await self._other_beginning(history, named)
 
     async def _shared(self, history: RequestHistory, name: str) -> SessionDecision | None:
-        """A fork of another session, if the history begins with one of its turns."""
+        """Return a fork of another session, if the history begins with one of its turns."""
         found = await self._best(history, None)
         if found is None or not history.has_answer(history.index_behind(found.place.key)):
             return None
@@ -237,7 +237,7 @@ class Resolver:
         return SessionDecision("new", "no part of the history is known", history, name, after="")
 
     async def _first(self, request: Incoming, history: RequestHistory, named: ClientId) -> SessionDecision:
-        """The first request of a session that its client names."""
+        """Decide for the first request of a session that its client names."""
         if not named.is_ours and is_auxiliary(request, history):
             return SessionDecision("pass", "a title or a probe", history)
         if shared := await self._shared(history, named.name):
@@ -248,7 +248,7 @@ class Resolver:
     async def _alone(
         self, history: RequestHistory, named: ClientId, turns: int, busy: Collection[str]
     ) -> SessionDecision:
-        """Prompts without the history before them: the client leaves that to us."""
+        """Decide for prompts without the history before them, which the client omits."""
         if named.name not in busy and await self._is_waiting(named.name, history.parse(0)):
             history = read_history(history.format, history.records, start=place_name(named.name, turns - 1))
             count = len(history.records)
@@ -261,7 +261,7 @@ class Resolver:
         return SessionDecision("continue", "new messages only", history, named.name, turn=turns)
 
     async def _other_beginning(self, history: RequestHistory, named: ClientId) -> SessionDecision:
-        """A history that its client summed up or cut at the beginning."""
+        """Decide for a history that its client summarized or cut at the beginning."""
         if _begins_anew(history):
             reason = "another first prompt under the same id"
             return SessionDecision("fork", reason, history, branch_of(named.name), parent=named.name, after="")
@@ -286,23 +286,23 @@ class Resolver:
 
 
 def branch_of(name: str) -> str:
-    """A new name in the family of a session."""
+    """Return a new name for a branch of a session."""
     return f"{name.split(BRANCH, maxsplit=1)[0]}{BRANCH}{secrets.token_hex(BRANCH_BYTES)}"
 
 
 def place_name(name: str, turns: int) -> str:
-    """Names the place behind a session's turns, for messages that come without the history before them."""
+    """Return the name of the place after a session's turns, for messages without the history before them."""
     return f"{name} {turns}"
 
 
 def is_branch(name: str, root: str) -> bool:
-    """Whether a session is this one or a branch of it, as against its sub-agents and what is deleted soon."""
+    """Check whether a session is this one or a branch of it, but not a sub-agent or a temporary branch."""
     before, _, added = name.partition(BRANCH)
     return name == root or (before == root and len(added) == 2 * BRANCH_BYTES and set(added) <= set(hexdigits))
 
 
 def _replaced(history: RequestHistory, found: FoundHistory) -> SessionDecision | None:
-    """A history that its client replaced by the old prompts and a summary: what comes before that is known."""
+    """Match a history that its client replaced by the old prompts and a summary: what comes before that is known."""
     summary = history.summary_behind(history.index_behind(found.place.key))
     if summary is None:
         return None
@@ -312,7 +312,7 @@ def _replaced(history: RequestHistory, found: FoundHistory) -> SessionDecision |
 
 
 def _wants_summary(named: ClientId, history: RequestHistory) -> bool:
-    """Whether a client asks for a summary of its own history, to send that instead."""
+    """Check whether a client requests a summary of its own history, to send that instead."""
     if named.is_summary:
         return True
     if named.source != CLAUDE_CODE_ID:
@@ -322,21 +322,21 @@ def _wants_summary(named: ClientId, history: RequestHistory) -> bool:
 
 
 def _begins_anew(history: RequestHistory) -> bool:
-    """Whether this is a single prompt, and not the summary of what was said before."""
+    """Check whether this is a single prompt, and not the summary of an earlier conversation."""
     if history.last_answer is not None or sum(mark.opens_turn for mark in history.marks) > 1:
         return False
-    said = " ".join(message.text for message in history.first_prompt())
-    return not tells_of_summary(said[:SUMMARY_CHARS])
+    text = " ".join(message.text for message in history.first_prompt())
+    return not tells_of_summary(text[:SUMMARY_CHARS])
 
 
 def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always_fork: bool = False) -> SessionDecision:
-    """Behind a known place: at the end of its session, else on a branch."""
+    """Continue after a known place: at the end of its session, else on a branch."""
     place = found.place
     count = history.index_behind(place.key)
     if place.is_head and not always_fork:
         name, standing = place.session_id, found.standing
         return SessionDecision("continue", reason, history, name, count, after=place.key, standing=standing)
-    # What the client added to this request may come before the next prompt.
+    # The client's additions to this request may come before the next prompt.
     is_next = next((mark.opens_turn for mark in history.marks[count:] if mark.addition != "message"), False)
     # What comes before the first message of the request was not sent, and can't be recorded again.
     shares_turn = count == 0 or (place.ends_turn and is_next)

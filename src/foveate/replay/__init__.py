@@ -1,1 +1,1 @@
-"""Replay of recorded conversations, turn by turn, to compare strategies and budgets."""
+"""Replay recorded conversations, turn by turn, to compare strategies and budgets."""

@@ -1,9 +1,9 @@
-"""One history through several strategies at several budgets, each played from the first turn to the last.
+"""Replay one history through several strategies and budgets, each from the first turn to the last.
 
     comparison = await compare(turns, strategies=["gradient", "standard"], budgets_tokens=[16_000])
     comparison.runs[0].facts_kept
 
-The turns are compressed once; then each strategy at each budget is played in a process of its own, as many at a time
+The turns are compressed once; then each strategy at each budget is replayed in a separate process, as many at a time
 as there are processors. Nothing is sent anywhere, and recall is off.
 """
 
@@ -50,7 +50,7 @@ from foveate.worker.pool import Pool
 
 BUDGETS_TOKENS = (16_000, 64_000)
 MAX_CALLS = 600
-"""A conversation with more calls is sampled, unless it is said how."""
+"""A conversation with more calls is sampled by default."""
 NEWEST_CALLS = 200
 """Consecutive calls of a sampled run that are made one by one, to measure the cached prefix."""
 MAX_RUNS = 200
@@ -58,9 +58,9 @@ MAX_NEEDLES = 1_000
 POLL_SECONDS = 0.2
 STAGE = "stage"
 STOP = "stop"
-"""Files of the scratch folder: what is to be played, and that nobody waits any more."""
+"""Files of the scratch folder: the stage to replay, and the request to stop."""
 MOMENTS = 12
-"""Number of moments, at even distances, at which facts are looked for."""
+"""Number of evenly spaced moments at which facts are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ class _Task:
     """One strategy at one budget, as it is sent to a process."""
 
     folder: Path
-    """The folder with the script, and with the progress file."""
+    """The folder with the stage and the progress file."""
     name: str
     strategy: str
     strategy_settings: Mapping[str, Json] | None
@@ -80,7 +80,7 @@ class _Task:
 
     @property
     def ticks(self) -> Path:
-        """Has a byte for each turn that was played."""
+        """The progress file: one byte for each replayed turn."""
         return self.folder / self.name
 
     def turns_done(self) -> int:
@@ -92,10 +92,10 @@ class _Task:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Played:
-    """What came of it."""
+    """The result of a task."""
 
     report: ReplayReport
-    """Without its last context."""
+    """The report, without its last context."""
     points: tuple[Point, ...]
     strip: str
     levels_on_average: Mapping[str, float]
@@ -104,26 +104,26 @@ class _Played:
     facts_by_age: tuple[AgeShare, ...]
     old_facts_kept: float
     found: tuple[bool, ...]
-    """Of each needle."""
+    """Whether each needle was found."""
     notes: Mapping[str, Json]
 
 
 @dataclass(slots=True)
 class _Watch:
-    """Takes down each call as it is made."""
+    """Records each call as it is made."""
 
-    book: FactBook
+    fact_index: FactBook
     moments: Collection[int]
-    """The calls, of those made, at which facts are looked for."""
+    """The numbers of the calls, of those made, at which facts are measured."""
     facts: list[float] = field(default_factory=list)
     points: list[Point] = field(default_factory=list)
     levels: dict[str, float] = field(default_factory=dict)
-    """The shares of turns at each level, added up."""
+    """The sums of the shares of turns at each level."""
 
     def see(self, call: ReplayCall, context: Context) -> None:
         share = call.cached_tokens / max(1, call.tokens) if call.is_next else None
         if len(self.points) in self.moments:
-            self.facts.append(self.book.known_share(forms_of(context.segments), call.turn - 1))
+            self.facts.append(self.fact_index.known_share(forms_of(context.segments), call.turn - 1))
         self.points.append(Point(call.turn, call.tokens, share, parts_of(context.segments)))
         for level, part in tally(strip_of(context.segments, call.turn)).items():
             self.levels[level] = self.levels.get(level, 0.0) + part
@@ -131,13 +131,13 @@ class _Watch:
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """Why nothing came of it. It is no exception, which would take the process with it."""
+    """The reason of a failed task. It is not an exception, which would end the process."""
 
     why: str
 
 
 class _Stopped(FoveateError):
-    """Nobody waits for it any more."""
+    """The comparison was cancelled."""
 
 
 async def compare(
@@ -154,10 +154,10 @@ async def compare(
     every: int | None = None,
     progress: Progress | None = None,
 ) -> Comparison:
-    """Play the turns through each strategy (all, if none is named) at each budget.
+    """Replay the turns through each strategy (default: all) at each budget.
 
-    `strategy_settings` has settings of single strategies by name. With `every` one call in `every` is made. `progress`
-    gets the number of turns: each is compressed once, and played once by each strategy at each budget.
+    `strategy_settings` has settings of single strategies by name. With `every`, one call in `every` is made. `progress`
+    gets the number of turns: each is compressed once, and replayed once by each strategy at each budget.
     """
     began = time.perf_counter()
     settings = settings or load_settings()
@@ -167,7 +167,7 @@ async def compare(
     settings = msgspec.structs.replace(
         settings,
         compress=msgspec.structs.replace(settings.compress, processes=processes),
-        # Recall would be the same for all, and hide what each shows by itself; its room is the history's.
+        # Recall would be the same for all, and hide the differences; its share of the budget goes to the history.
         recall=msgspec.structs.replace(settings.recall, enabled=False),
         allotments=msgspec.structs.replace(settings.allotments, recall=0),
     )
@@ -190,18 +190,18 @@ async def compare(
             )
             for place, (budget, name) in enumerate(itertools.product(budgets_tokens, names))
         ]
-        book = await asyncio.to_thread(fact_book, texts)
-        await asyncio.to_thread((Path(folder) / STAGE).write_bytes, pickle.dumps((script, book)))
+        fact_index = await asyncio.to_thread(fact_book, texts)
+        await asyncio.to_thread((Path(folder) / STAGE).write_bytes, pickle.dumps((script, fact_index)))
         played = await _play_all(tasks, Pool(processes), progress)
-    said = said_last(texts, needles)
-    runs = tuple(_run(task, one, script.calls, said) for task, one in zip(tasks, played, strict=True))
+    last_mentions = said_last(texts, needles)
+    runs = tuple(_run(task, one, script.calls, last_mentions) for task, one in zip(tasks, played, strict=True))
     return Comparison(
         title=script.around.title,
         turns=len(turns),
         raw_tokens=script.raw_tokens,
         calls=script.calls,
         sampling=sampling,
-        facts=len(book.weights),
+        facts=len(fact_index.weights),
         runs=runs,
         compress_seconds=compressed - began,
         seconds=time.perf_counter() - began,
@@ -210,7 +210,7 @@ async def compare(
 
 
 def sampling_for(calls: int, every: int | None = None) -> CallSample:
-    """Which calls are made, if it is not said: all, as long as that is quick."""
+    """Return which calls are made by default: all, if that is fast."""
     if every is None:
         every = 1 if calls <= MAX_CALLS else -(-calls // (MAX_CALLS - NEWEST_CALLS))
     return CallSample(every, NEWEST_CALLS if every > 1 else 0)
@@ -223,12 +223,12 @@ def _checked(
     settings: Settings,
     given: Mapping[str, Mapping[str, Json]],
 ) -> tuple[str, ...]:
-    """The strategies, each once; an unknown one is an error before any work is done."""
+    """Return the strategies, each once; an unknown one is an error before any work is done."""
     chosen = tuple(dict.fromkeys(names)) or strategy_names()
     for name in chosen:
         make_strategy(name, settings, given.get(name))
     if not budgets_tokens or min(budgets_tokens) < 1 or len(set(budgets_tokens)) != len(budgets_tokens):
-        raise InputError(f"budgets are different numbers of tokens, 1 or more each; got {list(budgets_tokens)}")
+        raise InputError(f"budgets must be different numbers of tokens, 1 or more each; got {list(budgets_tokens)}")
     if len(chosen) * len(budgets_tokens) > MAX_RUNS:
         raise InputError(f"{len(chosen)} strategies at {len(budgets_tokens)} budgets are more than {MAX_RUNS} runs")
     if len(needles) > MAX_NEEDLES or not all(map(plain, needles)):
@@ -237,18 +237,18 @@ def _checked(
 
 
 async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | None) -> list[_Played]:
-    """What came of each task; as many run at the same time as there are processes."""
+    """Return the result of each task; as many run at the same time as there are processes."""
     jobs = [asyncio.ensure_future(pool.run(play, [(task,)])) for task in tasks]
-    told = 0
+    reported = 0
     played: list[_Played] = []
     try:
         waiting: set[asyncio.Future[Any]] = set(jobs)
         while waiting:
             done, waiting = await asyncio.wait(waiting, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             finished = sum(task.turns_done() for task in tasks)
-            if progress and finished > told:
-                progress(finished - told)
-                told = finished
+            if progress and finished > reported:
+                progress(finished - reported)
+                reported = finished
             failed = next((one for job in done for one in job.result() if isinstance(one, _Failed)), None)
             if failed:
                 raise InputError(failed.why)
@@ -260,10 +260,10 @@ async def _play_all(tasks: Sequence[_Task], pool: Pool, progress: Progress | Non
 
 
 def play(task: _Task) -> _Played | _Failed:
-    """Play one task; in a process of its own, so progress is a file that grows by a byte with each turn."""
-    script, book = _stage((task.folder / STAGE).read_bytes())
+    """Replay one task in a separate process; the progress file grows by a byte with each turn."""
+    script, fact_index = _stage((task.folder / STAGE).read_bytes())
     made = sum(task.sampling.makes(call, script.calls) for call in range(script.calls))
-    watch = _Watch(book, {(place + 1) * made // (MOMENTS + 1) for place in range(MOMENTS)})
+    watch = _Watch(fact_index, {(place + 1) * made // (MOMENTS + 1) for place in range(MOMENTS)})
     with task.ticks.open("wb", buffering=0) as ticks:
 
         def tick(turns: int) -> None:
@@ -290,9 +290,9 @@ def play(task: _Task) -> _Played | _Failed:
             return _Failed(f"{task.strategy} at {task.budget_tokens:,} tokens: {error}")
     last = report.last
     assert last is not None, "a replay ends on a context"
-    said = plain("\n".join(said_in(last.segments)))
+    text = plain("\n".join(said_in(last.segments)))
     forms = forms_of(last.segments)
-    kept = book.known_share(forms, report.turns)
+    kept = fact_index.known_share(forms, report.turns)
     return _Played(
         report=replace(report, last=None),
         points=tuple(watch.points),
@@ -300,9 +300,9 @@ def play(task: _Task) -> _Played | _Failed:
         levels_on_average={level: total / max(1, len(report.calls)) for level, total in watch.levels.items()},
         facts_kept=kept,
         facts_on_average=sum(watch.facts) / len(watch.facts) if watch.facts else kept,
-        facts_by_age=book.by_age(forms),
-        old_facts_kept=book.aged(forms, (report.turns + 1) // 2, report.turns).kept,
-        found=tuple(plain(needle) in said for needle in task.needles),
+        facts_by_age=fact_index.by_age(forms),
+        old_facts_kept=fact_index.aged(forms, (report.turns + 1) // 2, report.turns).kept,
+        found=tuple(plain(needle) in text for needle in task.needles),
         notes=dict(last.planned.notes),
     )
 
@@ -312,10 +312,10 @@ def _stage(data: bytes) -> tuple[Script, FactBook]:
     return stage
 
 
-def _run(task: _Task, played: _Played, calls: int, said: Sequence[int | None]) -> StrategyRun:
+def _run(task: _Task, played: _Played, calls: int, last_mentions: Sequence[int | None]) -> StrategyRun:
     report = played.report
     turns = report.turns
-    needles = zip(task.needles, said, played.found, strict=True)
+    needles = zip(task.needles, last_mentions, played.found, strict=True)
     return StrategyRun(
         strategy=task.strategy,
         budget_tokens=task.budget_tokens,

@@ -1,4 +1,4 @@
-"""A comparison as one page that needs nothing else: a table, plots, and each strategy in a sentence.
+"""A comparison as one self-contained page: a table, plots, and a sentence about each strategy.
 
 The page has the data of its plots in attributes; `report.js` draws them with uPlot.
 """
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from foveate.replay.report import Comparison, Point, StrategyRun
 
 MAX_POINTS = 400
-"""Prompts of a run that are drawn; of a longer run, this many at even distances."""
+"""Prompts of a run that are drawn; a longer run is sampled evenly."""
 MAX_BINS = 16
 COLOURS = 8
 PARTS = ("fixed", "documents", "E", "T", "A", "C", "U", "S", "M", "R", "board")
-"""From the bottom of a stack to its top, as a prompt has them, from the oldest to the newest."""
+"""Parts of a stack from bottom to top, in the order of a prompt, from the oldest to the newest."""
 LEVEL_NAMES: Mapping[str, str] = {**{level: picture.LEVEL_NAMES[level] for level in FIDELITY}, ABSENT: "absent"}
 PART_NAMES: Mapping[str, str] = {
     **LEVEL_NAMES,
@@ -35,7 +35,7 @@ UPLOT_NOTICE = "uPlot 1.6.32, Copyright (c) 2022 Leon Sorokin, MIT License"
 
 
 def write_page(name: str, compared: Comparison) -> str:
-    """The page, with its style and script in it."""
+    """Return the page, including its style and script."""
     library = _file("uplot.min.js").partition("*/")[2]
     places = {
         "title": escape(f"{name}: strategies compared"),
@@ -50,18 +50,18 @@ def write_page(name: str, compared: Comparison) -> str:
 
 
 def write_report(name: str, compared: Comparison) -> str:
-    """The contents of the page, which `report.css`, `report.js` and uPlot belong to."""
+    """Return the contents of the page, which need `report.css`, `report.js` and uPlot."""
     title = f"{name}: {compared.title}" if compared.title and compared.title != name else name
-    said = (
+    figures = (
         f"{compared.turns:,} turns, {compared.raw_tokens:,} tokens, {compared.facts:,} facts. "
-        f"Played call by call: {compared.sampled()}. It took {compared.seconds:.0f} seconds."
+        f"Replayed calls: {compared.sampled()}. It took {compared.seconds:.0f} seconds."
     )
     tabs = "".join(
         f'<button type="button" data-budget="{budget}">{budget:,} tokens</button>' for budget in compared.budgets
     )
     sections = "\n".join(_section(compared, budget) for budget in compared.budgets)
     return f"""<header>
-<h1>{escape(title)}</h1><p>{escape(said)}</p>
+<h1>{escape(title)}</h1><p>{escape(figures)}</p>
 <nav aria-label="Budget">{tabs}</nav>
 </header>
 <main>
@@ -95,14 +95,14 @@ def _section(compared: Comparison, budget: int) -> str:
 <h2>At {budget:,} tokens</h2>
 <ul class="words">{words}</ul>
 {_table(compared, budget)}
-<h3>What is kept</h3>
+<h3>Retention</h3>
 <div class="toggles">{toggles}</div>
 <div class="plots">
-{_figure("What each turn is shown as, at the end", f"{strips}{ends}{_key(levels)}")}
-{_figure("Facts kept, by how many turns ago they were said last", _facts(runs, colours))}
-{_figure("Share of each prompt that a prefix cache has", _cached(runs, colours, max(1, compared.turns)))}
+{_figure("Level of each turn at the end", f"{strips}{ends}{_key(levels)}")}
+{_figure("Facts kept, by turns since their last mention", _facts(runs, colours))}
+{_figure("Cached share of each prompt", _cached(runs, colours, max(1, compared.turns)))}
 </div>
-<h3>What the tokens go to</h3>
+<h3>Tokens by part</h3>
 {_key(parts)}
 <div class="plots">{stacks}</div>
 </section>"""
@@ -127,7 +127,7 @@ def _table(compared: Comparison, budget: int) -> str:
     return (
         f'<div class="scroll"><table><thead><tr><td></td>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="note">The best of each row is marked. The lower rows have the share of turns at each level: '
+        '<p class="note">The best value of each row is marked. The lower rows show the share of turns at each level: '
         "at the end, and on average over all prompts.</p>"
     )
 
@@ -155,7 +155,7 @@ def _figure(title: str, plot: str) -> str:
 
 
 def _strip(run: StrategyRun) -> str:
-    """The turns of a run in a row, oldest left, coloured by level; each run of equal levels is one piece."""
+    """Return the turns of a run in a row, oldest left, coloured by level; consecutive equal levels are one piece."""
     pieces, first = [], 1
     for level, group in groupby(run.strip):
         last = first + len(list(group)) - 1
@@ -167,7 +167,7 @@ def _strip(run: StrategyRun) -> str:
 
 
 def _plot(axis: str, places: Sequence[tuple[str, str]], lines: Sequence[object], limit: int | None = None) -> str:
-    """A plot for the script: at each place a label of the axis and the head of its tip; with a limit, a stack."""
+    """Return a plot for the script: labels of the axis and titles of the tips by place; with a limit, a stack."""
     data = {"axis": axis, "labels": [label for label, _ in places], "heads": [head for _, head in places]}
     return f'<div class="plot" data-plot="{escape(json.dumps({**data, "lines": lines, "limit": limit}))}"></div>'
 
@@ -198,7 +198,7 @@ def _cached(runs: Sequence[StrategyRun], colours: Mapping[str, int], turns: int)
 
 
 def _binned(points: Sequence[Point], bins: int, turns: int) -> list[float | None]:
-    """The cached share of the tokens of each part of the history."""
+    """Return the cached share of the tokens of each part of the history."""
     tokens, cached = [0] * bins, [0.0] * bins
     for point in points:
         if point.cached_share is not None:

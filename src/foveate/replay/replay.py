@@ -1,4 +1,4 @@
-"""A conversation played again, turn by turn, in a scratch store: what a model would have been shown at a budget.
+"""Replay a conversation, turn by turn, in a scratch store: what a model would have been shown at a budget.
 
 report = await replay(turns, budget_tokens=32_000)
 report.cached_share, report.price
@@ -32,22 +32,22 @@ from foveate.store.settings import StoreSettings
 from foveate.turn import Json, Turn
 
 READ_PRICE = 0.1
-"""What a token that a provider has cached costs, next to one without a cache."""
+"""Price of a cached token, relative to a provider without a cache."""
 WRITE_PRICE = 1.25
-"""What a token costs that it has to read again, and caches."""
+"""Price of an uncached token that is written to the cache."""
 RECOUNT_CALLS = 20
-"""Of the prompts that no new plan was made for, each so manieth is counted as one text too."""
+"""Of the prompts without a new plan, one in this many is also counted as one text."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallSample:
-    """Which calls of a long conversation are made: each so manieth, and the newest one by one."""
+    """Selects which calls of a long conversation are made: one in `every`, and all of the newest."""
 
     every: int = 1
     newest: int = 0
 
     def makes(self, call: int, calls: int) -> bool:
-        """Whether the call of this number, from 0, is made."""
+        """Check whether the call of this number, from 0, is made."""
         return call % self.every == 0 or call >= calls - self.newest
 
 
@@ -60,26 +60,26 @@ class ReplayCall:
 
     turn: int
     position: int
-    """The number of messages of the turn before it."""
+    """Number of messages of the turn before the call."""
     tokens: int
     cached_tokens: int
-    """What the prompt before it began with too."""
+    """Tokens of the prefix shared with the previous prompt."""
     is_next: bool
-    """The prompt before it is the one right before it, so that `cached_tokens` says what a cache would have had."""
+    """Whether the previous prompt is that of the preceding call, so that a cache would hold `cached_tokens`."""
     rebuilt: Cause | None
-    """Why the plan was made again for it; None if it stood."""
+    """Why a new plan was made for the call; None if the plan was reused."""
     history_tokens: int
     room_tokens: int
     """Token limit of the history."""
     turns_shown: int
-    """Turns that are shown by themselves, not in an era or a summary."""
+    """Turns that are shown individually, not in an era or a summary."""
     is_overrun: bool
     cpu_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay showed."""
+    """The results of a replay."""
 
     turns: int
     raw_tokens: int
@@ -89,9 +89,9 @@ class ReplayReport:
     seconds: float
     calls: tuple[ReplayCall, ...] = field(repr=False)
     last: Context | None = field(default=None, repr=False)
-    """What the next call would be shown, once all is played."""
+    """The context of the next call, after all turns were replayed."""
     model_tokens: int = 0
-    """What models were sent and wrote meanwhile."""
+    """Tokens that models read and wrote for compression."""
 
     @property
     def overruns(self) -> int:
@@ -99,23 +99,23 @@ class ReplayReport:
 
     @property
     def tokens(self) -> int:
-        """Of all prompts."""
+        """Tokens of all prompts."""
         return sum(call.tokens for call in self.calls)
 
     @property
     def cached_share(self) -> float:
-        """The share of the prompts' tokens that the prompt before began with; of those made one right after another."""
+        """The share of the prompts' tokens that repeat the previous prompt's prefix, of consecutive calls."""
         calls = [call for call in self.calls if call.is_next]
         return sum(call.cached_tokens for call in calls) / max(1, sum(call.tokens for call in calls))
 
     @property
     def price(self) -> float:
-        """What all prompts cost, next to a provider without a cache."""
+        """The price of all prompts, relative to a provider without a cache."""
         return READ_PRICE * self.cached_share + WRITE_PRICE * (1 - self.cached_share)
 
     @property
     def rebuilds(self) -> dict[str, int]:
-        """How often the plan was made again, by cause."""
+        """The number of new plans, by cause."""
         return dict(Tally(str(call.rebuilt) for call in self.calls if call.rebuilt))
 
     @property
@@ -126,28 +126,28 @@ class ReplayReport:
 
     @property
     def mean_use(self) -> float | None:
-        """The share of the budget in use, on average, once the history fills it; None if it never did."""
+        """The mean share of the budget in use, once the history fills it; None if it never did."""
         calls = self.full_calls
         return sum(call.tokens for call in calls) / len(calls) / self.budget_tokens if calls else None
 
     @property
     def mean_history_use(self) -> float | None:
-        """The same of the history's own allotment: the rest is held for the board and for recall."""
+        """The mean share of the history's allotment in use: the rest is reserved for the board and for recall."""
         calls = self.full_calls
         return sum(call.history_tokens / max(1, call.room_tokens) for call in calls) / len(calls) if calls else None
 
     @property
     def fewest_turns_shown(self) -> int | None:
-        """Turns that stood there by themselves at the worst moment, once the history filled its allotment."""
+        """The minimum of turns shown individually, once the history filled its allotment."""
         return min((call.turns_shown for call in self.full_calls), default=None)
 
     @property
     def cpu_ms(self) -> float:
-        """CPU time of a call, on average."""
+        """The mean CPU time of a call."""
         return 1000 * sum(call.cpu_seconds for call in self.calls) / max(1, len(self.calls))
 
     def summary(self) -> dict[str, object]:
-        """The figures, for a table or a file."""
+        """Return the figures, for a table or a file."""
         return {
             "turns": self.turns,
             "raw_tokens": self.raw_tokens,
@@ -181,10 +181,10 @@ async def replay(
     progress: Progress | None = None,
     observe: Callable[[ReplayCall, Context], object] | None = None,
 ) -> ReplayReport:
-    """Play the turns at a budget of the session's own, by a strategy with its settings.
+    """Replay the turns at a separate budget, by a strategy with its settings.
 
     With `retrieve_every_turns` the model reads an old turn at that interval, which is then on the board for some
-    turns. `observe` sees each call with its context.
+    turns. `observe` gets each call with its context.
     """
     settings = settings or load_settings()
     script = turns if isinstance(turns, Script) else await prepare(turns, settings=settings)
@@ -236,7 +236,7 @@ async def replay(
 
 
 class _Player:
-    """Plays turns into a session, and notes each call."""
+    """Replays turns into a session, and records each call."""
 
     def __init__(self, fov: Foveate, store: Store, session: Session, system: str) -> None:
         self.calls: list[ReplayCall] = []
@@ -249,7 +249,7 @@ class _Player:
         self._system = system
         self._shown: Sequence[Segment] = ()
         self._passed = 0
-        """Calls, made or not."""
+        """Number of calls, made or not."""
         self._last_made = -1
 
     async def play(self, number: int, turn: ScriptTurn, *, is_retrieving: bool) -> None:
@@ -290,7 +290,7 @@ class _Player:
             turn=number,
             position=position,
             tokens=context.tokens,
-            # The framing of messages has no text of its own: it is cached as far as they are.
+            # The framing of messages has no text: it is cached with them.
             cached_tokens=matched * context.tokens // max(1, text_tokens),
             is_next=self._passed == self._last_made + 1,
             rebuilt=context.planned.cause if is_new else None,
@@ -307,7 +307,7 @@ class _Player:
             self.observe(call, context)
 
     def _outgrows(self, context: Context, text_tokens: int) -> bool:
-        """Whether the text, counted as one, is larger than its parts say and the budget allows."""
+        """Check whether the text, counted as one, exceeds the sum of its parts and the budget."""
         counted = self._session.counter.count(context.text)
         return context.tokens - text_tokens + counted > context.budget_tokens
 

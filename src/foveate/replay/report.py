@@ -1,4 +1,4 @@
-"""What a comparison found: figures of each strategy at each budget, retention of facts included, and which is best."""
+"""The results of a comparison: figures of each strategy at each budget, including retained facts, and which is best."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from foveate.replay.replay import CallSample
 from foveate.turn import Json
 
 NOT_SAID = ("system", "explanation", "tools", "framing", "attachments")
-"""Parts of a context that are none of the history's."""
+"""Parts of a context that do not belong to the history."""
 FIDELITY: tuple[ShownLevel, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
-"""Levels, the one that says most first: a turn that is shown at several counts as the first of them."""
+"""Levels, the most detailed first: a turn that is shown at several counts as the first of them."""
 ABSENT = "-"
-"""A turn that no text speaks for. It can be retrieved, but the model is not told what it is about."""
+"""A turn that no text covers. It can be retrieved, but the model does not know what it is about."""
 Part = Literal["fixed", "documents", "R", "M", "S", "U", "C", "A", "T", "E", "board"]
 """What the tokens of a prompt are spent on: the levels, and the parts around the history."""
 DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks")
@@ -28,7 +28,7 @@ BOARD_PARTS = ("board", "memory")
 
 @dataclass(frozen=True, slots=True)
 class AgeShare:
-    """The share of facts that is kept, by the number of turns since they were last said; 0 is the newest turn."""
+    """The share of retained facts, by the number of turns since they were last mentioned; 0 is the newest turn."""
 
     least: int
     most: int
@@ -38,7 +38,7 @@ class AgeShare:
 
 @dataclass(frozen=True, slots=True)
 class FactBook:
-    """The facts of a history by their form: what each weighs, and the turns that said it first and last."""
+    """The facts of a history by their form: the weight of each, and the turns that mention it first and last."""
 
     weights: Mapping[str, float]
     first: Mapping[str, int]
@@ -46,16 +46,16 @@ class FactBook:
     turns: int
 
     def known_share(self, forms: frozenset[str], turn: int) -> float:
-        """What these forms have of the facts that were said up to a turn."""
-        return self._share([form for form, said in self.first.items() if said <= turn], forms)
+        """Return the share of the facts mentioned up to a turn that these forms contain."""
+        return self._share([form for form, mentioned in self.first.items() if mentioned <= turn], forms)
 
     def aged(self, forms: frozenset[str], least: int, most: int) -> AgeShare:
-        """What they have of the facts that were said last from `least` to `most` turns ago."""
-        own = [form for form, said in self.last.items() if least <= self.turns - said <= most]
+        """Return the share of the facts last mentioned from `least` to `most` turns ago that these forms contain."""
+        own = [form for form, mentioned in self.last.items() if least <= self.turns - mentioned <= most]
         return AgeShare(least, most, len(own), self._share(own, forms))
 
     def by_age(self, forms: frozenset[str]) -> tuple[AgeShare, ...]:
-        """The same of 0, 1, 2 to 3, 4 to 7, … turns ago, as far as there are facts."""
+        """Return the shares for 0, 1, 2 to 3, 4 to 7, … turns ago, if there are facts."""
         shares = []
         least = most = 0
         while least < self.turns:
@@ -71,7 +71,7 @@ class FactBook:
 
 
 def fact_book(texts: Sequence[str]) -> FactBook:
-    """The facts of turns, oldest first."""
+    """Collect the facts of turns, oldest first."""
     weights: dict[str, float] = {}
     first: dict[str, int] = {}
     last: dict[str, int] = {}
@@ -85,26 +85,26 @@ def fact_book(texts: Sequence[str]) -> FactBook:
 
 
 def forms_of(segments: Sequence[Segment]) -> frozenset[str]:
-    """The forms of the facts that a context has."""
+    """Return the forms of the facts in a context."""
     return frozenset(key[2:] for text in said_in(segments) for key in find_facts(text))
 
 
 def said_in(segments: Sequence[Segment]) -> list[str]:
-    """What a context has of the history, its explanation left out."""
+    """Return the texts of the history in a context, without its explanation."""
     return [segment.text for segment in segments if segment.name not in NOT_SAID]
 
 
 def plain(text: str) -> str:
-    """A text as needles are looked for in it: whatever its case and its spaces."""
+    """Normalize case and spaces of a text, to search needles in it."""
     return " ".join(text.casefold().split())
 
 
 def said_last(texts: Sequence[str], needles: Sequence[str]) -> list[int | None]:
-    """The last turn that has each needle; None if none has."""
-    wanted = [plain(needle) for needle in needles]
-    found: list[int | None] = [None] * len(wanted)
-    for turn, text in enumerate(map(plain, texts) if wanted else (), 1):
-        for place, needle in enumerate(wanted):
+    """Return the last turn that contains each needle; None if none does."""
+    normalized = [plain(needle) for needle in needles]
+    found: list[int | None] = [None] * len(normalized)
+    for turn, text in enumerate(map(plain, texts) if normalized else (), 1):
+        for place, needle in enumerate(normalized):
             if needle in text:
                 found[place] = turn
     return found
@@ -117,24 +117,24 @@ class Point:
     turn: int
     tokens: int
     cached_share: float | None
-    """None where the call right before it was not made."""
+    """None if the preceding call was not made."""
     parts: Mapping[str, int]
     """Tokens by `Part`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needle:
-    """A text that is looked for in the last context."""
+    """A text that is searched in the last context."""
 
     text: str
     turn: int | None
-    """Where it was said last; None if nowhere."""
+    """The turn that mentions it last; None if none does."""
     is_found: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyRun:
-    """One strategy at one budget. Shares are of 1."""
+    """One strategy at one budget. Shares are from 0 to 1."""
 
     strategy: str
     budget_tokens: int
@@ -144,24 +144,24 @@ class StrategyRun:
     max_tokens: int
     overruns: int
     strip: str
-    """The level of each turn at the end, oldest first; `ABSENT` where it has none."""
+    """The level of each turn at the end, oldest first; `ABSENT` for a turn without one."""
     levels_on_average: Mapping[str, float]
     facts_kept: float
-    """At the end, of all that were said."""
+    """Share of all mentioned facts, at the end."""
     facts_on_average: float
-    """At moments on the way, of those of the turns before."""
+    """Mean share of the facts of earlier turns, at moments during the replay."""
     old_facts_kept: float
-    """Of those that were said last in the older half of the turns."""
+    """Share of the facts that were last mentioned in the older half of the turns."""
     facts_by_age: tuple[AgeShare, ...]
     needles: tuple[Needle, ...]
     cached_share: float
     price: float
-    """Next to a provider without a cache."""
+    """Price relative to a provider without a cache."""
     model_tokens: int
-    """What models were sent and wrote to compress."""
+    """Tokens that models read and wrote for compression."""
     cpu_ms_per_turn: float
     notes: Mapping[str, Json]
-    """What the strategy says of its last plan."""
+    """The strategy's notes on its last plan."""
     points: tuple[Point, ...] = field(repr=False)
 
     @property
@@ -170,7 +170,7 @@ class StrategyRun:
 
     @property
     def paid_tokens(self) -> float:
-        """What a call costs, in tokens of a provider without a cache."""
+        """The price of a call, in tokens of a provider without a cache."""
         return self.mean_tokens * self.price
 
     @property
@@ -186,7 +186,7 @@ class StrategyRun:
         return sum(needle.is_found for needle in self.needles)
 
     def summary(self) -> dict[str, object]:
-        """The figures without the single prompts."""
+        """Return the figures without the single prompts."""
         found = asdict(self)
         del found["points"]
         more = {
@@ -201,14 +201,14 @@ class StrategyRun:
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """A row of the table: one figure of every run, and which end of it is better."""
+    """A row of the table: one figure of every run, and whether more or less is better."""
 
     name: str
     value: Callable[[StrategyRun], float]
     text: Callable[[float], str]
     better: Literal["most", "least"] | None
     what: str
-    """What it means, in a sentence."""
+    """The meaning of the figure, in a sentence."""
 
 
 def _percent(value: float) -> str:
@@ -227,46 +227,46 @@ FIGURES: tuple[Figure, ...] = (
     Figure("prompt, largest", lambda run: run.max_tokens, _number, None, "Tokens of the largest prompt."),
     Figure("over budget", lambda run: run.overruns, _number, "least", "Prompts that exceeded the budget."),
     Figure("word for word", lambda run: run.raw_share, _percent, "most", "Turns shown raw at the end."),
-    Figure("in sight", lambda run: run.seen_share, _percent, "most", "Turns that some text speaks for at the end."),
+    Figure("in sight", lambda run: run.seen_share, _percent, "most", "Turns that some text covers at the end."),
     Figure(
-        "facts kept", lambda run: run.facts_kept, _percent, "most", "At the end, of the weighted facts of the history."
+        "facts kept", lambda run: run.facts_kept, _percent, "most", "Share of the history's weighted facts, at the end."
     ),
     Figure(
         "on average",
         lambda run: run.facts_on_average,
         _percent,
         "most",
-        "The same on the way, of the facts of the turns before.",
+        "Mean share of the facts of earlier turns, during the replay.",
     ),
     Figure(
         "of older half",
         lambda run: run.old_facts_kept,
         _percent,
         "most",
-        "At the end, of the facts that were said last in the older half of the turns.",
+        "Share of the facts last mentioned in the older half of the turns, at the end.",
     ),
-    Figure(NEEDLES, lambda run: run.needles_found, _number, "most", "Of the texts that were looked for."),
-    Figure("cached", lambda run: run.cached_share, _percent, "most", "Of the prompts' tokens, by a prefix cache."),
+    Figure(NEEDLES, lambda run: run.needles_found, _number, "most", "Searched texts that were found."),
+    Figure("cached", lambda run: run.cached_share, _percent, "most", "Share of the prompts' tokens in a prefix cache."),
     Figure(
-        "price", lambda run: run.price, lambda value: f"{value:.2f}", "least", "Next to a provider without a cache."
+        "price", lambda run: run.price, lambda value: f"{value:.2f}", "least", "Relative to a provider without a cache."
     ),
     Figure(
         "paid per call", lambda run: run.paid_tokens, _number, "least", "The mean prompt times its price, in tokens."
     ),
-    Figure("model tokens", lambda run: run.model_tokens, _number, "least", "What models were given to compress."),
+    Figure("model tokens", lambda run: run.model_tokens, _number, "least", "Tokens of models for compression."),
     Figure(
         "CPU per turn",
         lambda run: run.cpu_ms_per_turn,
         lambda value: f"{value:.0f} ms",
         "least",
-        "To make all contexts of a turn, without compressing.",
+        "CPU time for all contexts of a turn, without compression.",
     ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """One history seen through strategies at budgets."""
+    """One history, replayed through strategies at budgets."""
 
     title: str
     turns: int
@@ -289,7 +289,7 @@ class Comparison:
 
     @property
     def figures(self) -> tuple[Figure, ...]:
-        """The rows that have something to say."""
+        """The rows of the table."""
         needles = len(self.runs[0].needles) if self.runs else 0
         named = {NEEDLES: f"{NEEDLES} (of {needles:,})"}
         shown = (figure for figure in FIGURES if needles or figure.name != NEEDLES)
@@ -299,7 +299,7 @@ class Comparison:
         return tuple(run for run in self.runs if run.budget_tokens == budget_tokens)
 
     def winners(self, figure: Figure, budget_tokens: int) -> frozenset[str]:
-        """The strategies that are best at a figure, as far as its text tells them apart; none if all are."""
+        """Return the strategies that are best at a figure, by its displayed text; none if all are."""
         runs = self.at(budget_tokens)
         if figure.better is None or not runs:
             return frozenset()
@@ -308,22 +308,22 @@ class Comparison:
         return won if len(won) < len(runs) else frozenset()
 
     def words(self, run: StrategyRun) -> str:
-        """A run in one line, for a person who chooses."""
+        """Describe a run in one line, for a person who chooses."""
         raw, absent = run.strip.count("R"), run.strip.count(ABSENT)
         others = (
             f"{absent:,} out of sight" if absent else "the others shorter" if raw < run.turns else "nothing left out"
         )
-        said = (
+        line = (
             f"{raw:,} of {run.turns:,} turns word for word, {others}; "
             f"{_percent(run.facts_kept)} of the facts at the end, {_percent(run.facts_on_average)} on average; "
             f"a call costs what {_number(run.paid_tokens)} uncached tokens do."
         )
         won = self.best_at(run)
         over = f"{run.overruns:,} prompts exceeded the budget! " if run.overruns else ""
-        return over + said + (f" Best at: {', '.join(won)}." if won else "")
+        return over + line + (f" Best at: {', '.join(won)}." if won else "")
 
     def sampled(self) -> str:
-        """Which calls were made, for whoever reads the figures."""
+        """Describe which calls were made."""
         if self.sampling.every == 1:
             return f"all {self.calls:,} calls"
         newest = min(self.sampling.newest, self.calls)
@@ -333,11 +333,11 @@ class Comparison:
         )
 
     def best_at(self, run: StrategyRun) -> list[str]:
-        """The figures at which no strategy is better at this budget."""
+        """Return the figures at which no strategy is better at this budget."""
         return [figure.name for figure in self.figures if run.strategy in self.winners(figure, run.budget_tokens)]
 
     def summary(self) -> dict[str, object]:
-        """The figures, for a program."""
+        """Return the figures, for a program."""
         found = asdict(replace(self, runs=()))
         del found["runs"]
         runs = [run.summary() | {"words": self.words(run), "best_at": self.best_at(run)} for run in self.runs]
@@ -345,7 +345,7 @@ class Comparison:
 
 
 def strip_of(segments: Sequence[Segment], turns: int) -> str:
-    """The level of each turn in a context, oldest first."""
+    """Return the level of each turn in a context, oldest first."""
     strip = [ABSENT] * turns
     for level in reversed(FIDELITY):
         for part in segments:
@@ -357,17 +357,17 @@ def strip_of(segments: Sequence[Segment], turns: int) -> str:
 
 
 def _is_empty(part: Segment) -> bool:
-    """It only names its turns."""
+    """Check whether a part only names its turns."""
     return part.level in SUMS and ONLY_NAMED in part.text
 
 
 def tally(strip: str) -> dict[str, float]:
-    """The share of turns at each level."""
+    """Return the share of turns at each level."""
     return {level: strip.count(level) / len(strip) for level in (*FIDELITY, ABSENT) if level in strip}
 
 
 def parts_of(segments: Sequence[Segment]) -> dict[str, int]:
-    """The tokens of a context by what they go to."""
+    """Return the tokens of a context by part."""
     parts: dict[str, int] = {}
     for segment in segments:
         part = segment.level or (

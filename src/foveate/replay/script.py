@@ -1,4 +1,4 @@
-"""A conversation made ready to be played again: packed, counted and compressed once, however often it is.
+"""Prepare a conversation for replay: packed, counted and compressed once, for any number of replays.
 
 script = await prepare(turns)
 """
@@ -20,10 +20,10 @@ from foveate.worker.pool import Job, Pool
 from foveate.worker.renditions import make_local
 
 BATCH_TURNS = 16
-"""Turns that are compressed together, in one process."""
+"""Turns that are compressed in one batch, in one process."""
 
 Progress = Callable[[int], object]
-"""Told how many turns were just finished."""
+"""Called with the number of turns that were just finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class ScriptTurn:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a session has besides its turns."""
+    """The other contents of a session: everything except its turns."""
 
     title: str = ""
     pins: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ class Surroundings:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """Turns ready to be played."""
+    """Turns that are ready to be replayed."""
 
     turns: tuple[ScriptTurn, ...]
     model: str | None = None
@@ -51,7 +51,7 @@ class Script:
 
     @property
     def calls(self) -> int:
-        """How many calls of a model there were."""
+        """The number of calls of a model."""
         return sum(is_call(draft) for turn in self.turns for draft in turn.drafts)
 
     @property
@@ -60,7 +60,7 @@ class Script:
 
 
 def is_call(draft: Draft) -> bool:
-    """Whether a model was called for it."""
+    """Check whether a model was called for it."""
     return draft.role == "assistant" and draft.kind == "message"
 
 
@@ -86,7 +86,7 @@ async def prepare(
 
 @dataclass(frozen=True, slots=True)
 class _Stage:
-    """Where turns are made ready."""
+    """Prepares turns for replay."""
 
     pool: Pool
     sizes: SentSizes

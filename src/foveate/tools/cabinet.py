@@ -1,6 +1,6 @@
-"""Large results: the whole text goes to the file cabinet, the model gets its head, its tail, size, hash and key.
+"""Large results: the full text is stored in the file cabinet; the model gets its head, tail, size, hash and key.
 
-The short form is what is recorded as the tool's result; the log refers to the whole one by its hash.
+The short form is recorded as the tool's result; the log refers to the full text by its hash.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from foveate.tools.workspace import Workspace
 __all__ = ["CABINET_TOOLS", "Cabinet", "CabinetEntry", "preview", "shorten"]
 
 CABINET_TOOLS = ("read_cabinet",)
-"""In every pack: any tool's result may be in the cabinet."""
+"""Included in every pack, because any tool's result may be in the cabinet."""
 PREVIEW_SHARE = 0.25
 MAX_PREVIEW_TOKENS = 1_000
-"""The model is shown this share of a tool's limit, and no more than this many tokens, of a result that is too long."""
+"""Upper limit of a preview, which otherwise is a share of the tool's limit."""
 HEAD_SHARE = 0.7
 CHARS_PER_TOKEN = 16
-"""More characters than ordinary text has to a token."""
+"""Above the characters per token of ordinary text."""
 MAX_SOURCE_CHARS = 300
 Count = Callable[[str], int]
 _log = logging.getLogger(__name__)
 
 
 async def shorten(output: ToolOutput, tool: Tool, arguments: Mapping[str, Any], workspace: Workspace) -> ToolOutput:
-    """The output, or its short form if it is longer than the tool's limit. The whole one is then in the cabinet."""
+    """Return the output, or a short form if it exceeds the tool's limit; the cabinet then stores the full output."""
     limit, session = tool.max_output_tokens, workspace.session
     if limit is None or session is None:
         return output
@@ -45,7 +45,7 @@ async def shorten(output: ToolOutput, tool: Tool, arguments: Mapping[str, Any], 
     source = f"{tool.name} {compact_json(arguments)}"[:MAX_SOURCE_CHARS]
     try:
         entry = await session.cabinet.file(data, name=f"{tool.name} result", source=source)
-    except StoreError as error:  # then the log has it whole as the result itself
+    except StoreError as error:  # then the log has the full text as the result itself
         _log.warning("a result of %s could not be filed and is returned whole: %s", tool.name, error)
         return output
     room = min(MAX_PREVIEW_TOKENS, int(limit * PREVIEW_SHARE))
@@ -53,7 +53,7 @@ async def shorten(output: ToolOutput, tool: Tool, arguments: Mapping[str, Any], 
 
 
 def preview(text: str, entry: CabinetEntry, max_tokens: int, count: Count) -> str:
-    """The head and the tail of a text in at most this many tokens, and where the whole of it is."""
+    """Return the head and the tail of a text in at most this many tokens, and where its full text is."""
     window = max_tokens * CHARS_PER_TOKEN
     if len(text) <= window and count(text) <= max_tokens:
         shown = text if text.endswith("\n") or not text else f"{text}\n"

@@ -1,4 +1,4 @@
-"""Files as tools read and write them: regular files only, text in its own encoding, written whole or not at all."""
+"""Files as tools read and write them: regular files only, text in its own encoding, written atomically."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from foveate.tools import folders
 from foveate.tools.tool import ToolError
 
 HEAD_BYTES = 8_192
-"""How much of a file decides whether it is text."""
+"""Bytes that decide whether a file is text."""
 NEW_FILE_MODE = 0o666
 MAX_VOTES = 200
-"""Places of one line that are considered, e.g. of a lone brace."""
+"""Occurrences of one line that are considered, e.g. of a lone brace."""
 MAX_COMPARED = 5_000
-"""Lines that are compared by their letters."""
+"""Lines that are compared character by character."""
 MAX_COMPARED_CHARS = 200
 _SIGNATURES = {
     b"\x89PNG\r\n\x1a\n": "PNG image",
@@ -39,7 +39,7 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 
 @dataclass(frozen=True, slots=True)
 class TextFile:
-    """A decoded file. `encode` gives the same bytes for the same text."""
+    """A decoded file. `encode` returns the same bytes for the same text."""
 
     text: str
     encoding: str = "utf-8"
@@ -47,11 +47,11 @@ class TextFile:
 
     @property
     def newline(self) -> str:
-        """The line end that most lines have."""
+        """The line end of most lines."""
         return "\r\n" if 2 * self.text.count("\r\n") > self.text.count("\n") else "\n"
 
     def encode(self, text: str, given: str) -> bytes:
-        """A new text in the file's encoding; `ToolError` names a character that it lacks."""
+        """Encode a new text in the file's encoding; `ToolError` names a character that the encoding lacks."""
         try:
             if self.encoding == "utf-16":
                 order, mark = ("be", codecs.BOM_UTF16_BE) if self.is_big_endian else ("le", codecs.BOM_UTF16_LE)
@@ -72,7 +72,7 @@ def file_errors(given: str) -> Iterator[None]:
 
 
 def resolved(path: Path, given: str) -> Path:
-    """The real path, without links; `ToolError` for a loop of links and for what no file system can name."""
+    """Return the real path, without links; `ToolError` for a loop of links or an invalid name."""
     try:
         return path.resolve()
     except UnicodeError:
@@ -96,7 +96,7 @@ def open_file(path: Path, given: str) -> BinaryIO:
 
 
 def read_whole(path: Path, given: str, limit_bytes: int) -> bytes:
-    """All bytes of a file, if it is not larger than the limit."""
+    """Read all bytes of a file that is not larger than the limit."""
     with open_file(path, given) as opened, file_errors(given):
         size = os.fstat(opened.fileno()).st_size
         if size > limit_bytes:
@@ -105,7 +105,7 @@ def read_whole(path: Path, given: str, limit_bytes: int) -> bytes:
 
 
 def decode_text(data: bytes, given: str) -> TextFile:
-    """The text of a file, in UTF-8 or UTF-16 with a mark, else in Latin-1. `ToolError` if it is binary."""
+    """Decode a file as UTF-8, or UTF-16 with a byte order mark, else Latin-1. `ToolError` if it is binary."""
     encoding = encoding_of(data[:HEAD_BYTES])
     if encoding is None:
         raise ToolError(binary_problem(given, data[:HEAD_BYTES], len(data)))
@@ -116,13 +116,13 @@ def decode_text(data: bytes, given: str) -> TextFile:
 
 
 def split_lines(text: str) -> list[str]:
-    """The lines without their ends. Only line feeds end a line, with or without a carriage return."""
+    """Return the lines without their line ends. Only line feeds end a line, with or without a carriage return."""
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     return lines[:-1] if lines[-1] == "" else lines
 
 
 def encoding_of(head: bytes) -> str | None:
-    """The encoding that the first bytes suggest; None for a binary file."""
+    """Return the encoding that the first bytes suggest; None for a binary file."""
     for mark, encoding in _BOMS:
         if head.startswith(mark):
             return encoding
@@ -130,7 +130,7 @@ def encoding_of(head: bytes) -> str | None:
 
 
 def binary_problem(given: str, head: bytes, size: int) -> str:
-    """Why a file can't be read as text, with its kind if that is known."""
+    """Return why a file can't be read as text, with its kind if that is known."""
     kind = next((name for start, name in _SIGNATURES.items() if head.startswith(start)), "")
     if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
         kind = "WebP image"
@@ -139,7 +139,7 @@ def binary_problem(given: str, head: bytes, size: int) -> str:
 
 
 def write_atomically(path: Path, data: bytes, given: str) -> bool:
-    """Write a file by way of a temporary one beside it; True if it is new. An existing file keeps its mode."""
+    """Write a file through a temporary one in its folder; return whether it is new. An existing file keeps its mode."""
     with file_errors(given):
         mode = writable_mode(path, given)
         with folders.opened_folder(path.parent, create=True):
@@ -155,7 +155,7 @@ def write_atomically(path: Path, data: bytes, given: str) -> bool:
 
 
 def writable_mode(path: Path, given: str) -> int | None:
-    """The mode of an existing file, None for a new one; `ToolError` for what is no regular file."""
+    """Return the mode of an existing file, None for a new one; `ToolError` if it is not a regular file."""
     try:
         mode = folders.status(path).st_mode
     except FileNotFoundError:
@@ -166,7 +166,7 @@ def writable_mode(path: Path, given: str) -> int | None:
 
 
 def create_file(path: Path, data: bytes, mode: int | None, *, like: Path | None = None) -> None:
-    """Create a file durably, with the owner of another one; removed again if that fails."""
+    """Create a file durably, with the owner of another one; remove it if that fails."""
     handle = folders.open_at(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, NEW_FILE_MODE)
     try:
         with os.fdopen(handle, "wb") as opened:
@@ -174,7 +174,7 @@ def create_file(path: Path, data: bytes, mode: int | None, *, like: Path | None 
             opened.flush()
             if like is not None:
                 owner = folders.status(like)
-                with suppress(PermissionError):  # only root gives files away
+                with suppress(PermissionError):  # only root can change the owner
                     os.fchown(opened.fileno(), owner.st_uid, owner.st_gid)
             if mode is not None:
                 os.fchmod(opened.fileno(), mode)
@@ -186,7 +186,7 @@ def create_file(path: Path, data: bytes, mode: int | None, *, like: Path | None 
 
 
 def nearest_place(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """Where most of the wanted lines are, apart from white space: the index of the first. None if nothing is close."""
+    """Return the index where most of the expected lines are, ignoring white space; None if nothing is close."""
     known: dict[str, list[int]] = {}
     for place, line in enumerate(lines):
         known.setdefault("".join(line.split()), []).append(place)
@@ -206,7 +206,7 @@ def nearest_place(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
 
 
 def excerpt(lines: Sequence[str], start: int, count: int) -> str:
-    """Some lines with their numbers."""
+    """Return some lines with their numbers."""
     chosen = lines[start : start + count]
     return "".join(f"{number:>6}\t{line.rstrip()}\n" for number, line in enumerate(chosen, start + 1))
 

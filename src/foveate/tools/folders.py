@@ -1,4 +1,4 @@
-"""Files by the descriptor of their folder, so that nobody can exchange a folder for a link after a path was checked.
+"""Access files through the descriptor of their folder, so that a checked folder can't be swapped for a link.
 
 A path is checked once (`Workspace.path`) and has no links then. Each function here opens its folder from the top, one
 component after another and without following a link: a component that has become one since is an `OSError`.
@@ -13,13 +13,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 _PASS = getattr(os, "O_PATH", os.O_RDONLY)
-"""Linux needs no permission to list a folder that is only passed through."""
+"""Linux needs no permission to list a folder that is only traversed."""
 _FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 @contextmanager
 def opened_folder(path: Path, *, create: bool = False, readable: bool = False) -> Iterator[int]:
-    """The descriptor of a folder. `create` makes the folders that are missing; a `readable` one can be listed."""
+    """Open a folder and yield its descriptor. `create` makes missing folders; a `readable` one can be listed."""
     handle = os.open(path.anchor, _PASS | _FOLDER)
     try:
         for name in path.parts[1:]:
@@ -33,7 +33,7 @@ def opened_folder(path: Path, *, create: bool = False, readable: bool = False) -
 
 @contextmanager
 def below(folder: int, name: str) -> Iterator[int]:
-    """A folder in a folder, which can be listed."""
+    """Open a folder in a folder for listing."""
     handle = os.open(name, os.O_RDONLY | _FOLDER, dir_fd=folder)
     try:
         yield handle
@@ -42,19 +42,19 @@ def below(folder: int, name: str) -> Iterator[int]:
 
 
 def open_at(path: Path, flags: int, mode: int = 0o777) -> int:
-    """The descriptor of a file that is no link."""
+    """Open a file that is not a link; return its descriptor."""
     with opened_folder(path.parent) as folder:
         return os.open(path.name or ".", flags | os.O_NOFOLLOW | os.O_CLOEXEC, mode, dir_fd=folder)
 
 
 def status(path: Path) -> os.stat_result:
-    """The status of a file, or of a link itself."""
+    """Return the status of a file, or of a link itself."""
     with opened_folder(path.parent) as folder:
         return os.stat(path.name or ".", dir_fd=folder, follow_symlinks=False)
 
 
 def exists(path: Path) -> bool:
-    """Whether there is a file, a folder or a link."""
+    """Check whether there is a file, a folder or a link."""
     try:
         status(path)
     except FileNotFoundError:
@@ -63,7 +63,7 @@ def exists(path: Path) -> bool:
 
 
 def read(path: Path) -> bytes:
-    """The content of a regular file; an `OSError` for anything else."""
+    """Read the content of a regular file; `OSError` for anything else."""
     with os.fdopen(open_at(path, os.O_RDONLY | os.O_NONBLOCK), "rb") as opened:
         if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
             raise OSError(0, "not a regular file", str(path))
@@ -71,14 +71,14 @@ def read(path: Path) -> bytes:
 
 
 def replace(source: Path, target: Path) -> None:
-    """Give a file the name of another one in the same folder, which it replaces."""
+    """Rename a file to another one in the same folder, which it replaces."""
     assert source.parent == target.parent, "both are in one folder"
     with opened_folder(source.parent) as folder:
         os.replace(source.name, target.name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a file a second name in the same folder."""
+    """Add a second name for a file in the same folder."""
     assert source.parent == target.parent, "both are in one folder"
     with opened_folder(source.parent) as folder:
         os.link(source.name, target.name, src_dir_fd=folder, dst_dir_fd=folder, follow_symlinks=False)
@@ -91,7 +91,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder; its own folder is there."""
+    """Create a folder; its parent must exist."""
     with opened_folder(path.parent) as folder:
         os.mkdir(path.name, dir_fd=folder)
 
@@ -103,7 +103,7 @@ def remove_folder(path: Path) -> None:
 
 
 def _below(handle: int, name: str, *, create: bool) -> int:
-    """The folder of this name, in exchange for the one that it is in."""
+    """Open the folder of this name and close its parent."""
     try:
         found = os.open(name, _PASS | _FOLDER, dir_fd=handle)
     except FileNotFoundError:

@@ -36,10 +36,10 @@ if TYPE_CHECKING:
     from mcp import Client
 
 STATE_FILE: Final = "foveate/mcp-definitions.json"
-"""In the user's state folder: hashes of the definitions that were seen."""
+"""File in the user's state folder: hashes of the definitions that were seen."""
 MAX_DESCRIPTION_CHARS = 2_000
 MAX_NAME_CHARS = 64
-"""What providers accept."""
+"""Limit of the providers."""
 CONNECT_SECONDS = 20.0
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_ARGUMENTS = msgspec.defstruct("NoArguments", [])
@@ -54,12 +54,12 @@ class _File(Struct, frozen=True, kw_only=True):
 
 
 async def withhold(_server: str, _changed: Sequence[str]) -> bool:
-    """The consent where nobody can be asked."""
+    """Withhold changed definitions: the consent where nobody can be asked."""
     return False
 
 
 def load_config(path: Path) -> dict[str, McpServer]:
-    """The servers of a configuration file; `InputError` says what is wrong with it."""
+    """Read the servers of a configuration file; `InputError` names what is wrong with it."""
     try:
         found = msgspec.json.decode(path.read_bytes(), type=_File).servers
     except OSError as error:
@@ -71,7 +71,7 @@ def load_config(path: Path) -> dict[str, McpServer]:
 
 
 def configured(servers: Mapping[str, McpServer], names: Sequence[str]) -> dict[str, McpServer]:
-    """The servers with these names of the settings `tools.mcp_servers`; `InputError` if one is missing or wrong."""
+    """Return the servers with these names from `tools.mcp_servers`; `InputError` if one is missing or invalid."""
     for name in names:
         if name not in servers:
             known = ", ".join(servers) or "none"
@@ -89,7 +89,7 @@ def _checked(name: str, server: McpServer, place: str) -> McpServer:
 async def mcp_tools(
     servers: Mapping[str, McpServer], *, consent: Consent = withhold, state: Path | None = None
 ) -> AsyncIterator[list[Tool]]:
-    """The tools of all servers while the block runs. A server that can't be reached is an `InputError`."""
+    """Yield the tools of all servers while the block runs. A server that can't be reached raises `InputError`."""
     known = _Definitions(state or _state_path())
     async with AsyncExitStack() as stack:
         tools: list[Tool] = []
@@ -102,7 +102,7 @@ async def mcp_tools(
 
 
 class _Connection:
-    """One server. The client lives in a task of its own, because it must be closed by the task that opened it."""
+    """A server. The client runs in its own task, because the task that opened it must also close it."""
 
     def __init__(self, name: str, server: McpServer) -> None:
         self.name = name
@@ -130,7 +130,7 @@ class _Connection:
                 task.cancel()
 
     async def client(self) -> Client:
-        """The connection; opened again if the server has died."""
+        """Return the connection; reconnect if the server has died."""
         if self._client is None or self._task is None or self._task.done():
             await self.open()
         assert self._client is not None, "open connected"
@@ -160,7 +160,7 @@ def _root_cause(error: BaseException) -> str:
 
 
 def _target(server: McpServer) -> tuple[Callable[..., Client], Callable[[AsyncExitStack], Any]]:
-    """The client's class, and what makes the transport it connects to."""
+    """Return the client's class, and a function that opens its transport."""
     try:
         import httpx2  # noqa: PLC0415 # of the extra `tools`
         from mcp import Client, StdioServerParameters  # noqa: PLC0415
@@ -189,7 +189,7 @@ class _Offer(NamedTuple):
 
     tool: Tool
     digest: str
-    """Of its definition as the server gives it."""
+    """Hash of the definition as the server sends it."""
 
 
 async def _tools_of(connection: _Connection, known: _Definitions, consent: Consent) -> list[Tool]:
@@ -219,14 +219,14 @@ async def _list_tools(client: Client) -> list[types.Tool]:
     return found
 
 
-def _offer(connection: _Connection, given: types.Tool) -> _Offer:
-    hints = given.annotations
+def _offer(connection: _Connection, offered: types.Tool) -> _Offer:
+    hints = offered.annotations
     tool = Tool(
-        name=_tool_name(connection.name, given.name),
-        description=(given.description or given.title or given.name)[:MAX_DESCRIPTION_CHARS],
+        name=_tool_name(connection.name, offered.name),
+        description=(offered.description or offered.title or offered.name)[:MAX_DESCRIPTION_CHARS],
         arguments=_NO_ARGUMENTS,
-        raw_schema=given.input_schema,
-        run=partial(_call, connection, given.name),
+        raw_schema=offered.input_schema,
+        run=partial(_call, connection, offered.name),
         timeout_seconds=connection.server.timeout_seconds,
         annotations=Annotations(open_world=True),
         approval="ask",
@@ -257,7 +257,7 @@ async def _call(connection: _Connection, name: str, /, **arguments: Json) -> Too
 
 
 async def _ask(connection: _Connection, request: Callable[[Client], Awaitable[_Answer]]) -> _Answer:
-    """The server's answer; `ToolError` if that is an error or the server ended. The next request connects again."""
+    """Send a request; `ToolError` if it fails or the server ended. The next request reconnects."""
     from mcp import MCPError  # noqa: PLC0415 # of the extra `tools`
     from mcp_types import CONNECTION_CLOSED  # noqa: PLC0415
     from pydantic import ValidationError  # noqa: PLC0415
@@ -338,7 +338,7 @@ class _Definitions:
                 raise InputError(f"{path} is damaged; delete it to trust the definitions of today: {error}") from error
 
     def changed(self, server: str, digests: Mapping[str, str]) -> set[str]:
-        """Tools that were defined differently before, or came to a server that was seen without them."""
+        """Return the tools whose definition changed, and new tools of a server that was seen without them."""
         seen = self._seen.get(server)
         return set() if seen is None else {name for name, digest in digests.items() if seen.get(name) != digest}
 

@@ -1,4 +1,4 @@
-"""Packs: named lists of tools. A user's own are in the settings (`tools.packs`) and may include other packs."""
+"""Packs: named lists of tools. The user's packs are in the settings (`tools.packs`) and may include other packs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PACKS: Final[Mapping[str, Sequence[str]]] = {
 
 
 def pack_names(own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """All packs, the user's own included."""
+    """Return the names of all packs, including the user's."""
     return tuple(sorted({*PACKS, *own, "all"}))
 
 
 def tools_of(pack: str, own: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """The sorted names of a pack's tools, history tools and `read_cabinet` included.
+    """Return the sorted names of a pack's tools, including history tools and `read_cabinet`.
 
     `InputError` for an unknown pack or tool, or a cycle.
     """

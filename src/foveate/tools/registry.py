@@ -22,17 +22,17 @@ _registered: dict[str, Tool] = {}
 _log = logging.getLogger(__name__)
 
 
-def _history_tool(given: FunctionSpec) -> Tool:
-    """A history tool, which answers from the session of the workspace; that checks the arguments too."""
+def _history_tool(spec: FunctionSpec) -> Tool:
+    """Make a history tool, which answers from the workspace's session; the session also checks the arguments."""
     return Tool(
-        name=given.name,
-        description=given.description,
+        name=spec.name,
+        description=spec.description,
         arguments=msgspec.defstruct("NoArguments", []),
-        raw_schema=given.schema,
-        run=partial(_read_history, given.name),
+        raw_schema=spec.schema,
+        run=partial(_read_history, spec.name),
         takes_workspace=True,
         annotations=READ_ONLY,
-        max_output_tokens=None,  # they answer by pages of the board
+        max_output_tokens=None,  # they return pages of the board
     )
 
 
@@ -59,21 +59,21 @@ def unregister(name: str) -> None:
 
 
 def names() -> tuple[str, ...]:
-    """The names of all tools, sorted."""
+    """Return the names of all tools, sorted."""
     return tuple(sorted({*REGISTRY.names, *_HISTORY, *_registered}))
 
 
 def usable_names() -> tuple[str, ...]:
-    """The names of all tools that can be loaded, sorted; any other is in the log."""
+    """Return the names of all tools that can be loaded, sorted; log the others."""
     usable: list[str] = []
     for name in names():
-        with contained(_log, "the tool %s is left out", name):
+        with contained(_log, "the tool %s is skipped", name):
             usable.append(find(name).name)
     return tuple(usable)
 
 
 def find(name: str) -> Tool:
-    """The tool of this name; `InputError` lists those that exist, or says why a third party's can't be loaded."""
+    """Return the tool of this name; `InputError` lists the existing ones, or why a third party's can't be loaded."""
     with contained() as outcome:
         found = _registered.get(name) or _HISTORY.get(name) or REGISTRY.get(name)
     if outcome.error is not None:

@@ -1,4 +1,4 @@
-"""Runs ripgrep: its program comes with the extra `foveate[tools]`, or is on the PATH."""
+"""Run ripgrep: its program comes with the extra `foveate[tools]`, or is on the PATH."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from foveate.tools.tool import ToolError
 
 COMMON = ("--no-config", "--no-require-git", "--hidden", "--color=never", "--sort=path", "--null")
-"""Ignored files are skipped also outside a git repository; links are never followed."""
+"""Ignored files are skipped even outside a git repository; links are never followed."""
 NEVER = ("--glob", "!.git")
 NO_MATCH = 1
 MAX_PROBLEM_CHARS = 2_000
@@ -23,7 +23,7 @@ _READ_BYTES = 1 << 16
 
 
 def program() -> str:
-    """The path of `rg`; `ToolError` says what to install."""
+    """Return the path of `rg`; `ToolError` names what to install."""
     folders = (sysconfig.get_path("scripts"), str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
     found = shutil.which("rg", path=os.pathsep.join(folders))
     if found is None:
@@ -33,7 +33,7 @@ def program() -> str:
 
 @asynccontextmanager
 async def running(arguments: Sequence[str], folder: Path, separator: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
-    """What a ripgrep process prints, in parts that end with the separator; it is killed at the end of the block."""
+    """Yield what a ripgrep process prints, split at the separator; the process is killed at the end of the block."""
     process = await asyncio.create_subprocess_exec(
         program(), *COMMON, *arguments, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
     )
@@ -47,7 +47,7 @@ async def running(arguments: Sequence[str], folder: Path, separator: bytes) -> A
 
 
 async def _records(process: Process, separator: bytes) -> AsyncGenerator[bytes, None]:
-    """`ToolError` if the process fails and printed nothing."""
+    """Yield the records; `ToolError` if the process fails and printed nothing."""
     assert process.stdout is not None, "the output is piped"
     assert process.stderr is not None, "the errors are piped"
     problem = asyncio.create_task(_read_all(process.stderr))
@@ -62,14 +62,14 @@ async def _records(process: Process, separator: bytes) -> AsyncGenerator[bytes, 
         if rest:
             yield rest
         if await process.wait() > NO_MATCH and is_empty:
-            said = (await problem).decode("utf-8", "replace").strip()
-            raise ToolError(said[:MAX_PROBLEM_CHARS] or "ripgrep failed")
+            message = (await problem).decode("utf-8", "replace").strip()
+            raise ToolError(message[:MAX_PROBLEM_CHARS] or "ripgrep failed")
     finally:
         problem.cancel()
 
 
 async def _read_all(stream: asyncio.StreamReader) -> bytes:
-    """The first of a stream, which is read to its end so that the process is never blocked."""
+    """Return the first bytes of a stream, and read it to its end so that the process is never blocked."""
     kept = b""
     while chunk := await stream.read(_READ_BYTES):
         kept = (kept + chunk)[: 4 * MAX_PROBLEM_CHARS]

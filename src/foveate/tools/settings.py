@@ -21,7 +21,7 @@ class ExecSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     output_bytes: Annotated[int, Meta(ge=1_000)] = 1_000_000
     """Output that is kept: the first and the last half of it."""
     read_folders: tuple[str, ...] = ()
-    """Folders that commands may read and execute from, besides the system's and the Python in use."""
+    """Folders that commands may read and execute from, in addition to the system's and the Python in use."""
 
 
 class WebSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,7 +44,7 @@ class WebSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     max_bytes: Annotated[int, Meta(ge=1_000)] = 5_000_000
     """Largest page, decompressed."""
     cache_seconds: Annotated[float, Meta(ge=0)] = 900.0
-    """How long a page or a search result is used again. 0: never."""
+    """Seconds that a page or a search result is cached. 0: never."""
 
 
 class McpServer(Struct, frozen=True, kw_only=True):
@@ -53,7 +53,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     command: str | None = None
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
-    """Variables for the command; it gets no others but a minimal set."""
+    """Variables for the command, in addition to a minimal set."""
     cwd: str | None = None
     url: str | None = None
     headers: dict[str, str] = {}
@@ -61,7 +61,7 @@ class McpServer(Struct, frozen=True, kw_only=True):
     """Patterns of the tools that may be used; `list_resources` and `read_resource` are two of them."""
     timeout_seconds: Annotated[float, Meta(gt=0)] = 60.0
     trust_annotations: bool = False
-    """Believe the server which of its tools are read-only; those are then executed without approval."""
+    """Trust the server's read-only annotations; read-only tools are then executed without approval."""
 
 
 class ToolsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -36,8 +36,8 @@ from foveate.errors import InputError, InvalidToolCall, contained
 from foveate.turn import Attachment, Json
 
 Approval = Literal["never", "ask", "always"]
-"""`never`: executed at once. `ask`: a person is asked, and can allow it for the rest of the session. `always`: a person
-is asked for each call."""
+"""`never`: executed immediately. `ask`: a person is asked, and can allow it for the rest of the session. `always`: a
+person is asked for each call."""
 DEFAULT_TIMEOUT_SECONDS = 60.0
 DEFAULT_MAX_OUTPUT_TOKENS = 8_000
 _WORKSPACE = "workspace"
@@ -45,16 +45,16 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 class ToolError(InputError):
-    """A tool can't do what it was asked; the message tells the model why, and what to do instead."""
+    """A tool can't do what was requested; the message tells the model why, and what to do instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Annotations:
-    """What a tool does to the world, by the names that MCP uses."""
+    """A tool's effects, with MCP's names."""
 
     read_only: bool = False
     destructive: bool = True
-    """It may overwrite or delete. Without meaning for a read-only tool."""
+    """It may overwrite or delete. Ignored for a read-only tool."""
     open_world: bool = False
     """It reaches beyond this machine."""
 
@@ -64,7 +64,7 @@ READ_ONLY = Annotations(read_only=True, destructive=False)
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a tool answers."""
+    """The answer of a tool."""
 
     text: str
     attachments: tuple[Attachment, ...] = ()
@@ -72,7 +72,7 @@ class ToolOutput:
     is_error: bool = False
     exit_code: int | None = None
     inner: tuple[InnerCall, ...] = ()
-    """Calls that a script made. They are recorded, and the model sees the script's output alone."""
+    """Calls that a script made. They are recorded; the model sees only the script's output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class InnerCall:
 
 
 def missing_extra(what: str) -> ToolError:
-    """The error of a tool whose packages are not installed."""
+    """Return the error of a tool whose packages are not installed."""
     return ToolError(f"{what} needs the extra 'tools': pip install 'foveate[tools]'")
 
 
@@ -100,19 +100,19 @@ class Tool:
     name: str
     description: str
     arguments: type[Struct]
-    """The model's arguments, checked before a call. The JSON schema is made of it."""
+    """The model's arguments, checked before a call. The JSON schema is derived from it."""
     run: Run
     """Called with the workspace first, if `takes_workspace`, and the arguments by name."""
     takes_workspace: bool = False
     annotations: Annotations = field(default_factory=Annotations)
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
     max_output_tokens: int | None = DEFAULT_MAX_OUTPUT_TOKENS
-    """A longer result goes to the file cabinet, and the model gets its head, its tail and the key. None: no limit."""
+    """A longer result is stored in the file cabinet; the model gets its head, tail and key. None: no limit."""
     approval: Approval = "never"
     compressor: str | None = None
     """Name of the compressor for its results (`foveate.compress.tools`). None: by the tool's name or the output."""
     raw_schema: Mapping[str, Json] | None = None
-    """The JSON schema where a third party gives it, as an MCP server does; arguments are then passed on as they are."""
+    """A third party's JSON schema, e.g. of an MCP server; arguments are then passed on unchanged."""
 
     @property
     def schema(self) -> dict[str, Json]:
@@ -121,24 +121,26 @@ class Tool:
 
     @property
     def argument_names(self) -> list[str]:
-        """In the order of the signature."""
+        """The names of the arguments, in the order of the signature."""
         return list(cast("Mapping[str, Json]", self.schema.get("properties", {})))
 
     @property
     def function(self) -> FunctionSpec:
-        """What a model is told of it."""
+        """The tool's name, description and schema, as a model gets them."""
         return FunctionSpec(self.name, self.description, self.schema)
 
     def usage(self) -> str:
-        """How it is called, e.g. `read_file(path, [first_line])`."""
+        """Describe how to call the tool, e.g. `read_file(path, [first_line])`."""
         return call_usage(self.function)
 
     def check(self, arguments: object) -> dict[str, Any]:
-        """The arguments by name, converted. `InvalidToolCall` names the wrong field and says what it takes."""
-        given = call_object(self.function, arguments)
+        """Return the arguments by name, converted. `InvalidToolCall` names the wrong field and what it accepts."""
+        parsed = call_object(self.function, arguments)
         if self.raw_schema is not None:
-            return dict(given)
-        kept = {key: value for key, value in given.items() if value is not None}  # models write null for what is absent
+            return dict(parsed)
+        kept = {
+            key: value for key, value in parsed.items() if value is not None
+        }  # models write null for what is absent
         try:
             converted = msgspec.convert(kept, self.arguments, strict=False)
         except msgspec.ValidationError as error:
@@ -147,7 +149,7 @@ class Tool:
 
 
 class ToolOptions(TypedDict, total=False):
-    """Fields of a `Tool` that its function does not tell."""
+    """Fields of a `Tool` that can't be derived from its function."""
 
     name: str
     annotations: Annotations
@@ -164,20 +166,20 @@ def tool(**options: Unpack[ToolOptions]) -> Callable[[_Function], Tool]: ...
 def tool(
     function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> Tool | Callable[[_Function], Tool]:
-    """Make a tool of a function, by its signature and docstring. A function that is not async runs in a thread."""
+    """Make a tool from a function, by its signature and docstring. A function that is not async runs in a thread."""
 
-    def make(given: Callable[..., Any]) -> Tool:
-        hints = get_type_hints(given, include_extras=True)
-        parameters = inspect.signature(given).parameters
-        described = inspect.getdoc(given)
+    def make(wrapped: Callable[..., Any]) -> Tool:
+        hints = get_type_hints(wrapped, include_extras=True)
+        parameters = inspect.signature(wrapped).parameters
+        described = inspect.getdoc(wrapped)
         if not described:
-            raise InputError(f"{given.__name__} needs a docstring: it tells the model what the tool does")
+            raise InputError(f"{wrapped.__name__} needs a docstring: it tells the model what the tool does")
         fields = [_field(parameter, hints) for parameter in parameters.values() if parameter.name != _WORKSPACE]
-        named: ToolOptions = {"name": given.__name__, **options}
+        named: ToolOptions = {"name": wrapped.__name__, **options}
         return Tool(
             description=" ".join(described.split("\n\n")[0].split()),
-            arguments=msgspec.defstruct(given.__name__, fields, kw_only=True, forbid_unknown_fields=True),
-            run=given if inspect.iscoroutinefunction(given) else _in_thread(given),
+            arguments=msgspec.defstruct(wrapped.__name__, fields, kw_only=True, forbid_unknown_fields=True),
+            run=wrapped if inspect.iscoroutinefunction(wrapped) else _in_thread(wrapped),
             takes_workspace=_WORKSPACE in parameters,
             **named,
         )
@@ -186,7 +188,7 @@ def tool(
 
 
 def plain_arguments(arguments: Mapping[str, Any]) -> dict[str, Json]:
-    """Arguments as JSON has them, for people and records; what JSON does not have is written as Python shows it."""
+    """Convert arguments to JSON, for people and records; other values are written with `repr`."""
     return cast("dict[str, Json]", msgspec.to_builtins(dict(arguments), str_keys=True, enc_hook=repr))
 
 
@@ -203,12 +205,12 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, Any]) -> Any:
 
 
 def _in_thread(function: Callable[..., str | ToolOutput]) -> Run:
-    """A function in a thread of its own: one that hangs takes no place of a pool, nor keeps the process alive."""
+    """Run a function in its own thread: if it hangs, it blocks no pool and does not keep the process alive."""
 
-    async def run(*given: object, **named: object) -> str | ToolOutput:
+    async def run(*positional: object, **named: object) -> str | ToolOutput:
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[_Outcome] = loop.create_future()
-        call = partial(copy_context().run, function, *given, **named)
+        call = partial(copy_context().run, function, *positional, **named)
         threading.Thread(target=_work, args=(call, loop, answer), name=function.__name__, daemon=True).start()
         found, error = await answer
         if error is not None:
@@ -221,7 +223,7 @@ def _in_thread(function: Callable[..., str | ToolOutput]) -> Run:
 def _work(
     call: Callable[[], str | ToolOutput], loop: asyncio.AbstractEventLoop, answer: asyncio.Future[_Outcome]
 ) -> None:
-    """Execute the call and deliver what it returned or raised; the task that waits raises it again."""
+    """Execute the call and deliver its result or exception to the waiting task."""
     outcome: _Outcome = "", None
     try:
         with contained() as ended:
@@ -239,7 +241,7 @@ def _deliver(answer: asyncio.Future[_Outcome], outcome: _Outcome) -> None:
 
 
 def _schema(arguments: type[Struct]) -> dict[str, Json]:
-    """As providers accept it: no references, and an optional argument without null and its default."""
+    """Return a schema that providers accept: no references, and an optional argument without null and its default."""
     _, components = msgspec.json.schema_components([arguments])
     body = components[arguments.__name__]
     properties = {name: _plain(value, components) for name, value in body["properties"].items()}
@@ -266,7 +268,7 @@ def _plain(schema: Mapping[str, Any], components: Mapping[str, Mapping[str, Any]
 
 
 def _problem(error: msgspec.ValidationError) -> str:
-    """msgspec's message with the field in front, e.g. `path: expected str, got int`."""
+    """Return msgspec's message with the field in front, e.g. `path: expected str, got int`."""
     text, _, place = str(error).partition(" - at `$")
     field_name = place.rstrip("`").lstrip(".")
     text = text.replace("Object ", "").replace("`", "'")

@@ -1,8 +1,8 @@
 """The toolbox: a pack's tools for one workspace. It offers their definitions and executes calls.
 
-    call ──► arguments checked ──► approved ──► executed with its time limit ──► output within its cap
+    call ──► arguments checked ──► approved ──► executed with its time limit ──► output within its limit
 
-Whatever goes wrong becomes an answer that the model can act on; a tool never raises into the conversation.
+Every failure becomes an answer that the model can act on; a tool never raises into the conversation.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 async def refuse(_tool: Tool, _arguments: Mapping[str, Any]) -> bool:
-    """The approver where nobody can be asked."""
+    """Reject every call: the approver where nobody can be asked."""
     return False
 
 
@@ -48,22 +48,22 @@ class Toolbox:
 
     @classmethod
     def of_pack(cls, pack: str, workspace: Workspace, *, approve: Approver = refuse) -> Toolbox:
-        """The tools of a pack; `exec` only where the workspace allows it."""
+        """Make a toolbox with the tools of a pack; `exec` only if the workspace allows it."""
         chosen = packs.tools_of(pack, workspace.settings.packs)
         allowed = (name for name in chosen if name != EXEC or workspace.allow_exec)
         return cls(map(registry.find, allowed), workspace, approve=approve)
 
     def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
-        """The tools in a provider's format, or MCP's. The order and the bytes depend on the tools alone."""
+        """Return the tools in a provider's format, or MCP's. Order and bytes depend only on the tools."""
         return definitions(self.tools.values(), format)
 
     def granted(self) -> tuple[str, ...]:
-        """The tools that need approval and have it for all calls. An approver says so by its method `grants`."""
+        """Return the tools that need approval and have it for all calls, by the approver's method `grants`."""
         grants: Callable[[Tool], bool] = getattr(self._approve, "grants", lambda _: False)
         return tuple(name for name, tool in self.tools.items() if tool.approval != "never" and grants(tool))
 
     async def call(self, name: str, arguments: object, *, whole: bool = False) -> ToolOutput:
-        """Execute a call. An error of any kind is an output with `is_error`.
+        """Execute a call. Any error is returned as an output with `is_error`.
 
         A result longer than the tool's limit goes to the file cabinet and is returned in its short form, for a model.
         With `whole` it is returned as it is, for a program that records it by itself.
@@ -81,12 +81,12 @@ class Toolbox:
             return _error(str(error))
 
     async def _run(self, tool: Tool, arguments: Mapping[str, Any]) -> ToolOutput:
-        given = (self.workspace,) if tool.takes_workspace else ()
+        leading = (self.workspace,) if tool.takes_workspace else ()
         found: str | ToolOutput = ""
         with contained(_log, "the tool %s failed", tool.name) as outcome:
             try:
                 async with asyncio.timeout(tool.timeout_seconds) as deadline:
-                    found = await tool.run(*given, **arguments)
+                    found = await tool.run(*leading, **arguments)
             except FoveateError as error:  # an answer for the model, not a defect of the tool
                 return _error(str(error))
             except TimeoutError:
@@ -103,7 +103,7 @@ class Toolbox:
 
 
 def definitions(tools: Iterable[Tool], format: str) -> list[dict[str, Json]]:  # noqa: A002
-    """The tools, sorted by name, in a format."""
+    """Return the tools in a format, sorted by name."""
     ordered = sorted(tools, key=lambda tool: tool.name)
     if format == "mcp":
         return [{**tool.function.record("inputSchema"), "annotations": _hints(tool)} for tool in ordered]
@@ -124,11 +124,11 @@ def _without_keys(schema: Any) -> Any:
 
 
 def _hints(tool: Tool) -> dict[str, Json]:
-    given = tool.annotations
+    annotations = tool.annotations
     return {
-        "readOnlyHint": given.read_only,
-        "destructiveHint": given.destructive and not given.read_only,
-        "openWorldHint": given.open_world,
+        "readOnlyHint": annotations.read_only,
+        "destructiveHint": annotations.destructive and not annotations.read_only,
+        "openWorldHint": annotations.open_world,
     }
 
 

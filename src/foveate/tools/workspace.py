@@ -1,4 +1,4 @@
-"""What tools may use: the folders they are confined to, the session they work for, and the settings."""
+"""The resources of tools: the folders they are confined to, the session they work for, and the settings."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ if TYPE_CHECKING:
     from foveate.tools.toolbox import Toolbox
 
 JOURNAL = ".foveate-patch"
-"""The file in a root that says what a patch is about to do; there only while one is written."""
+"""The file in a root that describes a patch in progress."""
 _STORE_ENDS = ("", "-wal", "-shm", "-journal")
-"""Ends of the names of SQLite's files."""
+"""Suffixes of SQLite's files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workspace:
-    """What the tools of one session may use."""
+    """The folders, session and settings that the tools of one session may use."""
 
     roots: tuple[Path, ...] = ()
-    """The only folders whose files tools may touch, resolved. Relative paths are below the first one."""
+    """The only folders whose files tools may access, resolved. Relative paths are below the first one."""
     session: Session | None = None
     fov: Foveate | None = None
     settings: ToolsSettings = field(default_factory=ToolsSettings)
     allow_exec: bool = False
     allow_unsandboxed: bool = False
-    """Execute commands even where the sandbox can't be enforced."""
+    """Execute commands even if the sandbox can't be enforced."""
     mcp_servers: tuple[str, ...] = ()
-    """MCP servers of the settings whose tools the toolbox has; agents that a model starts have them too."""
+    """MCP servers of the settings whose tools the toolbox includes; agents that a model starts get them too."""
     toolbox: Toolbox | None = None
-    """The toolbox that executes the call, for tools that call others. It fills this in itself."""
+    """The toolbox that executes the call, for tools that call others. The toolbox sets it."""
 
     @property
     def cabinet(self) -> Cabinet | None:
-        """The file cabinet: the session's, else that of the store."""
+        """The file cabinet: the session's, else the store's."""
         owner = self.session or self.fov
         return None if owner is None else owner.cabinet
 
     def require_cabinet(self) -> Cabinet:
-        """The file cabinet; `ToolError` if there is none."""
+        """Return the file cabinet; `ToolError` if there is none."""
         if self.cabinet is None:
             raise ToolError("there is no file cabinet without a store; give one with --db")
         return self.cabinet
 
     @classmethod
     def at(cls, folders: Sequence[str | Path], **given: object) -> Workspace:
-        """A workspace confined to these folders; `ToolError` if one is not a folder."""
+        """Make a workspace confined to these folders; `ToolError` if one is not a folder."""
         roots = tuple(resolved(Path(folder), str(folder)) for folder in folders)
         for root in roots:
             if not root.is_dir():
@@ -62,7 +62,7 @@ class Workspace:
         return cls(roots=roots, **given)  # type: ignore[arg-type]
 
     def path(self, given: str) -> Path:
-        """The real path of an argument. `ToolError` if it is outside the roots, also by way of a symbolic link."""
+        """Return the real path of an argument. `ToolError` if it is outside the roots, also through a symbolic link."""
         if not self.roots:
             raise ToolError("no folder was given to work in")
         if "\0" in given:
@@ -76,14 +76,14 @@ class Workspace:
         return found
 
     def target(self, given: str) -> Path:
-        """The real path of a file to write. `ToolError` as for `path`, and for the journal of patches."""
+        """Return the real path of a file to write. `ToolError` as for `path`, and for the journal of patches."""
         found = self.path(given)
         if found.name.casefold().startswith(JOURNAL):
             raise ToolError(f"{given} is the journal of patches, which tools can't write")
         return found
 
     def folder(self, given: str) -> Path:
-        """The real path of a folder. `ToolError` as for `path`, and if it is none."""
+        """Return the real path of a folder. `ToolError` as for `path`, and if it is not a folder."""
         found = self.path(given)
         if not found.is_dir():
             raise ToolError(f"{given} is not a folder")
@@ -91,11 +91,11 @@ class Workspace:
 
     @property
     def store_files(self) -> tuple[Path, ...]:
-        """The files of the store, whether they are there or not."""
+        """The files of the store, whether they exist or not."""
         store = self.fov and Path(self.fov.location).resolve()
         return tuple(Path(f"{store}{ending}") for ending in _STORE_ENDS) if store else ()
 
     def shown(self, path: Path) -> str:
-        """A path as the model writes it: relative to the first root where it is below it."""
+        """Return a path as the model writes it: relative to the first root if it is inside it."""
         first = self.roots[0]
         return str(path.relative_to(first)) if path == first or first in path.parents else str(path)

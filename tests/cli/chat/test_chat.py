@@ -106,7 +106,7 @@ SHOWN = {
     "goal": ("/goal Ship it", "G-1 is a goal now."),
     "seal": ("/seal", "topics"),
     "cost": ("Which port?\n/cost", "1 call, 0 of them failed"),
-    "retry": ("/retry", "the newest turn has its answer"),
+    "retry": ("/retry", "the newest turn already has an answer"),
     "quit": ("/quit\nWhich port?", ""),
 }
 
@@ -196,7 +196,7 @@ def test_a_saved_entry_of_the_board_stays(shell: Shell, model: str) -> None:
         ("A wrong key.", "it fails, as its script says"),
         ("Only half an answer.", "the answer broke off"),
         ("You may stall.", "stall"),
-        ("Look for ever.", "it went on calling tools"),
+        ("Look for ever.", "it kept calling tools"),
     ],
 )
 def test_a_call_that_fails_ends_a_pipe_and_keeps_its_prompt(

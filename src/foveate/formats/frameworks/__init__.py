@@ -1,1 +1,1 @@
-"""How agent frameworks write messages: as plain JSON, so that none of them is imported here."""
+"""Messages of agent frameworks as plain JSON, so that none of the frameworks is imported here."""

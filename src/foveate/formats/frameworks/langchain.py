@@ -1,7 +1,8 @@
 """LangChain's messages as its `message_to_dict` writes them: a type, and the fields of the message.
 
-What `render` does where meaning and framework differ: content is LangChain's standard content, which its integrations
-turn into their provider's; reasoning stays out, since a provider takes its own only, and that is in the original.
+How `render` handles differences between meaning and framework: content is LangChain's standard content, which its
+integrations convert for their provider; reasoning is omitted, since a provider accepts only its own, which is in the
+original.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _parse_block(block: Record, path: str) -> Iterator[Part]:
 
 
 def _parse_media(block: Record) -> Attachment | None:
-    """An image, a sound, a video or a file: standard content of both versions, or Anthropic's source."""
+    """Parse an image, a sound, a video or a file: standard content of both versions, or Anthropic's source."""
     source = block.get("source")
     given = source if isinstance(source, Mapping) else block
     media_type = text_at(given, "mime_type") or text_at(given, "media_type")

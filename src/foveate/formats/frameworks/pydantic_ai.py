@@ -1,9 +1,9 @@
 """Pydantic AI's messages as its `ModelMessagesTypeAdapter` writes them: requests and responses made of parts.
 
-What `render` does where meaning and framework differ:
+How `render` handles differences between meaning and framework:
 
-- A request with system prompts and more keeps them in the original only: adapters count them as overhead.
-- Reasoning stays out: a provider takes its own only, and that is in the original.
+- System prompts of a request with other parts are only in the original: adapters count them as overhead.
+- Reasoning is omitted: a provider accepts only its own, which is in the original.
 - The data of files are in the URL-safe alphabet of base64.
 """
 
@@ -64,7 +64,7 @@ def parse(data: Json, path: str) -> Message:
 
 
 def parse_usage(response: Record) -> Usage:
-    """What a response took. Providers' counts of reasoning are in different places."""
+    """Return the usage of a response. Providers report reasoning in different places."""
     places = (("output_reasoning_tokens",), ("details", "reasoning_tokens"), ("details", "thoughts_tokens"))
     return Usage(
         input_tokens=count_at(response, "usage", "input_tokens"),
@@ -93,7 +93,7 @@ def _parse_request_part(part: Record, path: str) -> Iterator[Part]:
 
 
 def _parse_content(content: Json, path: str) -> Iterator[Text | Attachment | Opaque]:
-    """Text, files and anything else that a tool may return, which becomes JSON."""
+    """Parse text, files and anything else that a tool may return, which becomes JSON."""
     if isinstance(content, str):
         yield Text(content)
     elif isinstance(content, Sequence) and any(isinstance(item, str) or _is_content(item) for item in content):
@@ -123,7 +123,7 @@ def _parse_file(item: Record, path: str) -> Iterator[Text | Attachment | Opaque]
 
 
 def parse_said(part: Record, path: str) -> Iterator[Part]:
-    """A part of a response, with the proofs of its provider that canonical parts have a place for."""
+    """Parse a part of a response, with its provider's signatures if canonical parts can hold them."""
     match part.get("part_kind"):
         case "text":
             yield Text(text_in(part, "content", path))
@@ -145,7 +145,7 @@ def parse_said(part: Record, path: str) -> Iterator[Part]:
 
 
 def thought_signature(part: Record) -> str | None:
-    """What Gemini signs a part of a response with."""
+    """Return the signature that Gemini adds to a part of a response."""
     return text_at(part, "provider_details", "thought_signature")
 
 
@@ -171,7 +171,7 @@ def _render_prompt(writer: Writer, said: Utterance) -> Record:
 
 
 def joined(content: list[Any], separator: str | None) -> Any:
-    """Texts as one; without a separator a single text only. Content with anything else stays a list."""
+    """Join texts; without a separator only a single text becomes text. Content with anything else stays a list."""
     texts = [item for item in content if isinstance(item, str)]
     if len(texts) < len(content) or (separator is None and len(texts) != 1):
         return content
@@ -179,13 +179,13 @@ def joined(content: list[Any], separator: str | None) -> Any:
 
 
 class Writer:
-    """Writes canonical parts as records of Pydantic AI's. A subclass writes them for one provider."""
+    """Writes canonical parts as records of Pydantic AI. A subclass writes them for one provider."""
 
     def tool_name(self, name: str) -> str:
         return name
 
     def said(self, piece: FamilyPart) -> Iterator[Record]:
-        """A part of a response."""
+        """Yield the records of a part of a response."""
         match piece.part:
             case Text(text):
                 yield {"part_kind": "text", "content": text}
@@ -198,7 +198,7 @@ class Writer:
                 yield {"part_kind": "text", "content": note_of(other)}
 
     def result(self, answer: PairedResult) -> Record:
-        """A part of a request that answers a call."""
+        """Return a part of a request that answers a call."""
         result = answer.result
         return {
             "part_kind": "tool-return",
@@ -209,7 +209,7 @@ class Writer:
         }
 
     def content(self, part: Part) -> Any:
-        """A text or a file of a prompt or a result."""
+        """Return a text or a file of a prompt or a result."""
         match part:
             case Text(text):
                 return text

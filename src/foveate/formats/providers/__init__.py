@@ -1,4 +1,4 @@
-"""Message formats: what a provider's API takes. Each module is one; the contract is `foveate.formats.MessageFormat`.
+"""Message formats of the providers' APIs, one per module; the contract is `foveate.formats.MessageFormat`.
 
-The messages of a context are put together in `foveate.context.render`.
+The messages of a context are assembled in `foveate.context.render`.
 """

@@ -1,14 +1,14 @@
-"""Anthropic Messages: content as text or blocks, thinking with its signature beside the calls it led to.
+"""Anthropic Messages: content as text or blocks, thinking with its signature next to the calls it led to.
 
-What `render` does where meaning and API differ:
+How `render` handles differences between meaning and API:
 
-- Messages have no system role on every model (the system prompt is a field of the request), so system and
-  developer text goes out as user text inside `<system>` tags. A caller that wants it on top takes it out first.
+- Not every model has a system role in messages (the system prompt is a field of the request), so system and
+  developer text is sent as user text inside `<system>` tags. A caller that wants it on top removes it first.
 - Consecutive assistant messages become one; all results of its calls open the next user message.
-- Thinking is given back only with Anthropic's own proof. Another provider's reasoning is not part of what was
-  said and stays out. Text without a visible character stays out too: the API refuses it.
-- Normal form: a single text is written as plain text. `cache_control`, citations and other hints live in
-  the original only.
+- Thinking is sent only with Anthropic's own signature. Another provider's reasoning is not part of the conversation and
+  is omitted. Text without a visible character is omitted too: the API rejects it.
+- Normal form: a single text is written as plain text. `cache_control`, citations and other hints are only in the
+  original.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Rol
 NAME: Final = "anthropic"
 ROLES: Final[dict[str, Role]] = {"user": "user", "assistant": "assistant", "system": "system"}
 CALL_IDS: Final = re.compile(r"[a-zA-Z0-9_-]+")
-"""The API refuses other ids; calls from elsewhere get one that fits."""
+"""The API rejects other ids; calls of other providers get a valid one."""
 
 IMAGE_TYPES: Final = ("image/jpeg", "image/png", "image/gif", "image/webp")
 OWN_BLOCKS: Final = ("tool_use", "tool_result", "thinking", "redacted_thinking", "server_tool_use")
@@ -102,7 +102,7 @@ def _parse_result(data: Record, path: str) -> ToolResult:
 
 
 def parse_shown(block: ContentBlock) -> Text | Attachment | Opaque:
-    """What both a message and a result may hold."""
+    """Parse a block that both a message and a result may hold."""
     if block.type == "text":
         return Text(text_in(block.data, "text", block.path))
     if block.type in ("image", "document"):

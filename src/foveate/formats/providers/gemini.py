@@ -1,15 +1,15 @@
 """Gemini contents: parts distinguished by the key they have, in camelCase or snake_case.
 
-What `render` does where meaning and API differ:
+How `render` handles differences between meaning and API:
 
-- Contents have no system role (there is `systemInstruction` for it), so system and developer text goes out as
-  user text inside `<system>` tags. A caller that wants it on top takes it out first.
+- Contents have no system role (there is `systemInstruction` for it), so system and developer text is sent as
+  user text inside `<system>` tags. A caller that wants it on top removes it first.
 - Consecutive assistant messages become one `model` content; the results of its calls open the next `user` content.
-  Call ids stay as they are: Gemini pairs by name and order where there is none.
-- Thoughts and signatures are given back only where they can be Gemini's. A signature on a part that is no call is
-  a `Reasoning` without text behind that part. A call of another provider gets the signature that Google
-  names for such calls, since newer models refuse one that has none.
-- Normal form: camelCase, results in role `user`, `args` always there. A result's `response` is read as text:
+  Call ids are unchanged: without one, Gemini pairs by name and order.
+- Thoughts and signatures are sent only if they can be Gemini's. A signature on a part that is not a call is
+  a `Reasoning` without text after that part. A call of another provider gets the signature that Google
+  documents for such calls, since newer models reject a call without one.
+- Normal form: camelCase, results in role `user`, `args` always present. A result's `response` is read as text:
   `{"output": text}` and `{"error": text}` as that text, any other object as compact JSON.
 """
 
@@ -48,7 +48,7 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Rol
 NAME: Final = "gemini"
 ROLES: Final[dict[str, Role]] = {"user": "user", "model": "assistant", "function": "tool", "system": "system"}
 FOREIGN_CALL_SIGNATURE: Final = "skip_thought_signature_validator"
-"""What Google tells callers to send with a call that Gemini did not make."""
+"""The signature that Google documents for calls that Gemini did not make."""
 
 _CAMEL: Final = {
     "thought_signature": "thoughtSignature",
@@ -161,12 +161,12 @@ def render(messages: Sequence[Message]) -> list[Json]:
 def _render_entry(entry: Utterance | Results) -> list[Record]:
     if isinstance(entry, Results):
         return [_render_answer(answer) for answer in entry.answers]
-    return _render_said(entry)
+    return _render_utterance(entry)
 
 
-def _render_said(said: Utterance) -> list[Record]:
+def _render_utterance(utterance: Utterance) -> list[Record]:
     parts: list[Record] = []
-    for piece in said.pieces:
+    for piece in utterance.pieces:
         part = piece.part
         if isinstance(part, Reasoning):
             if piece.may_be_of(NAME):
@@ -175,7 +175,7 @@ def _render_said(said: Utterance) -> list[Record]:
             first = not any("functionCall" in rendered for rendered in parts)
             parts.append(_render_call(part, piece, is_first=first))
         elif isinstance(part, Text):
-            wrapped = wrap_system(part.text) if said.role in ("system", "developer") else part.text
+            wrapped = wrap_system(part.text) if utterance.role in ("system", "developer") else part.text
             parts.append({"text": wrapped})
         elif isinstance(part, Attachment | Opaque):
             parts.append(_render_content(part, own=piece.may_be_of(NAME)))
@@ -236,7 +236,7 @@ def _render_answer(answer: PairedResult) -> Record:
 
 
 def _response(text: str, *, is_error: bool) -> Record:
-    """The inverse of how a response is read: an object again only where its text is exactly what one reads as."""
+    """Invert how a response is read: an object only if its text is exactly the one that would be read from it."""
     if is_error:
         return {"error": text}
     value = parse_arguments(text, "response")

@@ -1,14 +1,14 @@
-"""OpenAI Chat Completions: calls in the assistant's message, one `tool` message per result behind it.
+"""OpenAI Chat Completions: calls in the assistant's message, followed by one `tool` message per result.
 
-What `render` does where meaning and API differ:
+How `render` handles differences between meaning and API:
 
-- Consecutive assistant messages become one, with its words before its calls.
-- Reasoning stays out: the API has no place for it, and it is not part of what was said. Records of compatible
-  servers (`reasoning_content`, `reasoning`) keep theirs in the original.
-- A tool message holds text only, so what a result has attached follows in a user message that says so.
+- Consecutive assistant messages become one, with its text before its calls.
+- Reasoning is omitted: the API has no field for it, and it is not part of the conversation. Reasoning of compatible
+  servers (`reasoning_content`, `reasoning`) is only in the original.
+- A tool message holds text only, so a result's attachments follow in a user message that names the result.
 - Normal form: a single text is plain text, a refusal is text, `function_call` and role `function` become
-  `tool_calls` and `tool`, an object of arguments is compact JSON, arguments that are no object are a custom
-  call's input. `detail` of an image, annotations and a tool message's name live in the original only.
+  `tool_calls` and `tool`, an object of arguments is compact JSON, other arguments are a custom call's input.
+  `detail` of an image, annotations and a tool message's name are only in the original.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ROLES: Final[dict[str, Role]] = {
     "function": "tool",
 }
 CALL_IDS: Final = re.compile(r"[!-~]{1,40}")
-"""The API refuses longer ids."""
+"""The API rejects longer ids."""
 
 
 def recognises(data: Json) -> bool:
@@ -108,7 +108,7 @@ def _parse_call(call: Record, path: str) -> ToolCall:
     if "custom" in call:
         custom, where = record_in(call, "custom", path), f"{path}.custom"
         return ToolCall(text_in(custom, "name", where), text_in(custom, "input", where), id=call_id)
-    # A kind of call that is yet to be invented: its type is its name, and the value under that key its arguments.
+    # An unknown kind of call: its type is its name, and the value under that key its arguments.
     kind = text_in(call, "type", path)
     return ToolCall(kind, call.get(kind, {}), id=call_id)
 
@@ -168,11 +168,11 @@ def render(messages: Sequence[Message]) -> list[Json]:
     return rendered
 
 
-def _render_assistant(said: Utterance) -> list[Json]:
+def _render_assistant(utterance: Utterance) -> list[Json]:
     content: list[Record] = []
     calls: list[Record] = []
     audio: Record = {}
-    for piece in said.pieces:
+    for piece in utterance.pieces:
         part = piece.part
         if isinstance(part, ToolCall):
             calls.append(_render_call(part))
@@ -180,9 +180,9 @@ def _render_assistant(said: Utterance) -> list[Json]:
             audio = {"audio": {"id": part.file_id}}
         elif not isinstance(part, Reasoning):
             content.append(_render_part(piece, role="assistant"))
-    if said.pieces and not (content or calls or audio):
+    if utterance.pieces and not (content or calls or audio):
         return []
-    named: Record = {"name": said.name} if said.name else {}
+    named: Record = {"name": utterance.name} if utterance.name else {}
     called: Record = {"tool_calls": calls} if calls else {}
     spoken = None if not content and (calls or audio) else plain_or_list(content)
     return [{"role": "assistant", **named, "content": spoken, **audio, **called}]
@@ -207,7 +207,7 @@ def _render_results(results: Results) -> list[Json]:
 
 
 def _render_answer(answer: PairedResult) -> tuple[list[Record], list[Record]]:
-    """What a tool message can hold, and what has to follow it."""
+    """Return what a tool message can hold, and the content that has to follow it."""
     content: list[Record] = []
     attached: list[Record] = []
     for part in answer.result.content:

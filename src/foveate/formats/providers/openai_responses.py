@@ -1,15 +1,15 @@
-"""OpenAI Responses input items: a message, a stretch of reasoning, a call and its output are items of their own.
+"""OpenAI Responses input items: a message, reasoning, a call and its output are separate items.
 
-What `render` does where meaning and API differ:
+How `render` handles differences between meaning and API:
 
-- Reasoning is given back only with OpenAI's own proof, its id or encrypted content. Another provider's
-  reasoning is not part of what was said and stays out.
+- Reasoning is sent only with OpenAI's own proof, its id or encrypted content. Another provider's reasoning is not
+  part of the conversation and is omitted.
 - Calls that the caller runs (shell, patches, computer) are read as calls of that name and written as function
-  calls. Tools that OpenAI runs itself are kept as they came.
+  calls. Calls of tools that OpenAI runs itself are kept unchanged.
 - Normal form: messages as `{role, content}`, content that is a single text as plain text; a function's object
-  of arguments as compact JSON; arguments that are text as a custom call's input; an output whose call stands
-  elsewhere as a function's; summaries of one reasoning item joined, its `content` (where a server gives it)
-  as the summary. Item ids of messages and calls, `status` and annotations live in the original only.
+  of arguments as compact JSON; arguments that are text as a custom call's input; an output whose call is
+  elsewhere as a function's; summaries of one reasoning item joined, its `content` (if a server sends it)
+  as the summary. Item ids of messages and calls, `status` and annotations are only in the original.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ ROLES: Final[dict[str, Role]] = {
     "developer": "developer",
 }
 CALL_IDS: Final = re.compile(r"[!-~]{1,64}")
-"""The API refuses longer ids."""
+"""The API rejects longer ids."""
 
 CALLER_RUN: Final = {
     "local_shell_call": "action",
@@ -126,7 +126,7 @@ def _parse_file(data: Record, path: str) -> Attachment:
 
 
 def _parse_reasoning(item: Record, path: str) -> Reasoning:
-    # Servers of open models give the thinking itself; OpenAI gives a summary of it.
+    # Servers of open models return the thinking itself; OpenAI returns a summary.
     key = "content" if item.get("content") else "summary"
     texts = [text_in(element, "text", where) for element, where in elements(item.get(key) or (), f"{path}.{key}")]
     encrypted = optional_text(item, "encrypted_content", path)
@@ -176,12 +176,12 @@ def render(messages: Sequence[Message]) -> list[Json]:
     return items
 
 
-def _render_assistant(said: Utterance) -> list[Json]:
-    if not said.pieces:
+def _render_assistant(utterance: Utterance) -> list[Json]:
+    if not utterance.pieces:
         return [{"role": "assistant", "content": ""}]
     items: list[Json] = []
     spoken: list[Record] = []
-    for piece in said.pieces:
+    for piece in utterance.pieces:
         item = _render_item(piece)
         if item is None and not isinstance(piece.part, Reasoning):
             spoken.append(_render_part(piece, role="assistant"))
@@ -191,11 +191,11 @@ def _render_assistant(said: Utterance) -> list[Json]:
     return [*items, *_spoken("assistant", spoken)]
 
 
-def _render_input(said: Utterance) -> list[Json]:
-    own_items = [piece for piece in said.pieces if _render_item(piece) is not None]
-    content = [_render_part(piece, role=said.role) for piece in said.pieces if piece not in own_items]
+def _render_input(utterance: Utterance) -> list[Json]:
+    own_items = [piece for piece in utterance.pieces if _render_item(piece) is not None]
+    content = [_render_part(piece, role=utterance.role) for piece in utterance.pieces if piece not in own_items]
     items: list[Json] = [_render_item(piece) for piece in own_items]
-    return [*items, *_spoken(said.role, content)] if content or not items else items
+    return [*items, *_spoken(utterance.role, content)] if content or not items else items
 
 
 def _spoken(role: Role, content: list[Record]) -> list[Json]:
@@ -208,7 +208,7 @@ def _spoken(role: Role, content: list[Record]) -> list[Json]:
 
 
 def _render_item(piece: FamilyPart) -> Record | None:
-    """The part as an item of its own; None where it belongs into a message, or has no place here."""
+    """Render the part as a separate item; None if it belongs to a message, or can't be rendered here."""
     part = piece.part
     if isinstance(part, Reasoning):
         return _render_reasoning(part) if piece.may_be_of(FAMILY) else None

@@ -1,13 +1,13 @@
-"""Aider's chat history, `.aider.chat.history.md`: markdown that Aider only ever appends to.
+"""Aider's chat history, `.aider.chat.history.md`: Markdown that Aider only appends to.
 
-A file is one session. Lines after `#### ` are prompts, lines after `> ` what Aider itself put out, a line
+A file is one session. Lines after `#### ` are prompts, lines after `> ` are Aider's own output, a line
 `# aider chat started at …` begins a run of the program, and the rest are the model's replies. Aider's output
-and the starts are display-only, as they are to Aider when it restores a chat. Each stretch is kept with its exact
+and the starts are display-only, as they are to Aider when it restores a chat. Each stretch is stored with its exact
 text, and with the time and the model of its run, so that the stretches joined are the file, byte for byte.
 
 Aider ends each prompt line and each output with two spaces. They distinguish a heading or a quotation in a
 reply from a prompt or an output, and further lines of an output, which have no `> `, from a reply. In a file without
-them (an editor removed them) the line beginnings alone decide.
+them (an editor removed them) only the line prefixes count.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ NAME = "aider"
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """A longer line is reported, not read."""
 MAX_STRETCH_CHARACTERS = 16 * 1024 * 1024
-"""A longer stretch is kept in several pieces."""
+"""A longer stretch is stored in several pieces."""
 ID_LINES = 6
 ID_BYTES = 4096
-"""The name of a session is the hash of its first lines, up to this many bytes: they never change."""
+"""The name of a session is the hash of its first lines, up to this many bytes, which never change."""
 
 Stretch = Literal["start", "prompt", "output", "reply", "note"]
 """`note` is text before the first line of Aider's, such as an editor's mode line."""
@@ -67,16 +67,16 @@ class _Open:
     type: Stretch = "note"
     lines: list[str] = field(default_factory=list)
     blank: list[str] = field(default_factory=list)
-    """Blank lines that belong to the stretch only if it goes on."""
+    """Blank lines that belong to the stretch only if it continues."""
     first_line: int = 1
     size: int = 0
     unfinished: bool = False
-    """An output whose last line has not come yet."""
+    """Whether the output's last line has not been read yet."""
     at: str | None = None
     model: str | None = None
 
     def close(self) -> dict[str, Json]:
-        """The stretch as a record; blank lines that are left over begin the next one."""
+        """Return the stretch as a record; remaining blank lines begin the next one."""
         if self.type in _OWNS_BLANK and self.blank:
             self.lines.append(self.blank.pop(0))
         text = "".join(self.lines)
@@ -144,7 +144,7 @@ _Read = tuple[int, dict[str, Json], str | None]
 def _stretches(
     lines: Iterator[tuple[int, str] | TranscriptProblem], *, marked: bool
 ) -> Iterator[_Read | TranscriptProblem]:
-    """Each stretch with its first line's number and the model that is known by then."""
+    """Yield each stretch with its first line's number and the model known at that point."""
     stretch = _Open()
     for item in lines:
         if isinstance(item, TranscriptProblem):
@@ -183,7 +183,7 @@ def _is_marked(line: str) -> bool:
 
 
 def _type_of(line: str, stretch: _Open, *, marked: bool) -> Stretch | None:
-    """What a line belongs to; None for a blank line, which belongs to what is around it or follows."""
+    """Return the stretch type of a line; None for a blank line, which belongs to the text around it."""
     if line.startswith(_START):
         return "start"
     if line.startswith("#### ") and (_is_marked(line) or not marked):
@@ -217,14 +217,14 @@ def parse(data: Json, path: str) -> Message:
 
 
 def _said(text: str, prefix: str) -> tuple[Text, ...]:
-    """The words of a stretch without its line beginnings and the spaces that Aider ends lines with."""
+    """Return the text of a stretch without its line prefixes and the spaces that Aider appends to lines."""
     bare = (line.removesuffix("\r").removesuffix("  ").removeprefix(prefix) for line in text.split("\n"))
     words = "\n".join(line.removeprefix(" ") if prefix else line for line in bare).strip("\n")
     return (Text(words),) if words.strip() else ()
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    """Stretches as they were; messages of other formats as Aider would have written them down."""
+    """Yield segments unchanged; messages of other formats as Aider would write them."""
     for position, message in enumerate(messages):
         original = message.original
         if original is not None and original.format == NAME:
@@ -233,7 +233,7 @@ def write(messages: Sequence[Message]) -> Iterator[str]:
         if position == 0 and message.at:
             yield f"\n{_START}{message.at:%Y-%m-%d %H:%M:%S}\n\n"
         if message.kind != "display":
-            # Text in UTF-8 has no lone surrogates; they are spelled out.
+            # Text in UTF-8 has no lone surrogates; they are escaped.
             yield from (text.encode("utf-8", "backslashreplace").decode() for text in _written(message))
 
 

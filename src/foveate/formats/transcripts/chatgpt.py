@@ -1,10 +1,10 @@
-"""ChatGPT's data export: `conversations.json` (or `conversations-000.json`, …), alone or in the zip file it comes in.
+"""ChatGPT's data export: `conversations.json` (or `conversations-000.json`, …), alone or in its zip file.
 
 A conversation is a tree: an edited prompt or a regenerated answer begins a new branch. The branch that the user
-saw last is the session, under the conversation's id. Every other branch is a session of its own,
+saw last is the session, under the conversation's id. Every other branch is a separate session,
 `<conversation>/branch-<its first node>`, with the nodes that no earlier one has; each node keeps its parent's id.
 
-Each record is a piece of the conversation: one node (`{"mapping": {id: node}}`), or first of all everything but the
+Each record is a piece of the conversation: one node (`{"mapping": {id: node}}`), or, as the first, everything but the
 nodes (`"mapping": {}`), display-only. Writing joins the pieces again. One conversation is in memory at a time.
 """
 
@@ -113,16 +113,16 @@ def _read_branch(
 
 
 def _call_above(nodes: _Nodes, id_: str) -> str | None:
-    """The call that the first result of a branch answers: it is in the branch that this one left."""
+    """Return the call that the first result of a branch answers: it is in the parent branch."""
     above = text_at(nodes[id_], "parent")
     message = value_at(nodes.get(above or ""), "message")
     return above if value_at(message, "author", "role") == "assistant" and called_tool(message) else None
 
 
 def _branches(nodes: _Nodes, current: str | None) -> list[list[str]]:
-    """All nodes, each once: first the path to the current node, then what branches off, each down to its end.
+    """Return all nodes by branch, each once: first the path to the current node, then each branch to its end.
 
-    A branch goes on with a node's first child, which stays the first when others are added, so its name lasts.
+    A branch continues with a node's first child, which stays first when others are added, so its name is stable.
     """
     children = _children(nodes)
     main: dict[str, None] = {}
@@ -133,7 +133,7 @@ def _branches(nodes: _Nodes, current: str | None) -> list[list[str]]:
     branches = [list(reversed(main))]
     seen = set(main)
     roots = [id_ for id_ in nodes if text_at(nodes[id_], "parent") not in nodes]
-    # What hangs together in a ring has no root; each node is a start in case nothing else leads to it.
+    # A cycle has no root, so each node is a start in case no other node leads to it.
     pending = [*reversed([*nodes]), *reversed(roots), *_off(children, branches[0])]
     while pending:
         start: str | None = pending.pop()
@@ -149,12 +149,12 @@ def _branches(nodes: _Nodes, current: str | None) -> list[list[str]]:
 
 
 def _off(children: Mapping[str, Sequence[str]], branch: Iterable[str]) -> list[str]:
-    """What begins next to a branch, the last one first."""
+    """Return the nodes that branch off, the last one first."""
     return [child for id_ in branch for child in children.get(id_, ())][::-1]
 
 
 def _children(nodes: _Nodes) -> dict[str, list[str]]:
-    """Each node's children by what they say is their parent, in the order the parent has them."""
+    """Return each node's children, by the parent that they name, in the parent's order."""
     children: dict[str, dict[str, None]] = {}
     for id_, node in nodes.items():
         parent = text_at(node, "parent")
@@ -180,7 +180,7 @@ def parse(data: Json, path: str) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    """A list of one conversation. Nodes are as they were, but that they also know children that came later."""
+    """Yield a list of one conversation. Nodes are unchanged, except that they include later children."""
     conversation: dict[str, Json] = {"title": "", "mapping": {}, "current_node": None}
     nodes: dict[str, Json] = {}
     made = 0
@@ -226,7 +226,7 @@ _TEXT_FIELDS = ("text", "result", "content", "summary")
 
 
 def read_node(node: Mapping[str, Json], *, id_: str, call: str | None, path: str) -> Message:
-    """The message of a node. `call` is the node of the tool call it answers, which the node itself does not tell."""
+    """Parse the message of a node. `call` is the node of the tool call it answers, which the node does not name."""
     if node.get("message") is None:
         return Message("system", kind="display")
     message = record(node["message"], f"{path}.message")
@@ -253,13 +253,13 @@ def read_node(node: Mapping[str, Json], *, id_: str, call: str | None, path: str
 
 
 def called_tool(message: Json) -> str | None:
-    """The tool that a message is addressed to; None if it is to everyone."""
+    """Return the tool that a message is addressed to; None if it is for everyone."""
     recipient = text_at(message, "recipient")
     return None if recipient in (None, "all", "assistant", "user") else recipient
 
 
 def _is_context(message: Mapping[str, Json], content: Mapping[str, Json]) -> bool:
-    """Whether ChatGPT put it in unseen: memories, custom instructions, notes to the model."""
+    """Check whether ChatGPT added it invisibly: memories, custom instructions, notes to the model."""
     if str(content.get("content_type")).endswith("_editable_context"):
         return True
     role = value_at(message, "author", "role")
@@ -284,7 +284,7 @@ def _content_parts(content: Mapping[str, Json]) -> Iterator[Part]:
 
 
 _UNSAID = ("content_type", "language", "response_format_name", "repository", "repo_summary", "structured_context")
-"""Fields of a content that say nothing by themselves."""
+"""Fields of a content that have no text of their own."""
 
 
 def _part(part: Json) -> Part:
@@ -301,7 +301,7 @@ def _part(part: Json) -> Part:
 
 
 def _attached(message: Mapping[str, Json], content: Mapping[str, Json]) -> Iterator[Attachment]:
-    """Files that are listed beside the content; a picture that is also in the content counts once."""
+    """Yield files that are listed with the content; a picture that is also in the content counts once."""
     inline = [text_at(part, "asset_pointer") or "" for part in listed_at(content, "parts")]
     for file in listed_at(message, "metadata", "attachments"):
         id_ = text_at(file, "id")
@@ -312,7 +312,7 @@ def _attached(message: Mapping[str, Json], content: Mapping[str, Json]) -> Itera
 
 
 def _as_call(parts: tuple[Part, ...], tool: str, id_: str) -> tuple[Part, ...]:
-    """What the assistant wrote to a tool is the call's arguments."""
+    """Return what the assistant wrote to a tool as the call's arguments."""
     written = "\n".join(part.text for part in parts if isinstance(part, Text))
     others = tuple(part for part in parts if not isinstance(part, Text))
     return (*others, ToolCall(tool, parse_arguments(written, "arguments") if written else {}, id=id_))
@@ -326,7 +326,7 @@ def _as_result(parts: tuple[Part, ...], message: Mapping[str, Json], call: str) 
 
 
 def write_messages(message: Message) -> Iterator[dict[str, Json]]:
-    """A message of another format as ChatGPT's messages without ids: one for its words, one a call, one a result."""
+    """Yield a message of another format as ChatGPT's messages without ids: one each for text, a call and a result."""
     if message.kind == "display":
         return
     thoughts = [part.text for part in message.parts if isinstance(part, Reasoning) and part.text]

@@ -1,7 +1,7 @@
-"""The data export of claude.ai: `conversations.json`, alone or in the zip file it comes in.
+"""The data export of claude.ai: `conversations.json`, alone or in its zip file.
 
-A message of the assistant may hold several steps: text, a tool's call, its result, more text. It is split so that each
-result is a message of its own. What an edited prompt left behind is in the order in which it was said.
+A message of the assistant may hold several steps: text, a tool call, its result, more text. It is split so that each
+result is a separate message. Messages of an abandoned branch stay in chronological order.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ class _ClaudeAi(ConversationFormat):
 
 
 def _known(block: Record) -> Json:
-    """A block as the API has it: the export adds fields, and lists what a result shows."""
+    """Return a block as the API has it, without the fields that the export adds."""
     match block.get("type"):
         case "tool_use":
             given = block.get("input")
@@ -157,7 +157,7 @@ def _known(block: Record) -> Json:
 
 
 def _call_id(block: Record, key: str) -> str:
-    """Older exports have no ids; a call and its result share the tool's name."""
+    """Return the call's id; older exports have none, so a call and its result share the tool's name."""
     return text_at(block, key) or text_at(block, "name") or "tool"
 
 
@@ -168,7 +168,7 @@ def _texts(content: Json) -> Iterator[str]:
 
 
 def _attached(piece: Record) -> Iterator[Part]:
-    """Pasted files come with their text, others by name only."""
+    """Yield attached files: pasted ones with their text, others by name only."""
     for file in listed_at(piece, "attachments"):
         if text := text_at(file, "extracted_content"):
             yield Text(f"{text_at(file, 'file_name') or 'attachment'}:\n{text}")

@@ -1,7 +1,7 @@
-"""Claude Code's session files: `~/.claude/projects/<folder>/<session>.jsonl`, one record a line.
+"""Claude Code's session files: `~/.claude/projects/<folder>/<session>.jsonl`, one record per line.
 
-`user` and `assistant` records hold Anthropic messages (one response of the model takes several lines). All else,
-from snapshots of files to titles, is kept for display. What a subagent did is a session of its own.
+`user` and `assistant` records hold Anthropic messages (one response of the model takes several lines). Everything else,
+from snapshots of files to titles, is display-only. The work of a subagent is a separate session.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from foveate.turn import Json, Kind, Message, Opaque, Original, Part, Text, Tool
 
 NAME: Final = "claude-code"
 MAX_LEADING_LINES = 256
-"""Lines before the first one that names its session, kept until it is known."""
+"""Lines before the first one that names its session, buffered until it is known."""
 MAX_SIDECHAIN_IDS = 10_000
-"""Ids of the latest records of subagents without a name, by which the next record finds its own."""
+"""Ids of the latest records of unnamed subagents, to assign the next record to its subagent."""
 
 _SYNTHETIC_MODEL = "<synthetic>"
 _SHOWN_TEXT = {
@@ -53,7 +53,7 @@ _EXIT_CODE = re.compile(r"(?:Error: )?Exit code (-?\d{1,9})\b")
 
 
 def detect(head: bytes, name: str) -> bool:
-    """Whether any line of the beginning is a record of a session; one too long to see is judged by its words."""
+    """Check whether any line of the beginning is a session record; a line that is too long is judged by its words."""
     lines = head.splitlines()
     for raw in lines:
         try:
@@ -78,7 +78,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     threads = _Threads()
     main: str | None = None
     leading: list[PlacedRecord] = []
-    """A line that names no session goes with the line before it; the first ones wait for the next."""
+    """A line without a session belongs to the one before it; the first ones wait for the next."""
 
     def read_line(line: PlacedRecord) -> Iterator[TranscriptItem]:
         session = threads.session(line.value, main or session_in_name(name))
@@ -102,7 +102,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 class _Threads:
-    """Which session a record belongs to: the main one, or that of the subagent whose chain of ids it continues."""
+    """Assigns records to sessions: the main one, or that of the subagent whose chain of ids a record continues."""
 
     def __init__(self) -> None:
         self._roots: BoundedCache[str, str] = BoundedCache(MAX_SIDECHAIN_IDS)
@@ -121,7 +121,7 @@ class _Threads:
 
 
 def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message) -> Iterator[SessionHeader]:
-    """What a record tells of its session besides its message."""
+    """Yield what a record adds to its session's metadata."""
     kind = str(record.get("type"))
     title, rank = None, TitleRank.NONE
     if kind in _TITLES:
@@ -152,7 +152,7 @@ def _shown(record: Mapping[str, Json]) -> Text | Opaque:
 
 
 def _parse_spoken(record: Mapping[str, Json], kind: str, path: str) -> Message:
-    """A `user` or `assistant` record."""
+    """Parse a `user` or `assistant` record."""
     spoken = as_record(record.get("message"), f"{path}.message")
     role = spoken.get("role", kind)
     if role != kind:
@@ -180,7 +180,7 @@ def _kind_of_user(record: Mapping[str, Json], message: Message) -> Kind:
 
 
 def _kind_of_assistant(record: Mapping[str, Json], model: str | None) -> Kind:
-    """The program also speaks as the assistant: of errors to people, and to fill a gap to the model."""
+    """Return the kind: the program also writes assistant messages, as errors for people or as filler for the model."""
     if record.get("isApiErrorMessage") is True:
         return "display"
     return "injection" if model == _SYNTHETIC_MODEL or record.get("isMeta") is True else "message"
@@ -194,7 +194,7 @@ def _is_injected(message: Message, origin: Json) -> bool:
 
 
 def _parse_queued(record: Mapping[str, Json], path: str) -> Message:
-    """What was typed (or reported by a task) while the model was working, and sent to it between two steps."""
+    """Parse what was typed (or reported by a task) while the model was working, and sent to it between two steps."""
     queued = as_record(record.get("attachment"), f"{path}.attachment")
     prompt = {"role": "user", "content": queued.get("prompt")}
     message = load("anthropic").parse(prompt, f"{path}.attachment.prompt")
@@ -204,7 +204,7 @@ def _parse_queued(record: Mapping[str, Json], path: str) -> Message:
 
 
 def _measured(parts: tuple[Part, ...], outcome: Json) -> tuple[Part, ...]:
-    """The parts, with a lone tool result's exit code and duration as the program noted them."""
+    """Return the parts; a lone tool result gets the exit code and duration that the program recorded."""
     if sum(isinstance(part, ToolResult) for part in parts) != 1:
         return parts
     duration = number_at(outcome, "durationSeconds")
@@ -247,7 +247,7 @@ def write(messages: Sequence[Message]) -> Iterator[str]:
 def _made_records(
     message: Message, place: Mapping[str, Json], *, index: int, parent: str | None
 ) -> Iterator[dict[str, Json]]:
-    """Records of a message that came from elsewhere, as Claude Code would have written them."""
+    """Yield records of a message of another format, as Claude Code would write them."""
     for step, content in enumerate(_made_contents(message)):
         own = str(uuid.uuid5(uuid.NAMESPACE_OID, f"{place['sessionId']}/{index}/{step}"))
         moment = {"timestamp": time_text(message.at)} if message.at else {}
@@ -293,7 +293,7 @@ def _made_usage(usage: Usage) -> dict[str, Json]:
 
 
 def _outcome(message: Message) -> dict[str, Json]:
-    """What `_measured` reads back; it speaks of one result only."""
+    """Return the fields that `_measured` reads; they describe one result only."""
     if len(message.tool_results) != 1:
         return {}
     result = message.tool_results[0]

@@ -1,7 +1,7 @@
 """Codex's rollout files: `~/.codex/sessions/<year>/<month>/<day>/rollout-<time>-<session>.jsonl`.
 
 A line is `{timestamp, type, payload}`. The `response_item` lines are the conversation, in the form of OpenAI's
-Responses API; events, settings and counts are kept for display. The first versions wrote the items bare.
+Responses API; events, settings and counts are display-only. The first versions wrote the items without this wrapper.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _WALL_TIME = re.compile(r"^Wall time:? (\d{1,9}(?:\.\d{1,9})?) seconds?$", re.MU
 
 
 def detect(head: bytes, name: str) -> bool:
-    """Whether the first line is of a rollout; one too long to see (it may hold all instructions) by its beginning."""
+    """Check whether the first line is of a rollout. A line that is too long is judged by its beginning."""
     record = first_json_line(head)
     if isinstance(record, Mapping):
         enveloped = record.get("type") in _LINE_TYPES and isinstance(record.get("payload"), Mapping)
@@ -69,7 +69,7 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def _is_bare_meta(record: Mapping[str, Json]) -> bool:
-    """The first line of the first versions: what the session is, without a type."""
+    """Check for the first line of the first versions: the session's metadata, without a type."""
     return "type" not in record and "instructions" in record and bool(text_at(record, "id")) and "timestamp" in record
 
 
@@ -96,7 +96,7 @@ def _session_of(record: Mapping[str, Json]) -> str | None:
 
 
 def _news(sessions: Sessions, session: str, record: Mapping[str, Json], message: Message) -> Iterator[SessionHeader]:
-    """What a line tells of its session besides its message."""
+    """Yield what a line adds to its session's metadata."""
     title, rank = None, TitleRank.NONE
     if value_at(record, "payload", "type") == "thread_name_updated":
         title, rank = text_at(record, "payload", "thread_name"), TitleRank.CHOSEN
@@ -143,7 +143,7 @@ def _parse_payload(record: Mapping[str, Json], path: str) -> Message:
 
 
 def _parse_event(record: Mapping[str, Json], payload: Mapping[str, Json]) -> Message:
-    """Events repeat for people what the items say, and count."""
+    """Parse an event. Events repeat the items for people, and count tokens."""
     role, field = _SHOWN_EVENTS.get(str(payload.get("type")), ("system", ""))
     message = _display(record, role, text_at(payload, field))
     if payload.get("type") == "token_count":
@@ -152,7 +152,7 @@ def _parse_event(record: Mapping[str, Json], payload: Mapping[str, Json]) -> Mes
 
 
 def _parse_item(item: Mapping[str, Json], path: str) -> Message:
-    """An item of the conversation; one that is none to a model, or unknown, is kept for display."""
+    """Parse an item of the conversation; an unknown one, or one that no model sees, is display-only."""
     if item.get("type") == "agent_message":
         return _parse_agent_message(item) or _display(item)
     if item.get("type") not in _SPOKEN_ITEMS:
@@ -167,19 +167,19 @@ def _parse_item(item: Mapping[str, Json], path: str) -> Message:
 
 
 def _parse_agent_message(item: Mapping[str, Json]) -> Message | None:
-    """What another agent said; sealed words are kept for display."""
+    """Parse a message of another agent; encrypted text is display-only."""
     parts = tuple(Text(text) for block in listed_at(item, "content") if (text := text_at(block, "text")))
     return Message("user", parts, kind="injection", name=text_at(item, "author")) if parts else None
 
 
 def _with_plain_output(item: Mapping[str, Json]) -> Mapping[str, Json]:
-    """Some versions wrote a tool's output as `{content, success}`."""
+    """Return the item with plain output: some versions wrote a tool's output as `{content, success}`."""
     output = item.get("output")
     return {**item, "output": output.get("content", "")} if isinstance(output, Mapping) else item
 
 
 def _is_injected(item: Mapping[str, Json], message: Message) -> bool:
-    """Later versions say of every block what it is; in earlier ones the tags around it tell."""
+    """Check whether a program added the message: later versions label every block, earlier ones only tag it."""
     kinds = value_at(item, "internal_chat_message_metadata_passthrough", "content_item_kinds")
     if isinstance(kinds, list) and kinds:
         return not any(isinstance(kind, str) and kind.split(".")[0] in ("user", "unknown", "") for kind in kinds)
@@ -188,7 +188,7 @@ def _is_injected(item: Mapping[str, Json], message: Message) -> bool:
 
 
 def _measured(part: Part, noted: Json) -> Part:
-    """A tool result with its exit code and duration, which Codex writes beside the output or into it."""
+    """Return a tool result with its exit code and duration, which Codex writes next to the output or into it."""
     if not isinstance(part, ToolResult):
         return part
     code, seconds = number_at(noted, "exit_code"), number_at(noted, "duration_seconds")
@@ -199,7 +199,7 @@ def _measured(part: Part, noted: Json) -> Part:
 
 
 def _measures_in(text: str) -> tuple[float | None, float | None]:
-    """Exit code and duration from an output: JSON with both, or a header that ends with the line `Output:`."""
+    """Read exit code and duration from an output: JSON with both, or a header that ends with the line `Output:`."""
     if text.startswith("{"):
         try:
             output = decode_json(text.encode("utf-8", "surrogatepass"))
@@ -231,7 +231,7 @@ def _made_meta(messages: Sequence[Message]) -> dict[str, Json]:
 
 
 def _made_contents(message: Message) -> Iterator[dict[str, Json]]:
-    """Lines of a message that came from elsewhere, as Codex would have written them."""
+    """Yield lines of a message of another format, as Codex would write them."""
     if message.kind == "display":
         yield {"type": "event_msg", "payload": {"type": "background_event", "message": message.text}}
         return
@@ -243,7 +243,7 @@ def _made_contents(message: Message) -> Iterator[dict[str, Json]]:
 
 
 def _made_item(item: Json) -> Json:
-    """Codex reads a message by its type, and its content as blocks."""
+    """Return an item as Codex reads it: by its type, with content as blocks."""
     if not isinstance(item, Mapping) or "role" not in item:
         return item
     role, content = item.get("role"), item.get("content")
@@ -256,7 +256,7 @@ def _made_item(item: Json) -> Json:
 
 
 def _made_metadata(item: Json, message: Message) -> dict[str, Json]:
-    """What was measured of a tool's run, beside its output: the output itself stays as it was."""
+    """Return the measured exit code and duration of a tool's run; the output itself is unchanged."""
     result = next((result for result in message.tool_results if result.call_id == value_at(item, "call_id")), None)
     if result is None or value_at(item, "output") is None:
         return {}

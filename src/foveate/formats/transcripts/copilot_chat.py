@@ -56,7 +56,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 def _replayed(log: Sequence[Json]) -> Json:
-    """The session that a log of changes leads to."""
+    """Return the session that results from a log of changes."""
     session: Any = {}
     for entry in log:
         if not isinstance(entry, Mapping):
@@ -137,7 +137,7 @@ class _CopilotChat(ConversationFormat):
         yield {**final, **moment, "has_rounds": bool(rounds)}
 
     def join(self, pieces: Sequence[Record]) -> Record:
-        """The request; values that were added to its pieces are left out again."""
+        """Join the request; values that were added to its pieces are removed again."""
         request = dict(pieces[0])
         rounds = [piece["round"] for piece in pieces if "round" in piece]
         answers = [piece["answers"] for piece in pieces if "answers" in piece]
@@ -158,9 +158,9 @@ class _CopilotChat(ConversationFormat):
         at = moment_at(piece, "timestamp")
         model = text_at(piece, "modelId")
         if "round" in piece:
-            said = tuple(_said(piece["round"], path))
-            kind: Kind = "message" if said else "display"
-            return Message("assistant", said, kind=kind, at=at, model=model and model.rpartition("/")[2])
+            parts = tuple(_round_parts(piece["round"], path))
+            kind: Kind = "message" if parts else "display"
+            return Message("assistant", parts, kind=kind, at=at, model=model and model.rpartition("/")[2])
         if isinstance(answers := piece.get("answers"), Mapping):
             return Message("tool", tuple(_result(id_, one) for id_, one in answers.items()), at=at)
         if "response" in piece:
@@ -192,8 +192,8 @@ class _CopilotChat(ConversationFormat):
         return {"version": 3, "requesterUsername": "", "responderUsername": "GitHub Copilot", "sessionId": id_}
 
 
-def _said(one: Json, path: str) -> Iterator[Part]:
-    """A round: what the model thought, wrote and called."""
+def _round_parts(one: Json, path: str) -> Iterator[Part]:
+    """Yield the parts of a round: the model's thinking, text and calls."""
     if thought := text_at(one, "thinking", "text"):
         yield Reasoning(thought)
     if text := text_at(one, "response"):
@@ -210,7 +210,7 @@ def _result(id_: str, answer: Json) -> ToolResult:
 
 
 def _texts(value: Json) -> Iterator[str]:
-    """The text of a result: plain, or in the nodes of what the program would draw."""
+    """Yield the text of a result: plain, or in the nodes that the program would render."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -223,7 +223,7 @@ def _texts(value: Json) -> Iterator[str]:
 
 
 def _shown(response: Json) -> str:
-    """The words of an answer as people saw them."""
+    """Return the text of an answer as people saw it."""
     texts = []
     for part in listed_at(response):
         value = value_at(part, "value")

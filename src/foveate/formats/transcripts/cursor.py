@@ -41,7 +41,7 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read_file(path: Path) -> Iterator[TranscriptItem]:
-    """From the database, which Cursor may have open. One conversation is in memory at a time."""
+    """Read the database, which Cursor may have open. One conversation is in memory at a time."""
     for key, value in read_rows(path, _COMPOSERS):
         composer = decoded_object(value)
         id_ = text_at(composer, "composerId") or str(key).partition(":")[2]

@@ -1,7 +1,7 @@
-"""The canonical format itself: a message of `foveate.turn` as plain JSON, field for field, defaults left out.
+"""The canonical format: a message of `foveate.turn` as plain JSON, field for field, without defaults.
 
-Every part says its `type`. A message always says its `kind`, which tells it from what other formats write. The
-original stays out: it is a record of its own. A time without a zone is taken as UTC, as everywhere.
+Every part has its `type`. A message always has its `kind`, which distinguishes it from other formats. The original is
+not included: it is a separate record. A time without a zone is read as UTC.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def _render_part(part: Part) -> Record:
 
 
 def _render_fields(value: Part | Usage) -> dict[str, Json]:
-    """Every field that has no default, and every other that differs from it."""
+    """Return every field without a default, and every other that differs from its default."""
     present = ((spec.name, spec.default, getattr(value, spec.name)) for spec in fields(value))
     return {name: held for name, default, held in present if default is MISSING or held != default}
 

@@ -2,7 +2,7 @@
 
 A file is a log: the session, its messages, the same message again when its tools have run, and `$set` with changed
 fields. When a session is resumed its messages are written again in another form; the first form is kept. Results of
-tools are in the message that called them; the message behind it that repeats them is display-only.
+tools are in the message that called them; the following message, which repeats them, is display-only.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Log:
             self._messages[id_] = line
 
     def _add_known(self, message: Json) -> None:
-        """A message of the list that a resumed session begins with."""
+        """Add a message of the list that a resumed session begins with."""
         id_ = text_at(message, "id")
         if not id_ or not isinstance(message, Mapping) or id_ in self._messages:
             return
@@ -90,7 +90,7 @@ class _Log:
 
 
 def _marked(session: Record) -> dict[str, Json]:
-    """The session, with a mark at those of its messages that repeat results."""
+    """Return the session, with a marker on messages that repeat results."""
     listed = records_at(session, "messages")
     called = {text_at(call, "id") for one in listed for call in records_at(one, "toolCalls") if "result" in call}
     marked = [{**one, "repeats": True} if called & _responses(one) else one for one in listed]

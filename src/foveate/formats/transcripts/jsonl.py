@@ -1,9 +1,9 @@
-"""Plain messages of any provider: JSONL with one a line, a JSON list of them, or an object that has such a list.
+"""Plain messages of any provider: JSONL with one per line, a JSON list of them, or an object that has such a list.
 
 A file of messages is one session, named after the file. A record with a list under `messages` (or Gemini's
-`contents`) is a session of its own, `<file>/<line>`, as in files for fine-tuning; its other fields come first as
-one record, which is the system prompt if it has one, else display-only. A record that is no message is
-display-only too. Each message is kept in its provider's format. It is the format of last resort: any file of JSON
+`contents`) is a separate session, `<file>/<line>`, as in files for fine-tuning; its other fields come first as
+one record, which is the system prompt if it has one, else display-only. A record that is not a message is
+display-only too. Each message is stored in its provider's format. This is the fallback format: any file of JSON
 can be read as this one.
 """
 
@@ -58,7 +58,7 @@ def detect(head: bytes, name: str) -> bool:
     start = head.lstrip()
     if not name.lower().endswith(_ENDINGS):
         return False
-    # A list or object over several lines, or a first line that is damaged: it speaks of messages, or it is none.
+    # A list or object over several lines, or a damaged first line: it must mention messages.
     return not start or (start.startswith((b"{", b"[")) and any(word in head for word in _TELLING))
 
 
@@ -91,7 +91,7 @@ _WHOLE = "the file"
 
 
 def _records(stream: BinaryIO, name: str) -> Iterator[Placed]:
-    """The records of the file and their places, in any of the three shapes."""
+    """Yield the records of the file and their places, in any of the three shapes."""
     first, has_more = _peek(stream)
     if first.startswith(b"["):
         yield from array_elements(stream, "record")
@@ -102,7 +102,7 @@ def _records(stream: BinaryIO, name: str) -> Iterator[Placed]:
 
 
 def _peek(stream: BinaryIO) -> tuple[bytes, bool]:
-    """The first line that is not blank, and whether anything but white space follows it."""
+    """Return the first line that is not blank, and whether anything but white space follows it."""
     start = stream.tell()
     lines = iter(lambda: stream.readline(MAX_LINE_BYTES), b"")
     first = next((line.lstrip() for line in lines if line.strip()), b"")
@@ -112,7 +112,7 @@ def _peek(stream: BinaryIO) -> tuple[bytes, bool]:
 
 
 def _is_one_object(first: bytes, name: str, *, has_more: bool) -> bool:
-    """Whether an object takes the whole file: it goes on after its first line, or is all there is in a `.json` file."""
+    """Check whether an object is the whole file: it continues after its first line, or is alone in a `.json` file."""
     try:
         decode_json(first)
     except ValueError as error:
@@ -132,7 +132,7 @@ def _whole(stream: BinaryIO) -> Placed:
 
 
 def _list_in(value: Json) -> list[Json] | None:
-    """The messages of a record that lists them."""
+    """Return the messages of a record that lists them."""
     if isinstance(value, Mapping) and "role" not in value:
         for key in _LISTS:
             listed = value.get(key)
@@ -172,14 +172,14 @@ def _read_one(
 
 
 def parse(data: Json, path: str) -> Message:
-    """A record that is not a message, or the keys beside a list of messages; may include a system prompt."""
+    """Parse a record that is not a message, or the keys next to a list of messages; may include a system prompt."""
     record = as_record(data, path)
     prompt = tuple(Text(text) for text in _system_prompt(record) if text)
     return Message("system", prompt) if prompt else Message("system", kind="display")
 
 
 def _system_prompt(record: Mapping[str, Json]) -> Iterator[str]:
-    """The system prompt as Anthropic's and Gemini's requests have it, beside the messages."""
+    """Yield the system prompt of Anthropic's and Gemini's requests, which is next to the messages."""
     if _list_in(record) is None:
         return
     for key in ("system", "system_instruction", "systemInstruction"):
@@ -191,7 +191,7 @@ def _system_prompt(record: Mapping[str, Json]) -> Iterator[str]:
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    """A message a line, each in the format it came in, others in OpenAI's; or all in one line if they came in one."""
+    """Yield a message per line, in its own format, else in OpenAI's; or all in one line if they were read from one."""
     wrapper: Mapping[str, Json] | None = None
     records: list[Json] = []
     for format_, run in groupby(messages, key=_format_to_write):

@@ -1,8 +1,8 @@
 """Runs of LangSmith, and messages of LangChain, as JSON or JSONL.
 
-A file of messages (`messages_to_dict`, `dumps`, or `model_dump` of each) is one session. Runs are sessions by their
-thread (`thread_id`, `session_id` or `conversation_id` in the metadata), else by their trace. Each call of a model
-repeats the history: of its messages only those that are new are taken.
+A file of messages (`messages_to_dict`, `dumps`, or `model_dump` of each) is one session. Runs are grouped into sessions
+by their thread (`thread_id`, `session_id` or `conversation_id` in the metadata), else by their trace. Each call of a
+model repeats the history, so only its new messages are read.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _records(stream: BinaryIO) -> Iterator[Placed]:
 
 
 class _Reader:
-    """What is known of the sessions of a file."""
+    """The sessions of a file, collected while it is read."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -99,7 +99,7 @@ class _Reader:
             yield from self._add(session, value, place)
 
     def run(self, run: Record, place: str) -> Iterator[TranscriptItem]:
-        """What one call of a model adds to its session; other kinds of runs only hold such calls."""
+        """Yield what one call of a model adds to its session; other kinds of runs only contain such calls."""
         if run.get("run_type") != "llm":
             return
         metadata = value_at(run, "extra", "metadata")
@@ -107,12 +107,12 @@ class _Reader:
         session = session or text_at(run, "trace_id") or text_at(run, "id") or self.name
         model = text_at(metadata, "ls_model_name") or text_at(run, "extra", "invocation_params", "model")
         yield from self._begin(session, model=model, channel=text_at(run, "session_name"))
-        said = [*_inputs(run), *_outputs(run)]
-        keys = [content_key(0, _essence(value)) for value in said]
+        values = [*_inputs(run), *_outputs(run)]
+        keys = [content_key(0, _essence(value)) for value in values]
         known = self._known[session]
         start = _overlap(known, keys)
         times = [time_at(run, "start_time")] * len(_inputs(run)) + [time_at(run, "end_time")] * len(_outputs(run))
-        for value, at in list(zip(said, times, strict=True))[start:]:
+        for value, at in list(zip(values, times, strict=True))[start:]:
             stamped = {**value, "at": at.isoformat()} if isinstance(value, Mapping) and at else value
             yield from self._add(session, stamped, place, value)
 
@@ -140,8 +140,8 @@ class _Reader:
 
 
 def _overlap(known: Sequence[str], keys: Sequence[str]) -> int:
-    """How many of a call's messages are known: the longest end of the session with which the call begins. A system
-    prompt may stand before it."""
+    """Count the known messages of a call: the longest end of the session with which the call begins. A system prompt
+    may come before it."""
     for size in range(min(len(known), len(keys)), 0, -1):
         if list(known[-size:]) == list(keys[:size]):
             return size
@@ -171,7 +171,7 @@ def _outputs(run: Record) -> list[Json]:
 
 
 def _fields(data: Record) -> tuple[str, Record]:
-    """The type of a message and its fields, in any of the ways in which it is written."""
+    """Return the type of a message and its fields, in any of its notations."""
     if isinstance(data.get("kwargs"), Mapping) and isinstance(names := data.get("id"), list) and names:
         return _CLASSES.get(str(names[-1]), str(names[-1])), record(data["kwargs"], "kwargs")
     if isinstance(data.get("data"), Mapping):
@@ -180,7 +180,7 @@ def _fields(data: Record) -> tuple[str, Record]:
 
 
 def _essence(value: Json) -> Json:
-    """What makes two messages the same; ids and usage are given to a message only by its answer."""
+    """Return what identifies a message; ids and usage are assigned only by its answer."""
     if not isinstance(value, Mapping):
         return value
     kind, fields = _fields(value)
@@ -197,7 +197,7 @@ def parse(data: Json, path: str) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    """One message a line, as LangChain's `message_to_dict` writes it."""
+    """Yield one message per line, as LangChain's `message_to_dict` writes it."""
     for message in messages:
         if message.original and message.original.format == NAME:
             yield encode_json(message.original.data) + "\n"

@@ -48,7 +48,7 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read_file(path: Path) -> Iterator[TranscriptItem]:
-    """From the database of `SQLiteSession`."""
+    """Read the database of `SQLiteSession`."""
     return _read_rows(_rows(path))
 
 

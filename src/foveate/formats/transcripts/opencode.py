@@ -48,7 +48,7 @@ def detect(head: bytes, name: str) -> bool:
 
 
 def read_file(path: Path) -> Iterator[TranscriptItem]:
-    """From the database, which OpenCode may have open."""
+    """Read the database, which OpenCode may have open."""
     for id_, title, folder, parent, model, created, version in read_rows(path, _SESSIONS):
         info: dict[str, Json] = {"id": id_, "title": title, "directory": folder, "version": version}
         info |= {"parentID": parent} if parent else {}
@@ -113,13 +113,13 @@ class _OpenCode(ConversationFormat):
         results = piece.get("results")
         if isinstance(results, list):
             return Message("tool", tuple(_result(part) for part in results), at=moment_at(info, "time", "completed"))
-        said = tuple(part for one in records_at(piece, "parts") for part in _read_part(one))
+        parts = tuple(part for one in records_at(piece, "parts") for part in _read_part(one))
         at = moment_at(info, "time", "created")
         if info.get("role") == "assistant":
-            kind: Kind = "message" if said else "display"
+            kind: Kind = "message" if parts else "display"
             return Message(
                 "assistant",
-                said,
+                parts,
                 kind=kind,
                 at=at,
                 model=text_at(info, "modelID"),
@@ -127,7 +127,7 @@ class _OpenCode(ConversationFormat):
             )
         synthetic = [one.get("synthetic") is True for one in records_at(piece, "parts") if one.get("type") == "text"]
         by_program = bool(synthetic) and all(synthetic)
-        return Message("user", said, kind="injection" if by_program or not said else "message", at=at)
+        return Message("user", parts, kind="injection" if by_program or not parts else "message", at=at)
 
     def make(self, message: Message, id_: str) -> Iterable[Record]:
         role = "assistant" if message.role == "assistant" else "user"
@@ -148,7 +148,7 @@ def _is_answered(part: Record) -> bool:
 
 
 def _slim(part: Record) -> Record:
-    """A call without its result."""
+    """Return a call without its result."""
     kept = {key: part[key] for key in ("id", "type", "tool", "callID") if key in part}
     return {**kept, "state": {"status": "pending", "input": value_at(part, "state", "input")}}
 

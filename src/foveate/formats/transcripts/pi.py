@@ -1,7 +1,7 @@
 """Sessions of the coding agent pi: one JSONL file each.
 
-All entries of a file make one session in the order they were written, those of left branches included: that is
-what happened, it is stable while the file grows, and the file comes back line by line. Summaries, messages of
+All entries of a file are one session in the order they were written, including abandoned branches: the order is
+chronological and stable while the file grows, and the file can be written again line by line. Summaries, messages of
 extensions and commands the user ran are injections; settings, labels and extensions' own data are display-only.
 """
 
@@ -76,7 +76,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 def _news(sessions: Sessions, session: str, record: Json, message: Message) -> Iterator[SessionHeader]:
-    """What an entry tells of the session: its model, and its title, which is its first prompt until it is named."""
+    """Yield what an entry adds to the session's metadata: its model and title, by default the first prompt."""
     if value_at(record, "type") == "session_info":
         return sessions.learn(session, title=text_at(record, "name"), rank=TitleRank.CHOSEN)
     title = message.text if message.opens_turn else None
@@ -133,7 +133,7 @@ def _tool_result(inner: Mapping[str, Json], path: str) -> ToolResult:
 
 
 def _command(inner: Mapping[str, Json]) -> tuple[Part, ...]:
-    """A command that the user ran, and what it printed."""
+    """Return a command that the user ran, and its output."""
     lines = [f"$ {text_at(inner, 'command') or ''}", text_at(inner, "output") or ""]
     code = number_at(inner, "exitCode")
     if code:
@@ -142,7 +142,7 @@ def _command(inner: Mapping[str, Json]) -> tuple[Part, ...]:
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    """pi's own entries as they were; others as entries that each follow the one before."""
+    """Yield pi's entries unchanged; others as entries that each follow the previous one."""
     parent: str | None = None
     for position, message in enumerate(messages):
         original = message.original
@@ -174,7 +174,7 @@ def read_content(content: Json, path: str, *, in_result: Literal[True]) -> tuple
 
 
 def read_content(content: Json, path: str, *, in_result: bool = False) -> tuple[Part, ...]:
-    """The parts of `content`, which is text or a list of blocks; nothing in it is nothing said."""
+    """Parse `content`, which is text or a list of blocks; empty content has no parts."""
     if content is None or content == "":
         return ()
     if isinstance(content, str):
@@ -207,7 +207,7 @@ def _part(block: Json, path: str) -> Part:
 
 
 def write_entries(message: Message) -> list[Mapping[str, Json]]:
-    """A message of another format as entries without ids; a display-only one is no entry of pi's."""
+    """Return a message of another format as entries without ids; a display-only message has no entry."""
     if message.kind == "display":
         return []
     entries: list[Mapping[str, Json]] = [
@@ -270,7 +270,7 @@ def _block(part: Part) -> Json:
 
 
 def _words(part: Part) -> str:
-    """A part that pi has no block for, in words."""
+    """Describe a part that pi has no block for."""
     match part:
         case Text(text) | Reasoning(text):
             return text

@@ -1,9 +1,9 @@
 """SWE-agent's trajectories: a `.traj` file is one JSON object and one session, named after the file.
 
 Its `history` is the conversation. Everything else (steps, environment, statistics, configuration) comes after it
-as one display-only record: the object as it is, but with an empty `history`. Roles stay as given: where a model
-has no native tool calls, SWE-agent shows it each observation as a user message, so each opens a turn, which keeps
-an action beside what it was an answer to. A demonstration put before the task is an injection.
+as one display-only record: the same object with an empty `history`. Roles are unchanged: for a model without native
+tool calls, SWE-agent shows each observation as a user message, so each opens a turn, which keeps an action next to
+the observation it answers. A demonstration before the task is an injection.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
 
 
 def _model(trajectory: Mapping[str, Json]) -> str | None:
-    """The configured model; newer versions keep the configuration as JSON text."""
+    """Return the configured model; newer versions store the configuration as JSON text."""
     config = trajectory.get("replay_config")
     if isinstance(config, str):
         try:
@@ -73,7 +73,7 @@ def _model(trajectory: Mapping[str, Json]) -> str | None:
 
 
 def parse(data: Json, path: str) -> Message:
-    """A message of the history, or the rest of the trajectory."""
+    """Parse a message of the history, or the rest of the trajectory."""
     record = as_record(data, path)
     if "role" not in record and record.get("history") == []:
         return Message("system", kind="display")
@@ -85,7 +85,7 @@ def parse(data: Json, path: str) -> Message:
 
 
 def _as_openai(record: Mapping[str, Json]) -> dict[str, Json]:
-    """SWE-agent lists the ids of the calls that a result answers; there is one call to a step."""
+    """Return an OpenAI message; SWE-agent lists the ids of the calls that a result answers, one per step."""
     kept: dict[str, Json] = {
         key: record[key] for key in ("role", "content", "name", "tool_calls", "tool_call_id") if key in record
     }
@@ -120,7 +120,7 @@ def write(messages: Sequence[Message]) -> Iterator[str]:
 
 
 def _of_agent(rendered: Json) -> Json:
-    """An OpenAI message as a step of SWE-agent's only agent."""
+    """Return an OpenAI message as a step of SWE-agent's only agent."""
     record = dict(as_record(rendered, "message"))
     answered = record.pop("tool_call_id", None)
     if answered is not None:

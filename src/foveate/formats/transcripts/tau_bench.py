@@ -1,7 +1,7 @@
 """Results of tau-bench: a JSON list of runs, each run a session named `<file>/<task>-<trial>`.
 
-A run's messages are OpenAI's. What else is known of it (task, reward, …) comes after them as one display-only
-record: the run as it is, but with an empty `traj`.
+A run's messages are OpenAI's. Its other fields (task, reward, …) come after them as one display-only record: the same
+run with an empty `traj`.
 """
 
 from __future__ import annotations
@@ -67,12 +67,12 @@ def parse(data: Json, path: str) -> Message:
 
 
 def write(messages: Sequence[Message]) -> Iterator[str]:
-    """A list of one run; one that is not known has neither task nor reward."""
+    """Yield a list of one run; an unknown run has neither task nor reward."""
     run: Mapping[str, Json] = {"task_id": None, "reward": None, "info": {}, "traj": [], "trial": 0}
-    said = []
+    conversation = []
     for message in messages:
         if message.original is not None and message.original.format == NAME:
             run = as_record(message.original.data, "run")
         else:
-            said.append(message)
-    yield encode_json([{**run, "traj": render_messages("openai", said)}]) + "\n"
+            conversation.append(message)
+    yield encode_json([{**run, "traj": render_messages("openai", conversation)}]) + "\n"

@@ -15,7 +15,7 @@ from foveate.tools.workspace import Workspace
 
 TIMEOUT_SECONDS = 50.0
 GRACE_SECONDS = 10.0
-"""For writing the files, once all of them were checked."""
+"""Seconds to write the files, once all of them were checked."""
 _LETTERS = {"add": "A", "delete": "D", "update": "M"}
 
 
@@ -36,7 +36,7 @@ def apply_patch(
     with locked(workspace):
         recover(workspace)
         edits = plan_edits(changes, workspace)
-        if time.monotonic() > until:  # the caller was told that it did not finish
+        if time.monotonic() > until:  # the caller has already reported a timeout
             raise ToolError("the patch took too long to check; nothing was changed")
         commit(edits, workspace)
     listed = [_summary(change) for change in changes]
@@ -44,7 +44,7 @@ def apply_patch(
 
 
 def _summary(change: FilePatch) -> str:
-    """As in `M src/app.py +3 -1`."""
+    """Return one line about a change, e.g. `M src/app.py +3 -1`."""
     marks = [line.mark for hunk in change.hunks for line in hunk.lines]
     target = f" -> {change.target}" if change.target else ""
     counts = f" +{marks.count('+')} -{marks.count('-')}" if marks else ""

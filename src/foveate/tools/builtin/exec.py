@@ -34,7 +34,7 @@ async def _exec(
 
 
 def describe(result: CommandResult) -> str:
-    """What the model reads. The command's own output comes last, so that it can't imitate the notes about it."""
+    """Return what the model reads. The command's output comes last, so that it can't imitate the notes about it."""
     lines = [f"Exit code: {result.exit_code}", f"Duration: {result.seconds:.1f} s"]
     if result.stopped:
         lines.append(f"The command was {result.stopped}.")

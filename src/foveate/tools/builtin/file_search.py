@@ -48,7 +48,7 @@ async def file_search(
 
 
 def rank(paths: Sequence[str], words: Sequence[str], count: int) -> list[str]:
-    """The paths that have the letters of every word in order, best first."""
+    """Return the paths that have the letters of every word in order, best first."""
     patterns = [re.compile(".*?".join(map(re.escape, word)), re.DOTALL) for word in words]
     scored = []
     for path in paths:
@@ -60,7 +60,7 @@ def rank(paths: Sequence[str], words: Sequence[str], count: int) -> list[str]:
 
 
 def _score(path: str, word: str) -> float:
-    """Higher for the whole word, for the file's own name, for starts of words and for letters side by side."""
+    """Return a score: higher for the whole word, for the file name, for starts of words and for adjacent letters."""
     name_start = path.rfind("/") + 1
     name = path[name_start:]
     if name == word or name.partition(".")[0] == word:
@@ -75,7 +75,7 @@ def _score(path: str, word: str) -> float:
 
 
 def _loose(path: str, word: str, start: int) -> float:
-    """The share of letters that follow the one before or begin a word, up to 30."""
+    """Return the share of letters that follow the previous one or begin a word, up to 30."""
     place = start - 1
     good = 0
     for letter in word:

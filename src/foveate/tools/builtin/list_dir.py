@@ -41,13 +41,13 @@ def list_dir(
 
 
 def _walk(folder: int, depth: int, indent: str, lines: list[str]) -> None:
-    """Symbolic links are named and not followed."""
+    """Append the entries of a folder. Symbolic links are named, but not followed."""
     for name in sorted(os.listdir(folder)):
         if len(lines) > MAX_ENTRIES:
             return
         try:
             status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-        except FileNotFoundError:  # removed meanwhile
+        except FileNotFoundError:  # removed in the meantime
             continue
         if stat.S_ISLNK(status.st_mode):
             lines.append(f"{indent}{name} -> {os.readlink(name, dir_fd=folder)}")

@@ -11,7 +11,7 @@ from foveate.tools.tool import READ_ONLY, ToolError, tool
 from foveate.tools.workspace import Workspace
 
 MAX_CHARS = 30_000
-"""Of one answer; the rest is read by another call."""
+"""Characters of one answer; another call reads the rest."""
 MAX_MATCHES = 20
 MAX_LISTED = 20
 SHOWN_MATCH_CHARS = 200

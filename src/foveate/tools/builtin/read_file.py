@@ -22,7 +22,7 @@ from foveate.tools.workspace import Workspace
 
 MAX_LINES = 10_000
 MAX_LINE_BYTES = 2_000
-"""The rest of a longer line is left out."""
+"""The rest of a longer line is omitted."""
 MAX_OUTPUT_BYTES = 1_000_000
 CHUNK_BYTES = 1 << 20
 TAB_WIDTH = 4
@@ -32,7 +32,7 @@ _LEADS = ("@", "#", "//", "/*", "*", "--")
 
 
 class NumberedLines(NamedTuple):
-    """Lines without their ends, and the number of the next one if there are more."""
+    """Lines without their line ends, and the number of the next line if there are more."""
 
     texts: Sequence[bytes]
     next_line: int | None
@@ -76,7 +76,7 @@ def read_file(
 
 
 def _range(opened: BinaryIO, first_line: int, count: int, given: str) -> NumberedLines:
-    """The lines of a range; what is before it is counted in chunks, and a long line is never held whole."""
+    """Read the lines of a range. Earlier lines are counted in chunks; a long line is never loaded completely."""
     before = _skip(opened, first_line - 1)
     texts: list[bytes] = []
     room = MAX_OUTPUT_BYTES
@@ -92,7 +92,7 @@ def _range(opened: BinaryIO, first_line: int, count: int, given: str) -> Numbere
 
 
 def _skip(opened: BinaryIO, count: int) -> int:
-    """Move behind this many lines; the number of lines there were, if there are fewer."""
+    """Skip this many lines; return the number of lines if there are fewer."""
     passed = 0
     last = b"\n"
     while passed < count and (chunk := opened.read(CHUNK_BYTES)):
@@ -109,7 +109,7 @@ def _skip(opened: BinaryIO, count: int) -> int:
 
 
 def _whole_line(opened: BinaryIO, start: bytes) -> bytes:
-    """A line without its end; of a long one the start, and how much follows."""
+    """Return a line without its line end; of a long one, the start and how much follows."""
     if start.endswith(b"\n") or len(start) < MAX_LINE_BYTES:
         return start.rstrip(b"\r\n")
     more = 0
@@ -137,7 +137,7 @@ def _more(next_line: int | None) -> str:
 
 
 def _shown(chosen: Sequence[int], texts: Sequence[str]) -> str:
-    """The chosen lines, with a mark where lines between them are left out."""
+    """Return the chosen lines, with a marker where lines between them are omitted."""
     shown = []
     for place, number in enumerate(chosen):
         if place and number != chosen[place - 1] + 1:
@@ -150,7 +150,7 @@ def _shown(chosen: Sequence[int], texts: Sequence[str]) -> str:
 
 
 def block_lines(lines: Sequence[str], anchor: int, levels: int, limit: int) -> list[int]:
-    """The places of the lines to show: the enclosing block, and the header of each block around it.
+    """Return the indexes of the lines to show: the enclosing block, and the header of each block around it.
 
     `levels` blocks are shown whole, counted from the one that the line opens or is in. Of a block longer than `limit`
     the part around the line is shown.
@@ -168,7 +168,7 @@ def block_lines(lines: Sequence[str], anchor: int, levels: int, limit: int) -> l
 
 
 def _depths(lines: Sequence[str]) -> list[int]:
-    """The indentation of each line; a blank one is as deep as the next that is not."""
+    """Return the indentation of each line; a blank line has that of the next line that is not blank."""
     depths = [0] * len(lines)
     below = 0
     for place in range(len(lines) - 1, -1, -1):
@@ -180,7 +180,7 @@ def _depths(lines: Sequence[str]) -> list[int]:
 
 
 def _headers(lines: Sequence[str], depths: Sequence[int], anchor: int) -> list[int]:
-    """The lines that open the blocks around a line, innermost first."""
+    """Return the lines that open the blocks around a line, innermost first."""
     found = []
     depth = depths[anchor]
     for place in range(anchor - 1, -1, -1):
@@ -198,7 +198,7 @@ def _opens(lines: Sequence[str], depths: Sequence[int], place: int) -> bool:
 
 
 def _start(lines: Sequence[str], depths: Sequence[int], header: int) -> int:
-    """The header with the decorators and comments directly above it."""
+    """Return the first line of a header, including the decorators and comments directly above it."""
     place = header
     while place and depths[place - 1] == depths[header] and lines[place - 1].lstrip().startswith(_LEADS):
         place -= 1
@@ -206,7 +206,7 @@ def _start(lines: Sequence[str], depths: Sequence[int], header: int) -> int:
 
 
 def _stop(lines: Sequence[str], depths: Sequence[int], header: int) -> int:
-    """Behind the last line of the block, a closing bracket included."""
+    """Return the index after the last line of the block, including a closing bracket."""
     last = header
     for place in range(header + 1, len(lines)):
         if not lines[place].strip():
@@ -219,7 +219,7 @@ def _stop(lines: Sequence[str], depths: Sequence[int], header: int) -> int:
 
 
 def _window(start: int, stop: int, anchor: int, limit: int) -> range:
-    """At most `limit` lines of a block, with the anchor among them."""
+    """Return at most `limit` lines of a block, including the anchor."""
     if stop - start <= limit:
         return range(start, stop)
     first = min(max(start, anchor - limit // 2), stop - limit)

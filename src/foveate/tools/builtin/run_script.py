@@ -24,11 +24,11 @@ if TYPE_CHECKING:
     from foveate.tools.toolbox import Toolbox
 
 NOT_IN_SCRIPTS = ("run_script", "wait_agent", "call_agent")
-"""A script does not call another, and can't be suspended while it waits for an agent."""
+"""Tools that a script can't call: it can't run another script, and can't be suspended while it waits for an agent."""
 MAX_PRINTED_CHARS = 1_000_000
 """A script that prints more is stopped."""
 TOTAL_SECONDS = 600.0
-"""A script that takes longer, with the time of its tools, is stopped."""
+"""A script that takes longer, including the time of its tools, is stopped."""
 INTERRUPTED = ToolOutput(
     "Error: interrupted, because the script was stopped; check whether it took effect\n", is_error=True
 )
@@ -36,7 +36,7 @@ INTERRUPTED = ToolOutput(
 
 @tool(
     annotations=Annotations(destructive=True), timeout_seconds=TOTAL_SECONDS + 30
-)  # a script ends earlier by itself, with a record of its calls
+)  # a script ends earlier, at its own limit, with a record of its calls
 async def run_script(
     workspace: Workspace, script: Annotated[str, "Python; call tools as functions, e.g. read_file(path='a.py')"]
 ) -> ToolOutput:
@@ -60,7 +60,7 @@ class _Script:
     printed_chars: int = 0
     inner: list[InnerCall] = field(default_factory=list)
     problem: str = ""
-    """A limit that the script reached. It can't go on by catching the error."""
+    """The limit that the script reached. The script can't continue by catching the error."""
 
     def print(self, _stream: str, text: str) -> None:
         self.printed_chars += len(text)
@@ -69,19 +69,19 @@ class _Script:
             raise RuntimeError(self.problem)
         self.printed.append(text)
 
-    async def call(self, name: str, given: tuple[Any, ...], named: dict[str, Any]) -> Any:
-        """What a call answers, as Monty takes it: a value, or an exception that the script may catch."""
+    async def call(self, name: str, positional: tuple[Any, ...], named: dict[str, Any]) -> Any:
+        """Execute a call and return what Monty expects: a value, or an exception that the script may catch."""
         tool = self.tools.get(name)
         if tool is None:
             known = ", ".join(sorted(self.tools))
             return {"exception": NameError(f"name {name!r} is not defined; tools a script can call: {known}")}
         names = tool.argument_names
-        if len(given) > len(names):
+        if len(positional) > len(names):
             return {"exception": TypeError(f"{tool.usage()} takes {several(len(names), 'argument')}")}
         if len(self.inner) >= self.limits.script_calls:
             self.problem = f"it made more than {several(self.limits.script_calls, 'call')}"
             return {"exception": RuntimeError(self.problem)}
-        arguments: dict[str, Any] = {**dict(zip(names, given, strict=False)), **named}
+        arguments: dict[str, Any] = {**dict(zip(names, positional, strict=False)), **named}
         output = INTERRUPTED
         try:
             output = await self.toolbox.call(name, arguments, whole=True)
@@ -156,7 +156,7 @@ async def _answer(step: AsyncFunctionSnapshot, run: _Script, answers: dict[int, 
     if step.is_os_function:
         return await step.resume_not_handled()
     answer = await run.call(str(step.function_name), step.args, step.kwargs)
-    if step.allow_eager_await:  # written as `await tool(…)`, which takes a future
+    if step.allow_eager_await:  # written as `await tool(…)`, which needs a future
         answers[step.call_id] = answer
         return await step.resume({"future": ...})
     return await step.resume(answer)

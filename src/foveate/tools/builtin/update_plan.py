@@ -56,7 +56,7 @@ async def _as_goal(session: Session, plan: Sequence[PlanStep], explanation: str 
 
 
 def _current(goals: Sequence[Goal], plan: Sequence[PlanStep]) -> Goal | None:
-    """The newest active goal, unless its steps are all done and the plan is another one."""
+    """Return the newest active goal, unless all its steps are done and the plan is a different one."""
     goal = next((goal for goal in reversed(goals) if goal.status == "active"), None)
     if goal is None or not goal.steps or any(step.status != "done" for step in goal.steps):
         return goal
@@ -65,7 +65,7 @@ def _current(goals: Sequence[Goal], plan: Sequence[PlanStep]) -> Goal | None:
 
 
 async def _as_tasks(session: Session, plan: Sequence[PlanStep], _explanation: str | None) -> str:
-    """Open tasks that the plan does not mention stay."""
+    """Write the plan as tasks. Open tasks that the plan does not mention are kept."""
     if await session.documents.get(RUN):
         raise ToolError("a run keeps the tasks of this session; update_tasks changes them")
     before = parse_tasks(await session.documents.get("tasks"))

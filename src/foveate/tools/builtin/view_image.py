@@ -12,7 +12,7 @@ from foveate.tools.workspace import Workspace
 from foveate.turn import Attachment
 
 MAX_IMAGE_BYTES = 3_750_000
-"""5 MB in base64, which every provider takes."""
+"""5 MB in base64, which every provider accepts."""
 
 
 @tool(annotations=READ_ONLY)
@@ -34,7 +34,7 @@ def view_image(workspace: Workspace, *, path: Annotated[str, "PNG, JPEG, GIF or 
 
 
 def _media_type(data: bytes) -> str | None:
-    """By the first bytes, whatever the file is called."""
+    """Detect the media type by the first bytes, regardless of the file's name."""
     if data.startswith(b"\x89PNG\r\n\x1a\n"):
         return "image/png"
     if data.startswith(b"\xff\xd8\xff"):

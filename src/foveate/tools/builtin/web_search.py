@@ -48,7 +48,7 @@ async def web_search(workspace: Workspace, query: Annotated[str, "What to look f
 
 
 async def search(query: str, settings: WebSettings) -> tuple[SearchResult, ...]:
-    """What the service found, or the cached answer. `ToolError` says what to configure."""
+    """Query the service, or return the cached answer. `ToolError` names what to configure."""
     if not query.strip() or len(query) > MAX_QUERY_CHARS:
         raise ToolError(f"a query has 1 to {MAX_QUERY_CHARS:,} characters")
     service = _SERVICES.get(settings.search)

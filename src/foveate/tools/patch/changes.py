@@ -1,4 +1,4 @@
-"""What a patch asks for, whichever format it is written in."""
+"""The changes that a patch requests, independent of its format."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class PatchLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hunk:
-    """Lines that are next to each other."""
+    """Adjacent lines of a patch."""
 
     lines: tuple[PatchLine, ...]
     anchors: tuple[str, ...] = ()
-    """Lines to find before it, in this order, e.g. the header of a class."""
+    """Lines to find before the hunk, in this order, e.g. the header of a class."""
     place: int | None = None
-    """Where it is expected, from 0."""
+    """Expected line index, from 0."""
     at_end: bool = False
-    """It ends where the file ends."""
+    """The hunk ends at the end of the file."""
     ends_bare: bool = False
     """The new file has no line end after its last line."""
 

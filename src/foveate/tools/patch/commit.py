@@ -1,4 +1,4 @@
-"""New contents written to all files or to none, whatever happens on the way.
+"""Write new contents to all files or to none, even if the process is killed.
 
     lock ──► journal ──► temporary files, backups ──► renames ──► journal: committed ──► backups removed ──► unlock
              └────────── failure or kill: rolled back ──────────┘ └───── kill: cleaned up ─────┘
@@ -33,12 +33,12 @@ from foveate.tools.workspace import JOURNAL, Workspace
 LOCK_SECONDS = 10.0
 _LOCK_WAIT_SECONDS = 0.02
 Probe = Callable[[str], None]
-"""Called before each step, so that tests can interrupt it there."""
+"""Called before each step, so that tests can interrupt it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A file's content before and after; None where there is no file."""
+    """A file's content before and after; None if there is no file."""
 
     path: Path
     shown: str
@@ -49,7 +49,7 @@ class Edit:
 
 
 class JournalStep(Struct, frozen=True):
-    """What the journal says of a file. Paths are absolute, contents are hashes."""
+    """The journal's entry for a file. Paths are absolute, contents are hashes."""
 
     path: str
     temporary: str
@@ -61,12 +61,12 @@ class JournalStep(Struct, frozen=True):
 class Journal(Struct, frozen=True):
     steps: tuple[JournalStep, ...]
     folders: tuple[str, ...] = ()
-    """Folders that are created, outer ones first."""
+    """Folders to create, outer ones first."""
     is_committed: bool = False
 
 
 def no_probe(_step: str) -> None:
-    """The probe of real calls."""
+    """Do nothing: the probe of real calls."""
 
 
 def commit(edits: Sequence[Edit], workspace: Workspace, probe: Probe = no_probe) -> None:
@@ -86,13 +86,13 @@ def commit(edits: Sequence[Edit], workspace: Workspace, probe: Probe = no_probe)
         except OSError:
             raise ToolError(f"{problem}; what was begun is undone by the next patch") from None
         raise ToolError(f"{problem}; nothing was changed") from None
-    with suppress(OSError):  # what is left is removed by the next call
+    with suppress(OSError):  # the next call removes the leftovers
         probe("clean up")
         _clean_up(journal, journal_path)
 
 
 def recover(workspace: Workspace) -> None:
-    """Undo patches that were interrupted, and remove what finished ones left. The caller holds `locked`."""
+    """Undo interrupted patches, and remove leftovers of finished ones. The caller holds `locked`."""
     for root in workspace.roots:
         path = root / JOURNAL
         _forget_unfinished(root)
@@ -115,7 +115,7 @@ def recover(workspace: Workspace) -> None:
 
 
 def _forget_unfinished(root: Path) -> None:
-    """Remove a journal that was not written to its end."""
+    """Remove a journal that was not written completely."""
     path = root / f"{JOURNAL}.tmp"
     try:
         folders.remove(path)
@@ -125,7 +125,7 @@ def _forget_unfinished(root: Path) -> None:
 
 
 def recover_interrupted(workspace: Workspace) -> None:
-    """Recover if there is something to recover, and no patch is being written right now."""
+    """Recover if there is something to recover and no patch is in progress."""
     if any((root / JOURNAL).exists() for root in workspace.roots):
         with suppress(ToolError), locked(workspace, seconds=0):  # the next patch reports what is wrong
             recover(workspace)
@@ -133,7 +133,7 @@ def recover_interrupted(workspace: Workspace) -> None:
 
 @contextmanager
 def locked(workspace: Workspace, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """One patch at a time in each root, across threads and processes. A killed process loses its locks."""
+    """Allow one patch at a time in each root, across threads and processes. A killed process loses its locks."""
     with ExitStack() as stack:
         for root in sorted(set(workspace.roots)):
             with file_errors(str(root)):
@@ -182,7 +182,7 @@ def _write(journal: Journal, edits: Sequence[Edit], journal_path: Path, probe: P
 
 
 def _roll_back(journal: Journal, journal_path: Path) -> None:
-    """Restore each file that has the new content. One that someone else changed since is not touched."""
+    """Restore each file that has the new content. A file that was changed by someone else since is skipped."""
     for step in reversed(journal.steps):
         path, temporary, backup = Path(step.path), Path(step.temporary), Path(step.backup)
         if step.before is not None and folders.exists(backup):
@@ -207,7 +207,7 @@ def _clean_up(journal: Journal, journal_path: Path) -> None:
 
 
 def _is_own(journal: Journal, workspace: Workspace) -> bool:
-    """Whether a patch could have written the journal: anybody can put a file of that name into a folder.
+    """Check whether a patch could have written the journal: anybody can put a file of that name into a folder.
 
     Names are absolute, without links, within the roots (else `ToolError`); temporary files and backups have the names
     that `_step` makes, beside their file.
@@ -250,7 +250,7 @@ def _root_of(path: Path, workspace: Workspace) -> Path:
 
 
 def _back_up(path: Path, backup: Path) -> None:
-    """A second name of the file; a copy where the file system has no such names."""
+    """Create a second name of the file; a copy if the file system has no hard links."""
     try:
         folders.link(path, backup)
     except OSError:
@@ -269,7 +269,7 @@ def _hash_of(path: Path) -> str | None:
 
 
 def _sync(folder: Path) -> None:
-    """Make the names in a folder durable, where the file system can."""
+    """Make the names in a folder durable, if the file system supports it."""
     with folders.opened_folder(folder, readable=True) as handle:
         try:
             os.fsync(handle)

@@ -1,4 +1,4 @@
-"""Hunks applied to the text of a file, in memory."""
+"""Apply hunks to the text of a file, in memory."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def _collapsed(line: str) -> str:
 
 
 FUZZ: tuple[Callable[[str], str], ...] = (_exact, str.rstrip, _collapsed)
-"""How lines are compared: as they are, then without white space at the end, then with all white space alike."""
+"""The comparisons of lines: exact, then without trailing white space, then with all white space collapsed."""
 
 
 class _Contents:
-    """The lines of a file, without their ends, and a search among them."""
+    """The lines of a file, without their line ends, and a search among them."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self.lines = lines
@@ -46,7 +46,7 @@ class _Contents:
     def find(
         self, wanted: Sequence[str], start: int, expected: int | None = None, *, at_end: bool = False
     ) -> int | None:
-        """The first place of these lines, or the one nearest to where they are expected."""
+        """Return the first place of these lines, or the one nearest to the expected place."""
         for alike in FUZZ:
             needle = "".join(f"{alike(line)}\n" for line in wanted)
             last = len(self.lines) - len(wanted)
@@ -74,7 +74,7 @@ class _Contents:
         return None if found < 0 else bisect_left(offsets, found + 1)
 
     def _text(self, alike: Callable[[str], str]) -> tuple[str, list[int]]:
-        """All lines with a line end before and after each, and where each begins."""
+        """Return all lines with a line end before and after each, and where each begins."""
         if alike not in self._joined:
             lines = [alike(line) for line in self.lines]
             offsets = list(accumulate((len(line) + 1 for line in lines), initial=1))
@@ -83,7 +83,7 @@ class _Contents:
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk], newline: str) -> str:
-    """The new text; `PatchError` says which hunk does not apply, and where it is nearest."""
+    """Return the new text; `PatchError` names the hunk that does not apply, and the nearest match."""
     lines = _LINE.findall(text)
     contents = _Contents([line.removesuffix("\n").removesuffix("\r") for line in lines])
     done: list[_Replacement] = []
@@ -101,7 +101,7 @@ def apply_hunks(text: str, hunks: Sequence[Hunk], newline: str) -> str:
 
 
 def _replacement(old: Sequence[str], hunk: Hunk, newline: str) -> list[str]:
-    """Kept lines stay as the file has them, also where they were found only by ignoring white space."""
+    """Build the new lines. Kept lines stay as in the file, even if they matched only by ignoring white space."""
     kept = iter(old)
     new = []
     for mark, text in hunk.lines:
@@ -129,7 +129,7 @@ def _join(lines: Sequence[str], done: Sequence[_Replacement], newline: str, *, e
 
 
 def _locate(contents: _Contents, hunk: Hunk, cursor: int, drift: int) -> tuple[int, Hunk] | None:
-    """Where the hunk's old lines are, at or after the cursor."""
+    """Find the hunk's old lines, at or after the cursor."""
     for start in _starts(contents, hunk, cursor):
         if not hunk.old:
             return _insertion(contents, hunk, start, has_anchor=bool(hunk.anchors)), hunk
@@ -142,7 +142,7 @@ def _locate(contents: _Contents, hunk: Hunk, cursor: int, drift: int) -> tuple[i
 
 
 def _starts(contents: _Contents, hunk: Hunk, cursor: int) -> Iterator[int]:
-    """Where to search from: behind the last anchor, or at it, if the hunk repeats its line."""
+    """Yield where to search from: after the last anchor, or at it if the hunk repeats its line."""
     place = cursor
     for anchor in hunk.anchors:
         found = _find_anchor(contents, anchor, place)
@@ -164,14 +164,14 @@ def _find_anchor(contents: _Contents, anchor: str, start: int) -> int | None:
 
 
 def _variants(hunk: Hunk) -> Iterator[Hunk]:
-    """The hunk, and without an empty last line, which some patches have for the end of the file."""
+    """Yield the hunk, and a copy without the empty last line that some patches add at the end of the file."""
     yield hunk
     if len(hunk.old) > 1 and hunk.lines[-1] == (" ", ""):
         yield Hunk(hunk.lines[:-1], hunk.anchors, hunk.place, hunk.at_end, hunk.ends_bare)
 
 
 def _insertion(contents: _Contents, hunk: Hunk, start: int, *, has_anchor: bool) -> int:
-    """Lines without context go behind the anchor, to the expected line, or to the end."""
+    """Return where lines without context go: after the anchor, to the expected line, or to the end."""
     if has_anchor and not hunk.at_end:
         return start
     if hunk.place is not None:

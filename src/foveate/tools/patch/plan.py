@@ -1,4 +1,4 @@
-"""A patch checked against the files: the new content of each, or all reasons why it does not apply."""
+"""Check a patch against the files: the new content of each, or all reasons why it does not apply."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _UPDATE = "*** Update File: "
 _MOVE = "*** Move to: "
 _END_OF_FILE = "*** End of File"
 _NUMBERS = re.compile(r"-\d+(?:,\d+)? \+\d+(?:,\d+)? @@ ?")
-"""Line numbers as unified diffs have them, which this format does without."""
+"""Line numbers of unified diffs, which this format does not use."""
 
 
 def parse_patch(text: str) -> list[FilePatch]:
-    """The changes of a patch in either format, which is detected by its content."""
+    """Parse a patch in either format, which is detected by its content."""
     if len(text) > MAX_PATCH_CHARS:
         raise PatchError(f"the patch has {len(text):,} characters, more than {MAX_PATCH_CHARS:,}")
     is_codex = any(line.strip() == BEGIN for line in text.split("\n"))
@@ -44,7 +44,7 @@ def parse_patch(text: str) -> list[FilePatch]:
 
 
 def plan_edits(changes: Sequence[FilePatch], workspace: Workspace) -> list[Edit]:
-    """What to write; `PatchError` lists the changes that are rejected. Nothing is written."""
+    """Return the edits to write; `PatchError` lists the rejected changes. Nothing is written."""
     view = _View(workspace)
     rejects: list[str] = []
     for change in changes:
@@ -71,7 +71,7 @@ class _File:
 
 
 class _View:
-    """The files as they are after the changes so far, in memory."""
+    """The files in memory, as they are after the changes so far."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -132,7 +132,7 @@ class _View:
     def _existing(self, given: str) -> tuple[_File, bytes]:
         path, file = self._file(given)
         if file.now is None:
-            read_whole(path, given, 0)  # says what is wrong, with similar names
+            read_whole(path, given, 0)  # raises the error, with similar names
             raise ToolError(f"{given} is deleted above in the patch")
         return file, file.now
 
@@ -151,7 +151,7 @@ class _View:
 
 
 def parse_codex(text: str) -> list[FilePatch]:
-    """The changes that a patch lists; `PatchError` names the line that can't be read."""
+    """Parse the changes that a patch lists; `PatchError` names the line that can't be read."""
     lines = text.replace("\r\n", "\n").split("\n")
     first = next(place for place, line in enumerate(lines) if line.strip() == BEGIN)
     last = next((place for place in range(len(lines) - 1, first, -1) if lines[place].strip() == _END), None)

@@ -1,4 +1,4 @@
-"""Warnings for files whose syntax a patch breaks, by tree-sitter. Without the extra `foveate[tools]` there are none."""
+"""Warn about files whose syntax a patch breaks, by tree-sitter. No warnings without the extra `foveate[tools]`."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ LANGUAGES = {
     ".sh": ("tree_sitter_bash", "language"),
     ".bash": ("tree_sitter_bash", "language"),
 }
-"""The module and the function that gives the grammar, by the end of a file's name."""
+"""The module and the function that returns the grammar, by file extension."""
 
 
 def syntax_warnings(edits: Sequence[Edit]) -> list[str]:
-    """A sentence for each file that has more syntax errors than before."""
+    """Return a sentence for each file that has more syntax errors than before."""
     return [warning for edit in edits if (warning := _warning(edit))]
 
 
@@ -65,7 +65,7 @@ def _parser(module: str, function: str) -> Parser | None:
 
 
 def _errors(parser: Parser, content: bytes) -> list[int]:
-    """The lines, from 0, at which something is wrong or missing."""
+    """Return the lines, from 0, where something is wrong or missing."""
     return [node.start_point.row for node in _wrong(parser.parse(content).root_node)]
 
 

@@ -17,7 +17,7 @@ _PERMISSIONS = 0o777
 
 
 def parse_unified(text: str) -> list[FilePatch]:
-    """The changes of a diff; text around them, such as a commit message, is skipped."""
+    """Parse the changes of a diff; surrounding text, such as a commit message, is skipped."""
     reader = _Reader(text.replace("\r\n", "\n").split("\n"))
     changes = []
     while (change := reader.next_file()) is not None:
@@ -26,7 +26,7 @@ def parse_unified(text: str) -> list[FilePatch]:
 
 
 class _Headers:
-    """What the lines above the hunks of a file say."""
+    """The lines above the hunks of a file."""
 
     def __init__(self) -> None:
         self.old: str | None = None
@@ -85,7 +85,7 @@ class _Reader:
         return self._lines[place] if place < len(self._lines) else ""
 
     def _is_start(self) -> bool:
-        """A file begins here."""
+        """Check whether a file begins here."""
         return self._line().startswith("diff --git ") or self._is_pair()
 
     def _is_pair(self) -> bool:
@@ -104,7 +104,7 @@ class _Reader:
         return found
 
     def _read_extended(self, found: _Headers) -> bool:
-        """Read one of git's lines above the paths; False if it is none."""
+        """Read one of git's lines above the paths; False if it is not one."""
         line = self._line()
         key, _, value = line.rpartition(" ")
         match key:
@@ -153,7 +153,7 @@ class _Reader:
         return Hunk(tuple(lines), anchors, announced.place if announced else None, ends_bare=ends_bare)
 
     def _ends_hunk(self, announced: _Announced | None) -> bool:
-        """Whether the next line is not of this hunk. One that has more lines than it announced is read on."""
+        """Check whether the next line is outside this hunk. Lines beyond the announced number are still read."""
         line = self._line()
         if _BARE_RANGE.fullmatch(line) or line.startswith("diff --git ") or (line and line[0] not in " -+\\"):
             return True
@@ -164,7 +164,7 @@ class _Reader:
 
 @dataclass(slots=True)
 class _Announced:
-    """What the header of a hunk says: where it is, and how many of its lines are still to come."""
+    """The header of a hunk: its position, and how many of its lines are still to come."""
 
     place: int
     old_left: int
@@ -201,7 +201,7 @@ def _set_mode(found: _Headers, key: str, value: str, number: int) -> None:
 
 
 def _path(text: str) -> str:
-    """A path without a time stamp and git's quotes."""
+    """Return a path without a time stamp and git's quotes."""
     text = text.partition("\t")[0].rstrip()
     if not (text.startswith('"') and text.endswith('"') and text != '"'):
         return text
@@ -214,7 +214,7 @@ def _unquoted(found: re.Match[bytes]) -> bytes:
 
 
 def _git_paths(line: str) -> tuple[str, str]:
-    """Both paths of `diff --git a/x b/x`, which are the same wherever no other line names them."""
+    """Return both paths of `diff --git a/x b/x`, which are the same unless another line names them."""
     rest = line.removeprefix("diff --git ").rstrip()
     half = len(rest) // 2
     if rest.startswith('"'):
@@ -224,7 +224,7 @@ def _git_paths(line: str) -> tuple[str, str]:
 
 
 def _without_prefixes(old: str, new: str) -> tuple[str, str]:
-    """The paths without git's `a/` and `b/`, if both have theirs."""
+    """Return the paths without git's `a/` and `b/`, if both have their prefix."""
     has_old = old == _NOWHERE or old.startswith("a/")
     has_new = new == _NOWHERE or new.startswith("b/")
     if not (has_old and has_new):

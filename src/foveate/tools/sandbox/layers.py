@@ -1,4 +1,4 @@
-"""What this machine can enforce, and whether it is enough for a command."""
+"""Detect what this machine can enforce, and whether it is enough for a command."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ _LAUNCH = "import sys; sys.path.append(sys.argv.pop(1)); from jail import launch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layers:
-    """What the kernel and the installed programs offer."""
+    """The confinement that the kernel and the installed programs offer."""
 
     linux: bool = False
     root: bool = False
-    """Commands would run as root."""
+    """Whether commands would run as root."""
     machine: bool = False
-    """There is a filter of system calls for this processor."""
+    """Whether there is a system call filter for this processor."""
     landlock: int = 0
     """Version of Landlock; 0: none."""
     seccomp: bool = False
-    """System calls can be filtered and handed to a supervisor."""
+    """Whether system calls can be filtered and forwarded to a supervisor."""
     namespaces: bool = False
-    """This process may make mount namespaces."""
+    """Whether this process may create mount namespaces."""
     bubblewrap: str = ""
     """Path of the program, if it works here."""
 
     @property
     def scoped_signals(self) -> bool:
-        """Signals don't leave the sandbox, so they need not be forbidden."""
+        """Whether signals stay inside the sandbox, so that they need not be forbidden."""
         return bool(self.bubblewrap) or self.landlock >= SCOPES_ABI
 
     def missing(self) -> tuple[str, ...]:
-        """The layers that confinement needs and this machine lacks."""
+        """Return the layers that confinement needs and this machine lacks."""
         if not self.linux:
             return ("file and network confinement: this system is not Linux",)
         found: list[str] = []
@@ -62,7 +62,7 @@ class Layers:
         return tuple(found)
 
     def summary(self) -> str:
-        """The layers in one line."""
+        """Describe the layers in one line."""
         if self.missing():
             return f"exec would refuse: {'; '.join(self.missing())}"
         files = ["bubblewrap"] if self.bubblewrap else []
@@ -71,13 +71,13 @@ class Layers:
 
 
 def program(name: str) -> list[str]:
-    """The command line of a program in `jail`: isolated, and without site packages."""
+    """Return the command line of a program in `jail`: isolated, and without site packages."""
     return [sys.executable, "-I", "-S", "-c", _LAUNCH, str(Path(__file__).parent), name]
 
 
 @cache
 def detect() -> Layers:
-    """The layers of this machine; found out once."""
+    """Detect the layers of this machine, once."""
     try:
         tried = subprocess.run(program("probe"), capture_output=True, timeout=_PROBE_SECONDS, check=True, env={})  # noqa: S603
         return Layers(**json.loads(tried.stdout))
@@ -86,7 +86,7 @@ def detect() -> Layers:
 
 
 async def detected() -> Layers:
-    """The same, without blocking the event loop."""
+    """Detect the layers without blocking the event loop."""
     return await asyncio.to_thread(detect)
 
 
@@ -97,9 +97,9 @@ class Confinement:
     read: tuple[str, ...]
     write: tuple[str, ...]
     hidden: tuple[str, ...] = ()
-    """Inside a writable folder, and still not readable."""
+    """Paths inside a writable folder that are not readable."""
     frozen: tuple[str, ...] = ()
-    """Inside a writable folder, and still not writable."""
+    """Paths inside a writable folder that are not writable."""
     layers: Layers
     confined: bool = True
 
@@ -113,12 +113,12 @@ _SYSTEM = (
     "/proc/filesystems", "/proc/sys/kernel/osrelease", "/proc/sys/kernel/pid_max", "/proc/sys/kernel/ngroups_max",
     "/proc/sys/vm/overcommit_memory", "/sys/devices/system/cpu",
 )  # fmt: skip
-"""What programs read: not the home folder, not the processes in /proc, not the rest of /etc."""
+"""Paths that programs read: not the home folder, not the processes in /proc, not the rest of /etc."""
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 
 
 def confine(workspace: Workspace, layers: Layers, temporary: Path) -> Confinement:
-    """How a command in this workspace is confined; `ToolError` names the layer that is missing.
+    """Return how a command in this workspace is confined; `ToolError` names a missing layer.
 
     With `allow_unsandboxed`, it is confined by the layers that there are.
     """
@@ -160,7 +160,7 @@ def _in_the_way(path: Path, roots: Sequence[Path]) -> str:
 
 
 def _too_wide(root: Path) -> str:
-    """Folders that can't be given whole: what they hold decides what runs outside the sandbox."""
+    """Return a problem if the folder holds files that decide what runs outside the sandbox."""
     home = Path.home().resolve()
     if root == home or root in home.parents:
         return f"protection of the home folder, which {root} includes; give a folder below it"
@@ -171,23 +171,23 @@ def _too_wide(root: Path) -> str:
 
 
 def _own_files() -> list[Path]:
-    """What runs outside the sandbox, next time: Foveate, the environment it is in, and its settings."""
+    """Return files that run outside the sandbox later: Foveate, its environment and its settings."""
     settings = config_file()
     folders = map(Path, (sys.prefix, sys.base_prefix))
     return [Path(foveate.__file__).parent, *folders, *([settings] if settings else [])]
 
 
 def _python_folders() -> list[str]:
-    """The Python in use, so that a command's `python` is this one."""
+    """Return the folders of the current Python, so that a command's `python` is this one."""
     prefixes = dict.fromkeys(map(Path, (sys.prefix, sys.base_prefix, sys.exec_prefix)))
     parts = ("bin", "lib", "lib64", "include", "share", "pyvenv.cfg")
     found = [prefix / part for prefix in prefixes if prefix != Path("/") for part in parts]
-    # Inside bubblewrap the last steps are taken by our own program.
+    # Inside bubblewrap, the `enter` program makes the last steps.
     return [str(path) for path in (*found, Path(sys.executable).resolve(), Path(__file__).parent / "jail")]
 
 
 def environment(home: Path) -> dict[str, str]:
-    """The whole environment of a command: none of this process's variables."""
+    """Return the complete environment of a command, without this process's variables."""
     programs = [str(Path(sys.executable).parent), *os.defpath.split(os.pathsep), "/usr/local/bin", "/usr/bin", "/bin"]
     path = os.pathsep.join(dict.fromkeys(folder for folder in programs if Path(folder).is_absolute()))
     return {"PATH": path, "LANG": "C.UTF-8", "HOME": str(home), "TMPDIR": str(home)}

@@ -1,4 +1,4 @@
-"""Executes a command in its sandbox and reads its output."""
+"""Execute a command in its sandbox and read its output."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from foveate.tools.workspace import Workspace
 
 MAX_COMMAND_CHARS = 100_000
 FLOOD_FACTOR = 64
-"""A command that writes this many times what is kept is stopped."""
+"""A command that writes this many times the stored output is stopped."""
 MAX_FILES = 500_000
-"""Files that a command may create."""
+"""Limit of files that a command may create."""
 _CHUNK_BYTES = 1 << 16
 _END_SECONDS = 15.0
 _GRACE_SECONDS = 60.0
-"""The supervisor stops a command at its time limit; if it does not, it is killed itself after this time."""
+"""Seconds after the time limit until a supervisor that did not stop its command is killed."""
 _STOPPED = {
     "time": "stopped at its time limit of {seconds:g} seconds",
     "memory": "stopped: it used more than {memory_bytes:,} bytes of memory",
@@ -41,19 +41,19 @@ _STOPPED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandResult:
-    """How a command ended."""
+    """The result of a command."""
 
     output: str
-    """Standard output and standard error, in the order of writing; the middle is left out if it is long."""
+    """Standard output and standard error, in the order of writing; a long output lacks its middle."""
     output_bytes: int
-    """How much it wrote, whatever is kept of it."""
+    """Bytes that the command wrote, including dropped ones."""
     exit_code: int
     """Negative: the signal that ended it."""
     seconds: float
     stopped: str = ""
-    """Why it was stopped, in words; empty if it ended by itself."""
+    """Why it was stopped; empty if it ended normally."""
     refused_processes: int = 0
-    """New processes that were refused because of the limit."""
+    """New processes that were rejected because of the limit."""
     confined: bool = True
 
     @property
@@ -62,7 +62,7 @@ class CommandResult:
 
 
 class _Output:
-    """The first and the last bytes of a stream; what is between them is counted and dropped."""
+    """The first and the last bytes of a stream; the bytes between them are counted and dropped."""
 
     def __init__(self, limit: int) -> None:
         self.total = 0
@@ -164,11 +164,13 @@ async def _supervised(spec: dict[str, object], settings: ExecSettings, confineme
             if output.total > settings.output_bytes * FLOOD_FACTOR and not flooded:
                 flooded = True
                 process.stdin.close()
-        told = (await report).decode("utf-8", "replace")
+        report_text = (await report).decode("utf-8", "replace")
     try:
-        ended = json.loads(told.strip().rpartition("\n")[2])
+        ended = json.loads(report_text.strip().rpartition("\n")[2])
     except ValueError:
-        raise ToolError(f"the sandbox failed, so the command was not executed or was killed: {told[-500:]}") from None
+        raise ToolError(
+            f"the sandbox failed, so the command was not executed or was killed: {report_text[-500:]}"
+        ) from None
     if "problem" in ended:
         raise ToolError(f"the command was not executed: a layer of the sandbox failed: {ended['problem']}")
     stopped = "flood" if flooded else ended["stopped"]
@@ -187,7 +189,7 @@ async def _supervised(spec: dict[str, object], settings: ExecSettings, confineme
 
 @asynccontextmanager
 async def _supervisor() -> AsyncIterator[tuple[Process, asyncio.Future[bytes]]]:
-    """The supervisor's process and its report. At the end, however that comes, the command and it have ended."""
+    """Start the supervisor and yield its process and report. At the end of the block, it and the command have ended."""
     command = sandbox_layers.program("supervise")
     process = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, env={}, start_new_session=True
@@ -216,7 +218,7 @@ async def _end(process: Process, report: asyncio.Future[bytes]) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder that a command could write, whatever modes and depths it made."""
+    """Remove a folder that a command could write, regardless of its modes and depth."""
     with suppress(RecursionError):
         shutil.rmtree(folder, ignore_errors=True)
     if folder.exists():

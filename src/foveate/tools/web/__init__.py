@@ -1,1 +1,1 @@
-"""Pages and searches: URLs are checked before each connection, and what comes back is data."""
+"""Pages and searches: URLs are checked before each connection, and the results are treated as data."""

@@ -1,4 +1,4 @@
-"""A page by plain HTTP or by Firecrawl: checked before each connection, bounded in size and time, and decoded."""
+"""Fetch a page by plain HTTP or Firecrawl: checked before each connection, limited in size and time, and decoded."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 MAX_REDIRECTS = 5
 MAX_ADDRESSES = 3
-"""Addresses of a host that are tried."""
+"""Limit of a host's addresses that are tried."""
 CACHED_PAGES = 16
 _HEADERS = {
     "User-Agent": f"foveate/{foveate.__version__}",
@@ -42,18 +42,18 @@ _TEXT_TYPES = re.compile(r"text/|application/(?:json|xml|javascript|yaml|toml|sq
 _META_BYTES = 2_048
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _ENCODINGS = re.compile(r"(?:utf|ascii|iso8859|cp\d|gb|big5|euc|shift_jis|koi8|mac|iso2022|hz|johab|tis)")
-"""Character sets of pages; Python knows other codecs, some of them slow by design."""
+"""Character sets of pages; Python has other codecs, some of them slow by design."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What a URL answered."""
+    """The response of a URL."""
 
     url: str
-    """The last one, after redirects."""
+    """The final URL, after redirects."""
     media_type: str
     content: bytes
-    """As it came, up to the limit, decompressed."""
+    """The decompressed content, up to the limit."""
     title: str = ""
     text: str | None = None
     """Readable text; None if it is not text."""
@@ -71,7 +71,7 @@ class ExpiringCache(Generic[V]):
         self._clock = clock
 
     def get(self, key: Hashable, max_age_seconds: float) -> V | None:
-        """The value of a key, if it is not older."""
+        """Return the value of a key, if it is not older than this."""
         found = self._entries.get(key)
         if found is None or self._clock() - found[0] >= max_age_seconds:
             return None
@@ -88,7 +88,7 @@ _cache: ExpiringCache[Page] = ExpiringCache(CACHED_PAGES)
 
 
 async def fetch(url: str, settings: WebSettings, *, resolver: Resolver = guard.resolve) -> Page:
-    """The page of a URL, or the cached one. `ToolError` says why there is none."""
+    """Fetch the page of a URL, or return the cached one. `ToolError` names the reason of a failure."""
     key = (url, settings)
     if found := _cache.get(key, settings.cache_seconds):
         return found
@@ -112,7 +112,7 @@ async def _plain(url: str, settings: WebSettings, resolver: Resolver) -> Page:
 
 
 async def _request(target: CheckedTarget, settings: WebSettings) -> Page | httpx2.URL:
-    """The page, or where it redirects to. The connection goes to a checked address."""
+    """Return the page, or its redirect target. The connection goes to a checked address."""
     import httpx2  # noqa: PLC0415 # of the extra `tools`; the guard needed it already
 
     problem = ""
@@ -164,7 +164,7 @@ def _reason(status: int) -> str:
 
 
 async def _read(answer: httpx2.Response, limit: int) -> tuple[bytes, bool]:
-    """The decompressed content up to the limit, and whether there was more."""
+    """Read the decompressed content up to the limit; return it and whether there was more."""
     content = bytearray()
     async for piece in answer.aiter_bytes():
         content += piece
@@ -174,7 +174,7 @@ async def _read(answer: httpx2.Response, limit: int) -> tuple[bytes, bool]:
 
 
 def make_page(url: str, headers: Mapping[str, str], content: bytes, *, truncated: bool = False) -> Page:
-    """The page of an answer: its type, and its text if it has one."""
+    """Make a page from a response: its type, and its text if it has one."""
     declared = headers.get("content-type", "")
     found = _TYPE.match(declared)
     media_type = found[1].lower() if found else _guessed_type(content)
@@ -192,7 +192,7 @@ def _guessed_type(content: bytes) -> str:
 
 
 def decode(content: bytes, declared: str) -> str:
-    """The text by its byte order mark, the header, the page's own declaration, or as UTF-8, else Western."""
+    """Decode by the byte order mark, the header, the page's own declaration, or as UTF-8, else as Western."""
     for mark, encoding in _MARKS.items():
         if content.startswith(mark):
             return content.decode(encoding, "replace")
@@ -213,7 +213,7 @@ def decode(content: bytes, declared: str) -> str:
 
 
 async def _crawled(url: str, settings: WebSettings, resolver: Resolver) -> Page:
-    """The page by Firecrawl. The URL is checked here too: the service may stand inside a private network."""
+    """Fetch a page by Firecrawl. The URL is checked here too: the service may run inside a private network."""
     target = await guard.check(url, settings.allow_hosts, resolver)
     answer = await call_service(
         "POST",
@@ -248,7 +248,7 @@ async def call_service(
     body: Mapping[str, object] | None = None,
     query: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """The JSON object that a configured service answers; `ToolError` says what it refused."""
+    """Call a configured service and return its JSON object; `ToolError` names the failure."""
     try:
         import httpx2  # noqa: PLC0415 # of the extra `tools`
     except ImportError:

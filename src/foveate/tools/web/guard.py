@@ -1,4 +1,4 @@
-"""Which addresses may be fetched: public ones, and hosts that the settings allow.
+"""Check which addresses may be fetched: public ones, and hosts that the settings allow.
 
 A name is resolved here, every address of it is checked, and the connection goes to a checked address. So a name that
 resolves differently a moment later changes nothing.
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import httpx2
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
-"""The addresses of a host name, as text."""
+"""Resolve a host name to addresses, as text."""
 MAX_URL_CHARS = 4_000
 PORTS = frozenset({80, 443, 8080, 8443})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -34,15 +34,15 @@ _SPECIAL_V4 = tuple(
             "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
             "192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24",
             "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
-            "168.63.129.16/32",  # a public address that is a cloud's own service inside its machines
+            "168.63.129.16/32",  # a public address that cloud machines use for an internal service
         ),
     )
 )  # fmt: skip
 _PUBLIC_V6 = IPv6Network("2000::/3")
 _SPECIAL_V6 = tuple(map(IPv6Network, ("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")))
-"""Tunnels, which have an IPv4 address inside, and documentation."""
+"""Tunnels, which contain an IPv4 address, and documentation."""
 _TRANSLATED = IPv6Network("64:ff9b::/96")
-"""Where a network has IPv6 alone, its name servers write IPv4 addresses so."""
+"""IPv4 addresses as name servers write them in networks with IPv6 only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class CheckedTarget:
 
 
 def is_public(address: str) -> bool:
-    """Whether an address belongs to the public internet, also if it is an IPv4 address inside an IPv6 one."""
+    """Check whether an address is public, including an IPv4 address inside an IPv6 one."""
     try:
         found = ip_address(address)
     except ValueError:
@@ -72,7 +72,7 @@ def is_public(address: str) -> bool:
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:
-    """The addresses of a host by the system's resolver."""
+    """Resolve a host by the system's resolver."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -81,7 +81,7 @@ async def resolve(host: str, port: int) -> Sequence[str]:
 
 
 async def check(given: str | httpx2.URL, allow_hosts: Sequence[str], resolver: Resolver = resolve) -> CheckedTarget:
-    """The target of a URL; `ToolError` says why it may not be fetched."""
+    """Check a URL and return its target; `ToolError` names why it may not be fetched."""
     url = parse(given)
     host = url.host.lower().rstrip(".")
     port = url.port or _DEFAULT_PORTS[url.scheme]
@@ -100,7 +100,7 @@ async def check(given: str | httpx2.URL, allow_hosts: Sequence[str], resolver: R
 
 
 def parse(given: str | httpx2.URL) -> httpx2.URL:
-    """The URL, by the parser that is used to connect; `ToolError` for all but plain http and https."""
+    """Parse a URL with the parser that is used to connect; `ToolError` for all but plain http and https."""
     try:
         import httpx2  # noqa: PLC0415 # of the extra `tools`
     except ImportError:
@@ -123,7 +123,7 @@ def parse(given: str | httpx2.URL) -> httpx2.URL:
 
 
 def _refuse_disguised(host: str) -> None:
-    """Numbers that some programs read as an address: decimal, octal, hexadecimal or shortened."""
+    """Reject numbers that some programs read as an address: decimal, octal, hexadecimal or shortened."""
     last = host.rstrip(".").rpartition(".")[2]
     if ":" in host or not _NUMBER.fullmatch(last):
         return

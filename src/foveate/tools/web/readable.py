@@ -1,7 +1,7 @@
 """HTML as readable Markdown: headings, paragraphs, lists, links, code and tables; no scripts, styles and menus.
 
-One pass over the text, whatever it is: a page of five million characters that was made to be slow takes no longer
-than another. It does not repair markup as a browser does; what it can't read becomes text.
+It makes one pass over the text, so that a page crafted to be slow takes no longer than any other page of its size. It
+does not repair markup as a browser does; what it can't parse becomes text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _BLOCKS = frozenset({
 _HEADINGS = {f"h{level}": "#" * level + " " for level in range(1, 7)}
 _MARKS = {"strong": "**", "b": "**", "em": "*", "i": "*", "code": "`"}
 MAX_PIECES = 300_000
-"""Tags and texts that are read; a page of a few megabytes has fewer."""
+"""Limit of tags and texts that are read; a page of a few megabytes has fewer."""
 _MAX_DEPTH = 10
 _MAX_LINK_CHARS = 1_000
 _SPACE = re.compile(r"\s+")
@@ -38,7 +38,7 @@ class _Tag(NamedTuple):
 
 
 def markdown(source: str, base_url: str) -> tuple[str, str]:
-    """The page's title and its text as Markdown."""
+    """Return the page's title and its text as Markdown."""
     writer = _Writer(base_url)
     for piece in islice(_pieces(source), MAX_PIECES):
         if isinstance(piece, str):
@@ -51,7 +51,7 @@ def markdown(source: str, base_url: str) -> tuple[str, str]:
 
 
 def _pieces(source: str) -> Iterator[str | _Tag]:
-    """Texts and tags in order."""
+    """Yield texts and tags in order."""
     lowered = source.lower()
     if len(lowered) != len(source):  # a few letters are longer in lower case, and positions would not agree
         lowered = source
@@ -228,7 +228,7 @@ class _Writer:
         self._line.append(" ")
 
     def _target(self, given: str) -> str:
-        """A link's address, absolute; nothing for links inside the page, scripts and data."""
+        """Return a link's absolute address; empty for links inside the page, scripts and data."""
         if not given or given.startswith("#") or len(given) > _MAX_LINK_CHARS:
             return ""
         try:

@@ -1,4 +1,4 @@
-"""The process that confines a command and watches over it.
+"""The process that confines and supervises a command.
 
 It is a program of its own, made of the standard library alone, so that it starts in milliseconds and imports nothing
 that a command could have changed:

@@ -1,4 +1,4 @@
-"""The last steps before the command: this process gives up its rights, one layer after the other, and executes it."""
+"""The last steps before the command: drop the rights of this process layer by layer, then execute it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ READY = b"ready"
 
 
 def enter(spec: dict[str, Any], channel: socket.socket) -> None:
-    """Confine this process as the specification says and execute the command. It does not return.
+    """Confine this process as specified and execute the command. It does not return.
 
     The name of a layer that fails is reported to the supervisor, and the command is not executed.
     """
@@ -65,7 +65,7 @@ def enter(spec: dict[str, Any], channel: socket.socket) -> None:
 
 
 def _limit(limits: dict[str, int]) -> None:
-    wanted = {
+    rlimits = {
         resource.RLIMIT_CORE: 0,
         resource.RLIMIT_CPU: limits["cpu_seconds"],
         resource.RLIMIT_FSIZE: limits["file_bytes"],
@@ -73,7 +73,7 @@ def _limit(limits: dict[str, int]) -> None:
         resource.RLIMIT_AS: limits["memory_bytes"] * _ADDRESS_SPACE_FACTOR,
         resource.RLIMIT_NOFILE: _OPEN_FILES,
     }
-    for kind, value in wanted.items():
+    for kind, value in rlimits.items():
         _, hard = resource.getrlimit(kind)
         value = value if hard == resource.RLIM_INFINITY else min(value, hard)  # noqa: PLW2901
         resource.setrlimit(kind, (value, value))

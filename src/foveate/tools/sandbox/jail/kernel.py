@@ -1,4 +1,4 @@
-"""Calls of the kernel that Python does not offer."""
+"""System calls that Python does not offer."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def _checked(result: int, call: str) -> int:
 
 
 def syscall(call: str, number: int, *arguments: object) -> int:
-    """The result of a system call; `OSError` if it fails."""
-    given = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
-    return _checked(_libc.syscall(ctypes.c_long(number), *given), call)
+    """Make a system call and return its result; `OSError` if it fails."""
+    values = [ctypes.c_long(each) if isinstance(each, int) else each for each in arguments]
+    return _checked(_libc.syscall(ctypes.c_long(number), *values), call)
 
 
 def prctl(option: int, value: int) -> None:
@@ -45,7 +45,7 @@ def mount(source: str, target: str, flags: int) -> None:
 
 
 def set_times(descriptor: int, times: bytes | None, flags: int) -> None:
-    """`utimensat` on an open file, with the two time stamps as the kernel reads them; None: now."""
+    """Call `utimensat` on an open file, with the two time stamps as the kernel reads them; None: now."""
     _checked(_libc.utimensat(descriptor, b"", times, flags), "utimensat")
 
 
@@ -54,7 +54,7 @@ class _CapabilityHeader(ctypes.Structure):
 
 
 def drop_capabilities(kept: int) -> None:
-    """Give up all capabilities but those whose bits are set in `kept`, for this process and whatever it executes."""
+    """Drop all capabilities except those whose bits are set in `kept`, for this process and whatever it executes."""
     for capability in range(_LAST_CAPABILITY + 1):
         if not kept >> capability & 1:
             try:
@@ -64,6 +64,6 @@ def drop_capabilities(kept: int) -> None:
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
     current = (ctypes.c_uint32 * 6)()
     _checked(_libc.capget(ctypes.byref(header), current), "capget")
-    for word, kind in product(range(2), range(3)):  # effective, permitted and inheritable, each in two words
+    for word, kind in product(range(2), range(3)):  # effective, permitted and inheritable, two 32-bit words each
         current[3 * word + kind] &= (kept >> 32 * word & 0xFFFFFFFF) if kind != _INHERITABLE else 0
     _checked(_libc.capset(ctypes.byref(header), current), "capset")

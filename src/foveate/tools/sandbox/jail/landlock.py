@@ -12,10 +12,10 @@ from contextlib import suppress
 from . import kernel, syscalls
 
 MIN_ABI = 3
-"""Below it, a file that may only be read can still be truncated."""
+"""Below this version, a read-only file can still be truncated."""
 NETWORK_ABI = 4
 SCOPES_ABI = 6
-"""From here on, signals and abstract sockets don't leave the sandbox."""
+"""From this version on, signals and abstract sockets don't leave the sandbox."""
 _DEVICE_IOCTL_ABI = 5
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, REMOVE_DIR, REMOVE_FILE = (1 << bit for bit in range(6))
@@ -27,7 +27,7 @@ WRITE = (
     READ | WRITE_FILE | REMOVE_DIR | REMOVE_FILE | _MAKE_DIR | _MAKE_REG | _MAKE_SOCK | _MAKE_FIFO | _MAKE_SYM
     | _REFER | _TRUNCATE
 )  # fmt: skip
-"""All but devices."""
+"""All rights except devices."""
 _FOR_FILES = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE
 _TCP = 0b11
 _SCOPES = 0b11
@@ -36,7 +36,7 @@ _CREATE_RULESET_VERSION = 1
 
 
 def abi() -> int:
-    """The version of Landlock in this kernel; 0 if there is none or it is off."""
+    """Return the version of Landlock in this kernel; 0 if there is none or it is off."""
     try:
         return kernel.syscall("landlock_create_ruleset", 444, None, 0, _CREATE_RULESET_VERSION)
     except (OSError, AttributeError):
@@ -44,7 +44,7 @@ def abi() -> int:
 
 
 def restrict(read: Sequence[str], write: Sequence[str], devices: Sequence[str]) -> None:
-    """Allow this process to read and execute, to read and write, and nothing else. TCP is denied where it can be."""
+    """Restrict this process to these paths. TCP is denied if the kernel supports it."""
     version = abi()
     numbers = syscalls.SHARED
     handled = _ALL | (_IOCTL_DEV if version >= _DEVICE_IOCTL_ABI else 0)

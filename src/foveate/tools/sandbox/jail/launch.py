@@ -1,4 +1,4 @@
-"""The programs of this folder: `supervise` a command, `enter` the sandbox inside bubblewrap, `probe` what there is."""
+"""The programs of this folder: `supervise` a command, `enter` the sandbox inside bubblewrap, `probe` the kernel."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def probe() -> dict[str, object]:
-    """What this kernel enforces, found by trying it in child processes."""
+    """Print what this kernel enforces, detected by trying it in child processes."""
     machine = syscalls.this_machine()
     linux = sys.platform == "linux"
     return {
@@ -61,7 +61,7 @@ def _succeeds(attempt: object) -> bool:
 
 
 def _find_bubblewrap() -> str:
-    """The program, if it works: some systems have it and forbid what it needs."""
+    """Return the program if it works: some systems have it and forbid what it needs."""
     import shutil  # noqa: PLC0415 - for this alone
     import subprocess  # noqa: PLC0415
 

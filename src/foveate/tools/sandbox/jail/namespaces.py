@@ -1,4 +1,4 @@
-"""Mount namespaces: what lies inside a writable folder and must not be written, or not even be read.
+"""Mount namespaces: protect paths inside a writable folder from being written or read.
 
 Landlock can only allow. Where the store, or the Python that runs Foveate, is inside a folder that a command may
 write, bubblewrap or a mount namespace of our own covers them.
@@ -18,7 +18,7 @@ _NOTHING = "/dev/null"
 
 
 def cover(hidden: Sequence[str], frozen: Sequence[str]) -> None:
-    """In a mount namespace of this process's own: `hidden` files are empty, `frozen` folders and files read-only."""
+    """Enter a mount namespace in which `hidden` files are empty and `frozen` folders and files are read-only."""
     owner, group = os.getuid(), os.getgid()
     if owner == 0:
         kernel.unshare(_NEW_NAMESPACE)
@@ -37,7 +37,7 @@ def cover(hidden: Sequence[str], frozen: Sequence[str]) -> None:
 
 
 def _kept_flags(path: str) -> int:
-    """Flags of the mount that a user namespace may not take away."""
+    """Return the flags of the mount that a user namespace may not remove."""
     return os.statvfs(path).f_flag & (_NO_SET_ID | _NO_DEVICES | 8 | 1024 | 2048)
 
 
@@ -50,7 +50,7 @@ def bubblewrap(
     frozen: Sequence[str],
     folder: str,
 ) -> list[str]:
-    """The command line of bubblewrap, up to the program it runs: own namespaces, and no paths but these."""
+    """Return the command line of bubblewrap, up to the program it runs: own namespaces, and only these paths."""
     arguments = [program, "--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     if os.getuid() == 0:
         arguments += ["--cap-add", "CAP_DAC_OVERRIDE"]

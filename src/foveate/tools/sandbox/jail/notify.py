@@ -1,4 +1,4 @@
-"""The calls that the filter hands to the supervisor: new processes, and changes of mode, owner and times.
+"""Answer the calls that the filter forwards to the supervisor: new processes, changes of mode, owner and times.
 
 Landlock covers neither. A new process is counted and allowed while there are fewer than the limit, which holds for
 root too. A change is made here, on a file that was opened and found inside the writable folders, never by the path
@@ -49,7 +49,7 @@ _AT: dict[str, tuple[int | None, int | None, int | None]] = {
 
 
 class Listener:
-    """Answers the calls of a command and its descendants."""
+    """Answer the calls of a command and its descendants."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Listener:
     ) -> None:
         self.descriptor = descriptor
         self.closing = False
-        """From now on no process is made."""
+        """If True, no more processes are allowed."""
         self.refused_processes = 0
         self._names = {machine.numbers[name]: name for name in (*_AT, *FORKS) if name in machine.numbers}
         self._writable = tuple(writable)
@@ -79,7 +79,7 @@ class Listener:
         try:
             fcntl.ioctl(self.descriptor, _RECEIVE, notice)
         except OSError as failure:
-            if failure.errno in (errno.ENOENT, errno.EINTR):  # it was killed meanwhile
+            if failure.errno in (errno.ENOENT, errno.EINTR):  # it was killed in the meantime
                 return
             raise
         identity, pid, _, number, _, _, *arguments = _NOTICE.unpack(notice)
@@ -93,7 +93,7 @@ class Listener:
                 self._change(name, pid, arguments, identity)
             except OSError as failure:
                 result = -(failure.errno or errno.EPERM)
-        with suppress(OSError):  # it was killed meanwhile
+        with suppress(OSError):  # it was killed in the meantime
             fcntl.ioctl(self.descriptor, _SEND, _ANSWER.pack(identity, 0, result, flags))
 
     def _fork(self) -> int:
@@ -137,7 +137,7 @@ class Listener:
             os.close(opened)
 
     def _check(self, opened: int) -> None:
-        """Only files, folders and links of the writable folders, and none of those that are protected."""
+        """Reject everything except files, folders and links of the writable folders that are not protected."""
         kind = os.fstat(opened).st_mode
         if stat.S_ISCHR(kind) or stat.S_ISBLK(kind):
             raise PermissionError(errno.EPERM, "a device")
@@ -147,19 +147,19 @@ class Listener:
 
 
 def is_below(path: str, folders: Sequence[str]) -> bool:
-    """Whether a path is one of these, or inside one."""
+    """Check whether a path is one of these, or inside one."""
     return any(path == folder or path.startswith(folder.rstrip("/") + "/") for folder in folders)
 
 
 def _check_owner(opened: int, owner: int, group: int) -> None:
-    """A change to the owner that the file has is a success, and there is no other."""
+    """Accept a change to the file's current owner; reject any other."""
     found = os.fstat(opened)
     if owner not in (_KEEP_OWNER, found.st_uid) or group not in (_KEEP_OWNER, found.st_gid):
         raise PermissionError(errno.EPERM, "another owner")
 
 
 def _open(pid: int, folder: int, path: bytes, *, follow: bool) -> int:
-    """The file that a process means, pinned. An absolute path is one in this process's view of the file system."""
+    """Open the file that a process means. An absolute path is resolved in this process's view of the file system."""
     start = f"/proc/{pid}/cwd" if folder == _AT_FDCWD else f"/proc/{pid}/fd/{folder}"
     if not path:
         return os.open(start, os.O_PATH | os.O_CLOEXEC)
@@ -174,7 +174,7 @@ def _open(pid: int, folder: int, path: bytes, *, follow: bool) -> int:
 
 
 def _text(pid: int, address: int) -> bytes:
-    """The text at an address, up to its null byte; read page by page, since the next page may not exist."""
+    """Return the text at an address, up to its null byte; read page by page, since the next page may not exist."""
     found = b""
     while len(found) < _MAX_PATH:
         part = _memory(pid, address + len(found), _MAX_PATH - (address + len(found)) % _MAX_PATH)

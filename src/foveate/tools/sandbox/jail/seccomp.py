@@ -35,14 +35,14 @@ _CREATES = os.O_CREAT | (getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY)
 _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xFF
 _SET_OWNER = (8, 15)
-"""`fcntl`: have signals sent to another process."""
+"""`fcntl` commands that send signals to another process."""
 _IOCTLS = (0x5412, 0x541C, 0x8901, 0x8902, 0x40086602, 0x401C5820)
 """Type into a terminal (TIOCSTI, TIOCLINUX), set who gets signals (FIOSETOWN, SIOCSPGRP), set flags of a file
 (FS_IOC_SETFLAGS, FS_IOC_FSSETXATTR)."""
 _PRIO_PROCESS, _IOPRIO_WHO_PROCESS = 0, 1
 
 NETWORK = ("socket", "connect", "bind", "listen", "accept", "accept4")
-"""Without `socket` there is no way to a service, a name server or another machine."""
+"""Without `socket`, no service, name server or other machine can be reached."""
 _PERMITTED = (
     # other processes
     "ptrace", "process_vm_readv", "process_vm_writev", "kcmp", "process_madvise", "pidfd_getfd", "process_mrelease",
@@ -50,7 +50,7 @@ _PERMITTED = (
     # mounts and namespaces
     "mount", "umount2", "pivot_root", "chroot", "open_tree", "open_tree_attr", "move_mount", "fsopen", "fsconfig",
     "fsmount", "fspick", "mount_setattr", "statmount", "listmount", "unshare", "setns",
-    # parts of the kernel with a long record of holes
+    # parts of the kernel with many past vulnerabilities
     "bpf", "perf_event_open", "keyctl", "add_key", "request_key", "userfaultfd", "modify_ldt", "personality",
     # the machine
     "kexec_load", "kexec_file_load", "create_module", "init_module", "finit_module", "delete_module", "reboot",
@@ -91,29 +91,29 @@ class Test(NamedTuple):
 
 
 class FilterRule(NamedTuple):
-    """What follows if all tests hold."""
+    """The action to take if all tests match."""
 
     tests: tuple[Test, ...]
     action: int
 
 
 def error(number: int) -> int:
-    """The action that fails a call with this error."""
+    """Return the action that fails a call with this error."""
     return 0x00050000 | number
 
 
 def available(machine: Machine) -> bool:
-    """Whether the kernel can hand calls to a supervisor."""
+    """Check whether the kernel can forward calls to a supervisor."""
     try:
-        wanted = ctypes.c_uint32(NOTIFY)
-        kernel.syscall("seccomp", machine.numbers["seccomp"], _GET_ACTION_AVAIL, 0, ctypes.byref(wanted))
+        action = ctypes.c_uint32(NOTIFY)
+        kernel.syscall("seccomp", machine.numbers["seccomp"], _GET_ACTION_AVAIL, 0, ctypes.byref(action))
     except OSError:
         return False
     return True
 
 
 def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[FilterRule], int]]:
-    """Each restricted call with its clauses and what follows if none applies."""
+    """Yield each restricted call with its rules and the default action."""
     denied = error(errno.EPERM)
     for name in (*NETWORK, *_PERMITTED, *(() if scoped_signals else _SIGNALS)):
         yield name, (), denied
@@ -144,7 +144,7 @@ def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[FilterRule], 
 
 
 def program(machine: Machine, *, scoped_signals: bool) -> bytes:
-    """The filter as BPF."""
+    """Assemble the filter to BPF."""
     code = [
         _instruction(_LOAD, _ARCH_AT),
         _instruction(_JUMP_EQUAL, machine.audit_arch, 1, 0),
@@ -191,12 +191,14 @@ class _Program(ctypes.Structure):
 
 
 def install(machine: Machine, *, scoped_signals: bool) -> int:
-    """Filter this process and its descendants from here on; the descriptor from which the supervisor reads calls."""
+    """Filter this process and its descendants; return the descriptor from which the supervisor reads calls."""
     code = program(machine, scoped_signals=scoped_signals)
-    given = _Program(len(code) // 8, code)
+    filter_program = _Program(len(code) // 8, code)
     for flags in (_NEW_LISTENER | _WAIT_KILLABLE, _NEW_LISTENER):
         try:
-            return kernel.syscall("seccomp", machine.numbers["seccomp"], _SET_MODE_FILTER, flags, ctypes.byref(given))
+            return kernel.syscall(
+                "seccomp", machine.numbers["seccomp"], _SET_MODE_FILTER, flags, ctypes.byref(filter_program)
+            )
         except OSError as failure:
             if failure.errno != errno.EINVAL or flags == _NEW_LISTENER:
                 raise

@@ -1,4 +1,4 @@
-"""Starts a command in its sandbox, watches over all its descendants, and leaves none behind.
+"""Start a command in its sandbox, supervise all its descendants, and leave none behind.
 
 standard input    the specification, one line of JSON; when it ends, the command is cancelled
 standard output   the command's, errors included
@@ -31,7 +31,7 @@ _COUNTED_MEMORY = ("RssAnon:", "RssShmem:")
 def main() -> None:
     """Execute the command that standard input specifies."""
     spec: dict[str, Any] = json.loads(_read_line())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main program; the supervisor ends with its input
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if spec["linux"]:
         kernel.prctl(kernel.PR_SET_CHILD_SUBREAPER, 1)
@@ -73,7 +73,7 @@ class _Supervisor:
         return {"exit_code": code, "seconds": seconds, "stopped": stopped, "refused_processes": refused}
 
     def _start(self) -> str:
-        """Start the command; why it could not be confined, or nothing."""
+        """Start the command; return why it could not be confined, or an empty text."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.settimeout(_START_SECONDS)
         self.main = os.fork()
@@ -111,14 +111,14 @@ class _Supervisor:
                 enter.enter(spec, channel)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.set_inheritable(channel.fileno(), True)
-            given = {key: spec[key] for key in ("read", "write", "hidden", "frozen", "folder")}
-            command = namespaces.bubblewrap(spec["bubblewrap"], **given)
+            paths = {key: spec[key] for key in ("read", "write", "hidden", "frozen", "folder")}
+            command = namespaces.bubblewrap(spec["bubblewrap"], **paths)
             os.execve(command[0], [*command, *spec["inside"], str(channel.fileno())], spec["environment"])  # noqa: S606
         finally:
             os._exit(127)
 
     def _watch(self) -> str:
-        """Until the command ends or has to be stopped; why it was, or nothing."""
+        """Wait until the command ends or has to be stopped; return why it was stopped, or an empty text."""
         poll = select.poll()
         poll.register(0, select.POLLIN | select.POLLHUP)
         if self.spec["linux"]:
@@ -177,7 +177,7 @@ class _Supervisor:
         return [(each.f_bfree * each.f_frsize, each.f_ffree) for each in found]
 
     def _end(self) -> None:
-        """Kill every descendant. None can be added meanwhile: the listener refuses, or nobody answers."""
+        """Kill every descendant. None can be added meanwhile: the listener rejects new ones, or nobody answers."""
         deadline = time.monotonic() + _KILL_SECONDS
         if self.listener:
             self.listener.closing = True
@@ -199,7 +199,7 @@ class _Supervisor:
 
 
 def descendants(pid: int) -> list[int]:
-    """The processes below this one; a parent comes before its children."""
+    """Return the processes below this one, parents before their children."""
     found: list[int] = []
     pending = [pid]
     while pending:
@@ -211,7 +211,7 @@ def descendants(pid: int) -> list[int]:
 
 def _children(pid: int) -> list[int]:
     found: list[int] = []
-    with suppress(OSError):  # it ended meanwhile
+    with suppress(OSError):  # it ended in the meantime
         for task in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208 - names, in a loop that has to be fast
             with suppress(OSError):
                 found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text("ascii").split())
@@ -219,7 +219,7 @@ def _children(pid: int) -> list[int]:
 
 
 def tasks(pids: list[int]) -> int:
-    """How many processes and threads these are."""
+    """Count the processes and threads of these processes."""
     total = 0
     for pid in pids:
         with suppress(OSError):
@@ -228,7 +228,7 @@ def tasks(pids: list[int]) -> int:
 
 
 def memory(pids: list[int]) -> int:
-    """Bytes of memory that no file backs, added up; memory that processes share counts for each of them."""
+    """Return the bytes of memory that no file backs; shared memory counts for each process."""
     total = 0
     for pid in pids:
         with suppress(OSError):
@@ -245,7 +245,7 @@ def kill(pids: list[int]) -> None:
 
 
 def reap() -> bool:
-    """Collect children that ended; whether there are others."""
+    """Collect children that ended; return whether there are others."""
     while True:
         try:
             pid, _ = os.waitpid(-1, os.WNOHANG)

@@ -17,7 +17,7 @@ SHARED = {
     "memfd_secret": 447, "process_mrelease": 448, "fchmodat2": 452, "statmount": 457, "listmount": 458,
     "setxattrat": 463, "removexattrat": 466, "open_tree_attr": 467, "file_setattr": 469,
 }  # fmt: skip
-"""Calls that are newer than the numbering that all machines share."""
+"""System calls added since all machines share one numbering."""
 _X86_64 = {
     "open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43,
     "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58, "kill": 62, "semget": 64,
@@ -60,13 +60,13 @@ _AARCH64 = {
 
 
 class Machine(NamedTuple):
-    """A machine that the filter is written for."""
+    """A processor architecture that the filter supports."""
 
     audit_arch: int
-    """What the kernel calls it in a filter's data."""
+    """The kernel's number for it in a filter's data."""
     numbers: Mapping[str, int]
     has_x32: bool = False
-    """A second set of numbers, with bit 30 set, reaches the same calls."""
+    """Whether a second set of numbers, with bit 30 set, reaches the same calls."""
 
 
 MACHINES: Mapping[str, Machine] = {
@@ -76,5 +76,5 @@ MACHINES: Mapping[str, Machine] = {
 
 
 def this_machine() -> Machine | None:
-    """The machine that this process runs on; None if there is no filter for it."""
+    """Return the machine that this process runs on; None if there is no filter for it."""
     return MACHINES.get(os.uname().machine) if hasattr(os, "uname") else None
