@@ -547,7 +547,7 @@ class PostgresServer:
                 if status in ("committed", "aborted") and not is_unsure:
                     return bool(status == "committed")
             if is_unsure or time.monotonic() > deadline:
-                problem = "the connection was lost during a commit; whether it took effect is unknown"
+                problem = "the connection was lost during a commit; whether it took effect is not known"
                 raise StoreError(self.location, problem) from lost
             time.sleep(RETRY_SECONDS)
 
