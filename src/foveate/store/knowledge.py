@@ -24,7 +24,7 @@ KnowledgeState = Literal["proposed", "approved", "pinned", "retired"]
 """`pinned`: approved, and protected from changes by runs."""
 KNOWLEDGE_STATES: tuple[KnowledgeState, ...] = ("proposed", "approved", "pinned", "retired")
 PERSON = "person"
-"""The maker of versions that a person wrote or approved."""
+"""The maker of versions that a person wrote or reviewed."""
 RunState = Literal["running", "done", "failed", "replaced"]
 """`replaced`: its input changed before it ended, and a later run started over."""
 CHUNK_STEP = "chunk-"
@@ -364,7 +364,7 @@ def steps(connection: Connection, run_id: str) -> dict[str, bytes]:
 def finish_run(connection: Connection, run_id: str, owner: str, report: str, changes: KnowledgeChanges) -> None:
     """Store all changes of a run and end it; raise `RunLost` and store nothing if another attempt has taken it over.
 
-    Items that a person has approved or changed during the run are not changed.
+    Items that a person has reviewed or changed during the run are not changed.
     """
     _check_owner(connection, run_id, owner)
     run = get_run(connection, run_id)
@@ -391,7 +391,7 @@ def fail_run(connection: Connection, run_id: str, owner: str, report: str) -> No
 
 
 def forget(connection: Connection, where: str, values: Values) -> None:
-    """Remove the items learned only from turns that match a condition, unless a person wrote or approved them."""
+    """Remove the items learned only from turns that match a condition, unless a person wrote or reviewed them."""
     gone = connection.execute(_SOURCES_GONE.format(where=where), values).fetchall()
     connection.execute(_FORGET_SOURCES.format(where=where), values)
     connection.execute(_FORGET_TOPICS.format(where=where), values)
