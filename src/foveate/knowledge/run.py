@@ -292,7 +292,7 @@ class _Run:
         return report
 
     async def _asked(self, gathered: Gathered, known: Sequence[KnowledgeRow], topics: TopicsFound) -> ModelResult:
-        """Read the new turns with a model, as far as limits allow."""
+        """Read the new turns with a model, within the limits."""
         try:
             plan = await plan_model(self._fov, gathered, known, topics.items, topics.turn_topics)
         except ModelError as error:

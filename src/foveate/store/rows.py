@@ -355,7 +355,7 @@ class EraRow:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many turns of a session have renditions, and how many are queued."""
+    """Counts of a session's turns with renditions, and of queued ones."""
 
     pending: int
     complete: int
@@ -425,7 +425,7 @@ class PostponedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedoRequest:
-    """Which renditions to make again."""
+    """A selection of renditions to make again."""
 
     local_version: int
     """Local renditions older than this, or incomplete, are made again."""
