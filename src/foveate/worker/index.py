@@ -48,7 +48,7 @@ class Indexer:
         except Damaged as error:
             _log.warning("session %s could not be indexed: %s", session_id, error)
         except ModelError as error:
-            _log.warning("session %s has no vectors yet and is found by its words only: %s", session_id, error)
+            _log.warning("session %s has no vectors yet and is found by its words: %s", session_id, error)
             return False
         return True
 

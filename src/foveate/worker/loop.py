@@ -47,7 +47,7 @@ WATCH_SECONDS = 1.0
 WATCH_SESSIONS = 8
 """Sessions taken at a time; after each batch a session goes to the end of the queue."""
 PAUSE_SECONDS = 0.5
-DEADLY = f"{MAX_ATTEMPTS} workers ended while compressing it; it got a coarse rendition instead"
+DEADLY = f"{MAX_ATTEMPTS} workers ended while they compressed it; it got a coarse rendition instead"
 MAX_FAILURES = 8
 """Maximum exponent of the pause after a session's failures, which doubles with each one."""
 

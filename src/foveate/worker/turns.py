@@ -268,7 +268,7 @@ class TurnJob(Job):
             return None
         # At temperature 0 a retry returns the same answer, and a long turn is expensive.
         if attempt.is_garbled:
-            return Setback("its answer could not be parsed")
+            return Setback("its answer could not be read")
         return Setback("its answers did not pass the guard", is_final=True)
 
     async def give_back(self, due_us: int | None = None) -> None:
