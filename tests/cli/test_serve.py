@@ -116,5 +116,5 @@ def test_a_schedule_that_can_not_be_read_is_reported_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("FOVEATE_KNOWLEDGE__SCHEDULE", "daily")
     shell = Shell(tmp_path / "chat.db")
-    assert "knowledge.schedule: 'daily' is not cron text" in shell.error("serve", "--port", "0")
+    assert "knowledge.schedule: 'daily' is not a cron expression" in shell.error("serve", "--port", "0")
     assert not shell.db.exists()

@@ -49,13 +49,13 @@ def test_the_next_time_of_a_cron_text(cron: str, zone: str, after: str, due: str
 @pytest.mark.parametrize(
     ("cron", "zone", "said"),
     [
-        ("daily", "UTC", "is not cron text"),
-        ("0 3 * *", "UTC", "is not cron text"),
+        ("daily", "UTC", "is not a cron expression"),
+        ("0 3 * *", "UTC", "is not a cron expression"),
         ("60 * * * *", "UTC", "'60' is not a minute from 0 to 59"),
         ("* 5-3 * * *", "UTC", "'5-3' is not a hour"),
         ("*/0 * * * *", "UTC", "'*/0' is not a minute"),
         ("* * x * *", "UTC", "'x' is not a day of the month"),
-        ("0 0 31 2 *", "UTC", "never comes"),
+        ("0 0 31 2 *", "UTC", "never occurs"),
         ("on", "Mars/Olympus", "'Mars/Olympus' is not known here"),
         ("on", "../../etc/passwd", "is not known here"),
     ],

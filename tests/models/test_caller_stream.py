@@ -84,7 +84,7 @@ def test_a_stream_ends_however_alive_it_is() -> None:
     async def seconds() -> float:
         clock = asyncio.get_running_loop()
         began = clock.time()
-        with pytest.raises(ModelFailed, match="its stream went on for 160 s"):
+        with pytest.raises(ModelFailed, match="its stream did not end within 160 s"):
             await streamed(Thinks(signs=1_000_000, seconds=29), 100)
         return clock.time() - began
 

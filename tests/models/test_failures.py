@@ -182,8 +182,8 @@ def test_a_stream_that_stalls_is_a_time_out_where_no_caller_watches(protocol: Pr
 
 
 ADDRESSES = [
-    ("http", "127.0.0.1", "nothing listens there"),
-    ("http", "nowhere.invalid", "host name is not known"),
+    ("http", "127.0.0.1", "connection refused"),
+    ("http", "nowhere.invalid", "unknown host name"),
     ("https", "the server", "secure connection"),
 ]
 

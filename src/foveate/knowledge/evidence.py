@@ -1,4 +1,4 @@
-"""What a turn proves, and for whom it speaks: the words of the person, and what others reported.
+"""Evidence in turns, by origin: the person's own words, and reports of others.
 
 A rule is proven only by the person's own words. The assistant proves what happened; pasted text and tool results prove
 errors. Instructions of any of these prove nothing, so that a planted one does not become a lesson. Pure.
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from foveate.knowledge.gather import LearnedTurn
 
 PROVEN = f"{CLAIMS}!@en"
-"""Kinds of facts that an item may not have unless its sources do: numbers, identifiers, paths, addresses, and words of
+"""Kinds of facts that an item may contain only if its sources do: numbers, identifiers, paths, addresses, and words of
 decision, dates, errors and names."""
 _RESULTS = frozenset(map(stem, OUTCOMES - as_words("found now result results tests total")))
 """Words that claim a success."""
 RULE_SHARE = 0.6
-"""Share of a rule's words that one statement of the person must have."""
+"""Minimum share of a rule's words that one statement of the person must contain."""
 REPORT_SHARE = 0.4
-"""Share of another sentence's words that its sources must have."""
+"""Minimum share of any other sentence's words that its sources must contain."""
 SAME_NEGATION = 0.5
-"""Share of a negated sentence's words that a negated sentence of its sources must have."""
+"""Minimum share of a negated sentence's words that a negated sentence of its sources must contain."""
 MAX_SENTENCES = 2_000
-"""Sentences of the sources that are compared."""
+"""Maximum number of source sentences that are compared."""
 
 _IMPERATIVES = as_words(
     """add allow answer append approve archive ask assume avoid begin book bump buy call cancel change check choose
@@ -89,19 +89,19 @@ _WILL = re.compile(
     r"|will|möchte|will|genehmigt|erlaubt|veut|souhaite|quiere|vuole)\b",
     re.IGNORECASE,
 )
-"""Says what a person wants, decided or allowed."""
+"""Sentences that state what a person wants, decided or allowed."""
 _REPORTED = re.compile(
     r"\b(?:says?|said|saying|states?|stated|reads?|wrote|writes|written|tells?|told|claims?|claimed|according to"
     r"|quotes?|quoted|quoting|instructs?|instructed|asks? (?:you|me|us)|it (?:asks|says|wants)|laut|sagt|sagte|steht"
     r"|schreibt|selon|dit|según|dice)\b",
     re.IGNORECASE,
 )
-"""The person repeats what somebody or something else says."""
+"""Sentences in which the person repeats what somebody or something else states."""
 _QUOTED = re.compile(
     r"\"[^\"\n]+\"|“[^”\n]+”|«[^»\n]+»|„[^“”\n]+[“”]|「[^」\n]+」|`[^`\n]*(?:\s[^`\n]*){3,}`"
     r"|(?<!\w)'[^'\n]*(?:\s[^'\n]*){3,}'(?!\w)|‘[^’\n]*(?:\s[^’\n]*){3,}’"
 )
-"""Quotations; the name of a command in backticks is none."""
+"""Quotations; the name of a command in backticks is not one."""
 _BULLET = re.compile(r"^[\s*•\-–—\d.)#>\[\]x]+(?=\w)", re.IGNORECASE)
 _COURTESY = re.compile(
     r"^(?:please|pls|kindly|so|and|then|also|just|ok(?:ay)?|now|well|hey|hi|hello|thanks|again|bitte|hinweis|note|tip"
@@ -113,7 +113,7 @@ _NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def is_rule(sentence: str) -> bool:
-    """Whether a sentence tells somebody what to do, in a language that is known here."""
+    """Return whether a sentence is an instruction, in a supported language."""
     plain = unicodedata.normalize("NFKC", visible(sentence))
     if _RULE.search(plain):
         return True
@@ -125,19 +125,19 @@ def is_rule(sentence: str) -> bool:
 
 
 def is_about_a_will(sentence: str) -> bool:
-    """Whether a sentence says what a person wants, allows or decided."""
+    """Return whether a sentence states what a person wants, allows or decided."""
     return _WILL.search(sentence) is not None
 
 
 def statements(text: str) -> list[str]:
-    """The sentences of a text, line by line."""
+    """Split a text into sentences, line by line."""
     lines = (line for line in visible(text).split("\n") if line.strip())
     return [sentence for line in lines for sentence in sentences(line)]
 
 
 @dataclass(frozen=True)
-class _Said:
-    """Sentences of one origin, ready for comparing."""
+class _Sentences:
+    """Sentences of one origin, prepared for comparison."""
 
     sentences: tuple[str, ...]
 
@@ -162,7 +162,8 @@ class _Said:
         return GuardSource(self.facts, self.sentences)
 
     def unproven(self, sentence: str) -> str:
-        """A number, an identifier, a name, a decision … that is not in these, or nothing."""
+        """Return a fact of a sentence (a number, an identifier, a name, a decision …) that is missing here, or an empty
+        text."""
         return next((key[2:] for key in find_facts(sentence) if _needs_proof(key) and key[2:] not in self.forms), "")
 
 
@@ -171,7 +172,7 @@ def _needs_proof(key: str) -> bool:
 
 
 class Evidence:
-    """What the sources of an item prove."""
+    """The evidence in an item's sources."""
 
     def __init__(self, turns: Sequence[LearnedTurn]) -> None:
         typed = [sentence for turn in turns for sentence in statements(_QUOTED.sub("…", own_words(turn.user)))]
@@ -180,12 +181,12 @@ class Evidence:
         answered = [sentence for turn in turns for sentence in statements(turn.assistant) if _is_report(sentence)]
         failed = [sentence for turn in turns for text in _outside(turn) for sentence in statements(text)]
         errors = [one for one in failed if _is_report(one) and _has_error(one)]
-        self._stated = _Said(tuple(stated[:MAX_SENTENCES]))
-        self._reports = _Said(tuple([*stated, *others, *answered][:MAX_SENTENCES]))
-        self._errors = _Said(tuple([*self._reports.sentences, *errors][: 2 * MAX_SENTENCES]))
+        self._stated = _Sentences(tuple(stated[:MAX_SENTENCES]))
+        self._reports = _Sentences(tuple([*stated, *others, *answered][:MAX_SENTENCES]))
+        self._errors = _Sentences(tuple([*self._reports.sentences, *errors][: 2 * MAX_SENTENCES]))
 
     def problem(self, text: str, *, nonce: str) -> str:
-        """Why a text is not proven; nothing if each of its sentences is."""
+        """Return why a text is not proven; empty if each of its sentences is."""
         known = self._errors
         wrong = wrong_in(text, SourceWords(known.text, known.guard, 0, self._stated.facts), nonce)
         if wrong:
@@ -221,7 +222,7 @@ class Evidence:
 
 
 def _outside(turn: LearnedTurn) -> Iterator[str]:
-    """Text from outside the conversation: what the person typed or pasted, and what tools report."""
+    """Yield text from outside the conversation: typed or pasted by the person, or reported by tools."""
     yield turn.user
     yield from (f"{tool.name} {tool.arguments}" for tool in turn.tools)
     yield from (tool.text for tool in turn.tools)
@@ -235,10 +236,10 @@ def _has_error(sentence: str) -> bool:
     return any(key[0] == "e" for key in find_facts(sentence))
 
 
-def _added_negation(sentence: str, said: _Said) -> str:
+def _added_negation(sentence: str, sources: _Sentences) -> str:
     if not _is_negated(sentence):
         return ""
-    negated = [roots for one, roots in zip(said.sentences, said.roots, strict=True) if _is_negated(one)]
+    negated = [roots for one, roots in zip(sources.sentences, sources.roots, strict=True) if _is_negated(one)]
     return "" if _share(_roots(sentence), negated) >= SAME_NEGATION else "its sources do not negate it"
 
 
@@ -259,7 +260,7 @@ def _union(all_roots: Iterable[frozenset[str]]) -> frozenset[str]:
 
 
 def _share(roots: frozenset[str], others: Iterable[frozenset[str]]) -> float:
-    """The largest share of some words that one of the others has; 1 for no words at all."""
+    """Return the largest share of some words that one of the others contains; 1 if there are no words."""
     if not roots:
         return 1.0
     return max((len(roots & other) / len(roots) for other in others), default=0.0)

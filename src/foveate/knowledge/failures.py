@@ -1,7 +1,7 @@
-"""Errors that came more than once, and what ended them. Pure.
+"""Recurring errors and their resolutions. Pure.
 
-An error is known by the line that names it, without paths, numbers and addresses. Lines of tools are shown, and never
-obeyed: one that gives orders, or has structure of ours, is left out altogether.
+An error is identified by the line that names it, without paths, numbers and addresses. Tool output is shown, but never
+obeyed: a line that gives orders, or contains tags of a context, is omitted.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from foveate.knowledge.items import word_profile
 from foveate.knowledge.statements import own_words
 
 MIN_TURNS = 2
-"""An error is recurrent from this number of turns on."""
+"""Minimum number of turns of a recurring error."""
 MAX_LINE_CHARS = 160
-MAX_SAID_CHARS = 300
-MIN_SAID_WORDS = 5
+MAX_SENTENCE_CHARS = 300
+MIN_SENTENCE_WORDS = 5
 MIN_SHARED_WEIGHT = 0.6
-"""A word that a sentence shares with an error says that it is about that error if it is this rare."""
+"""Minimum weight of a word shared with an error for a sentence to be about that error."""
 MAX_LOCATED = 8
-"""Errors of a linter or a compiler that count in one text."""
+"""Maximum number of linter or compiler errors per text."""
 MAX_LINES = 400
-"""Lines of a text that are looked at, from its end."""
+"""Maximum number of lines of a text that are examined, from its end."""
 REACH_TURNS = 5
-"""A fix is looked for in this number of turns after an error."""
+"""Number of turns after an error in which a fix is searched."""
 
 _NAMED = re.compile(
     r"\A(?:E\s+|>\s+|Unexpected error: |Uncaught )?"
     r"((?:[a-z_][\w]*\.)*[A-Z]\w*(?:Error|Exception|Fault|Warning|NotFound|Interrupt))(?::\s+(\S.*))?\Z"
 )
-"""The last line of a traceback; a code line that raises an error is none."""
+"""The last line of a traceback; excludes a code line that raises an error."""
 _PLAIN = re.compile(
     r"\A(?:\[?(?:error|fatal|panic|ERR!?)\]?|npm ERR!|E:|[\w./-]{1,60}: (?:line \d+: )?(?:error|fatal error"
     r"|command not found)"
@@ -46,7 +46,7 @@ _PLAIN = re.compile(
     re.IGNORECASE,
 )
 _LOCATED = re.compile(r"\A[\w./\\@+-]+:\d+(?::\d+)?:\s+(?:error:?\s+)?([A-Z]{1,4}\d{2,5}:?\s+\S.*)\Z")
-"""What a linter or a compiler says of a line: `app/main.py:12:1: F401 'os' imported but unused`."""
+"""A message of a linter or a compiler about a line: `app/main.py:12:1: F401 'os' imported but unused`."""
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`")
 _ORDER = re.compile(
     r"\b(?:ignore|disregard|forget|remember|always|never|from now on|you (?:must|should|are now|have to)"
@@ -74,28 +74,28 @@ _CODE = re.compile(r"[A-Z]{1,4}\d{2,5}:?")
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What ended an error: a tool call that succeeded, or a sentence of the assistant's or the person's."""
+    """The resolution of an error: a successful tool call, or a sentence of the assistant or the person."""
 
     place: int
-    """Of its turn."""
+    """Position of its turn."""
     call: str = ""
     speaker: str = ""
-    said: str = ""
+    sentence: str = ""
 
 
 @dataclass(slots=True)
 class Failure:
-    """An error with the places of the turns that have it."""
+    """An error with the positions of its turns."""
 
     signature: str
     line: str
-    """As it came last."""
+    """The newest occurrence."""
     places: list[int] = field(default_factory=list)
     ending: Ending | None = None
 
 
 def find_failures(turns: Sequence[LearnedTurn]) -> list[Failure]:
-    """The errors of two turns or more, the most frequent first, each with its last ending if it has any."""
+    """Find the errors of two turns or more, the most frequent first, each with its last resolution if any."""
     by_session: dict[str, list[int]] = defaultdict(list)
     for place, turn in enumerate(turns):
         by_session[turn.source.session_id].append(place)
@@ -109,7 +109,7 @@ def find_failures(turns: Sequence[LearnedTurn]) -> list[Failure]:
                 failure = found.setdefault(signature, Failure(signature, line))
                 prompt = _MARKS.sub(" ", turns[place].user).strip().casefold()
                 if prompt and prompt in seen[signature]:
-                    continue  # the same prompt sent again
+                    continue  # a repeated prompt
                 seen[signature].add(prompt)
                 failure.places.append(place)
                 failure.line = line
@@ -122,9 +122,9 @@ def find_failures(turns: Sequence[LearnedTurn]) -> list[Failure]:
 
 
 def error_line(text: str, *, is_error: bool) -> str:
-    """The line of a text that names its error; empty if there is none, or if it gives orders.
+    """Return the line that names a text's error; empty if there is none, or if it gives orders.
 
-    Of a text that is not known to report an error, only a line such as `ValueError: …` counts.
+    Unless `is_error`, only a line such as `ValueError: …` counts.
     """
     plain = ""
     for raw in reversed(text.splitlines()[-MAX_LINES:]):
@@ -142,7 +142,7 @@ def error_line(text: str, *, is_error: bool) -> str:
 
 
 def located_errors(text: str) -> list[str]:
-    """What a linter or a compiler found, one line of each code, without orders."""
+    """List the errors of a linter or a compiler, one line per code, without orders."""
     found: dict[str, str] = {}
     for raw in text.splitlines()[-MAX_LINES:]:
         if match := _LOCATED.match(one_line(visible(raw))):
@@ -153,7 +153,7 @@ def located_errors(text: str) -> list[str]:
 
 
 def signature_of(line: str) -> str:
-    """The line without what differs from one time to the next."""
+    """Normalise a line by removing what differs between occurrences."""
     code = line.split(maxsplit=1)[0] if line else ""
     if _CODE.fullmatch(code):
         return f"{code} {_MARKS.sub(' ', _QUOTED.sub(' ', line[len(code) :])).strip()}".casefold()
@@ -166,7 +166,7 @@ def _shown(line: str) -> str:
 
 
 def _signs(turn: LearnedTurn) -> Iterator[tuple[str, tuple[str, ToolOutcome | None]]]:
-    """The errors of a turn by signature, with the tool call that failed; None: the person reports it."""
+    """Yield the errors of a turn by signature, with the failed tool call; None if the person reported it."""
     texts: list[tuple[str, ToolOutcome | None, bool]] = [(turn.user, None, False)]
     texts += [(outcome.text, outcome, outcome.is_error) for outcome in turn.tools]
     for text, outcome, is_error in texts:
@@ -180,7 +180,7 @@ def _signs(turn: LearnedTurn) -> Iterator[tuple[str, tuple[str, ToolOutcome | No
 def _ending(
     turns: Sequence[LearnedTurn], places: Sequence[int], signature: str, line: str, failed: ToolOutcome | None
 ) -> Ending | None:
-    """What came after an error in the turns from its own on, unless it came again before."""
+    """Find the resolution of an error in its turn and those after it, unless the error occurred again first."""
     is_reported = any(sign == signature for sign, _ in _signs(replace(turns[places[0]], tools=())))
     for number, place in enumerate(places):
         turn = turns[place]
@@ -194,17 +194,17 @@ def _ending(
                 if outcome.name == failed.name and _program(outcome) == _program(failed) and not outcome.is_error:
                     if any(sign == signature for sign, _ in _signs(replace(turn, user="", tools=(outcome,)))):
                         continue
-                    said = _said(turn.assistant)
-                    return Ending(place, _call(outcome), "assistant" if said else "", said)
-        elif is_reported and (said := _said(turn.assistant, "" if number == 0 else line)):
-            return Ending(place, speaker="assistant", said=said)
-        if number and (said := _said(own_words(turn.user), line)):
-            return Ending(place, speaker="person", said=said)
+                    sentence = _fix_sentence(turn.assistant)
+                    return Ending(place, _call(outcome), "assistant" if sentence else "", sentence)
+        elif is_reported and (sentence := _fix_sentence(turn.assistant, "" if number == 0 else line)):
+            return Ending(place, speaker="assistant", sentence=sentence)
+        if number and (sentence := _fix_sentence(own_words(turn.user), line)):
+            return Ending(place, speaker="person", sentence=sentence)
     return None
 
 
 def _program(outcome: ToolOutcome) -> str:
-    """The first word of what was run, so that `pytest` is not ended by `ls`."""
+    """Return the first word of the command, so that an error of `pytest` is not resolved by `ls`."""
     words = re.findall(r"[\w.-]+", outcome.arguments)
     named = [word for word in words if word not in ("command", "cmd", "cd", "bash", "sh", "python", "path", "input")]
     return named[0] if named else ""
@@ -215,18 +215,18 @@ def _call(outcome: ToolOutcome) -> str:
     return "" if _gives_orders(line) else line
 
 
-def _said(text: str, line: str = "") -> str:
-    """The last sentence that says what was wrong, or what was done about it; one that shares a word with a line."""
+def _fix_sentence(text: str, line: str = "") -> str:
+    """Return the last sentence that states the cause or the fix; with a line, only one that shares a word with it."""
     about = {word for word, weight in word_profile(line).weights.items() if weight >= MIN_SHARED_WEIGHT}
     for clause in reversed(cut_text(text)):
-        said = one_line(clause.text)
-        if clause.kind not in ("prose", "item") or len(said) > MAX_SAID_CHARS or said.endswith(("?", ":")):
+        sentence = one_line(clause.text)
+        if clause.kind not in ("prose", "item") or len(sentence) > MAX_SENTENCE_CHARS or sentence.endswith(("?", ":")):
             continue
-        words = [bare(word) for word in said.split()]
-        is_telling = len(words) >= MIN_SAID_WORDS or not OUTCOMES.isdisjoint(words)
-        is_related = not about or about & word_profile(said).weights.keys()
-        if _FIX.search(said) and is_telling and is_related and not _gives_orders(said):
-            return said
+        words = [bare(word) for word in sentence.split()]
+        is_telling = len(words) >= MIN_SENTENCE_WORDS or not OUTCOMES.isdisjoint(words)
+        is_related = not about or about & word_profile(sentence).weights.keys()
+        if _FIX.search(sentence) and is_telling and is_related and not _gives_orders(sentence):
+            return sentence
     return ""
 
 

@@ -1,6 +1,6 @@
-"""What a run learns from: the turns of a scope, redacted, without recalled text and without what programs injected.
+"""The input of a run: the turns of a scope, redacted, without recalled or injected text.
 
-Everything is read in batches, and of each turn a bounded part is held, so that a long history fits in memory.
+Turns are read in batches, and a bounded part of each is held, so that a long history fits in memory.
 """
 
 from __future__ import annotations
@@ -36,38 +36,38 @@ if TYPE_CHECKING:
 
 BATCH_TURNS = 200
 CHUNK_TURNS = 1 << 40
-"""Renditions are counted for a session as a whole."""
+"""Renditions are counted per session as a whole."""
 HELD_CHARS = 240_000_000
-"""Characters of text that are held of all turns together."""
+"""Maximum number of characters held for all turns."""
 MAX_TEXT_CHARS = 8_000
 MIN_TEXT_CHARS = 400
-"""Of a text of a turn at most the first number of characters is held, of very many turns fewer, and never less than
-the second."""
+"""Characters held per text of a turn: at most MAX_TEXT_CHARS; fewer in a very long history, but at least
+MIN_TEXT_CHARS."""
 HEAD_SHARE = 0.75
 TEXTS_PER_TURN = 4
-"""Texts of a turn that may be long: what was typed, answered, compressed, and done by tools."""
+"""Texts of a turn that may be long: the prompt, the answer, the compressed text, and tool output."""
 MAX_TOOLS = 24
-"""Tool calls that are held of a turn; those that failed first."""
+"""Maximum number of tool calls held per turn; failed ones take precedence."""
 ARGUMENTS_CHARS = 200
 OUTCOME_CHARS = 600
 OUTCOME_LINES = 6
-"""Lines at each end of what a tool returned."""
+"""Lines held at each end of a tool's result."""
 DISPLAY = "display"
-"""The name of what a program showed without a call."""
+"""The name of output that a program displayed without a call."""
 ELLIPSIS = "…"
 _ERROR_NAME = re.compile(r"\b[A-Z]\w*(?:Error|Exception): |^\S+:\d+:\d+: [A-Z]+\d+ ", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """A tool call and what came of it."""
+    """A tool call and its result."""
 
     name: str
     arguments: str
     """On one line, shortened."""
     is_error: bool
     text: str
-    """The first and the last lines of the result."""
+    """The first and last lines of the result."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,29 +77,29 @@ class LearnedTurn:
     source: KnowledgeSource
     at_us: int
     user: str
-    """What the person typed; empty where a program or another model did."""
+    """The person's own text; empty if a program or another model wrote the prompt."""
     assistant: str
     tools: tuple[ToolOutcome, ...]
     compressed: str
     tiny: str
     smoothed: str
-    """Of the newest turns of a session, else empty."""
+    """Set for the newest turns of a session, otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gathered:
-    """The turns of a scope, in the order of time. A turn that forks share is there once, as its own session's."""
+    """The turns of a scope in chronological order. A turn shared by forks is included once, in its own session."""
 
     tenant: str
     scope: Scope
     turns: tuple[LearnedTurn, ...]
     watermark: str
-    """A hash of the sessions, turns and renditions, and of the items that people decided on."""
+    """A hash of the sessions, turns and renditions, and of the items that people wrote or reviewed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """What a model reads in one request."""
+    """The input of one request to a model."""
 
     turns: tuple[LearnedTurn, ...]
     texts: tuple[str, ...]
@@ -109,17 +109,17 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class SessionSpan:
-    """The turns of one session that a scope has."""
+    """The turns of one session in a scope."""
 
     row: SessionRow
     first: int
     last: int
     is_agent: bool
-    """A model wrote its prompts, not a person."""
+    """True if a model wrote its prompts, not a person."""
 
 
 async def gather(fov: Foveate, scope: Scope) -> Gathered:
-    """The turns of a scope as they are now."""
+    """Read the current turns of a scope."""
     spans = await scope_spans(fov, scope)
     mark = await _watermark(fov, scope, spans)
     count = sum(span.last - span.first + 1 for span in spans)
@@ -131,14 +131,14 @@ async def gather(fov: Foveate, scope: Scope) -> Gathered:
 
 
 async def watermark(fov: Foveate, scope: Scope) -> str:
-    """The watermark that `gather` would give, without reading the turns."""
+    """Compute the watermark of `gather` without reading the turns."""
     return await _watermark(fov, scope, await scope_spans(fov, scope))
 
 
 async def scope_spans(fov: Foveate, scope: Scope) -> list[SessionSpan]:
-    """The sessions of a scope with the turns that each recorded itself, the oldest session first.
+    """List the sessions of a scope with their own turns, the oldest session first.
 
-    The scope of a single session has the turns of its ancestors too, up to the fork.
+    The scope of a single session includes its ancestors' turns up to the fork.
     """
     rows = await fov.store.list_sessions(tenant=fov.tenant_name)
     by_number = {row.number: row for row in rows}
@@ -161,20 +161,20 @@ async def scope_spans(fov: Foveate, scope: Scope) -> list[SessionSpan]:
 
 
 async def erasures(fov: Foveate, scope: Scope) -> frozenset[tuple[str, int | None]]:
-    """The sessions of a scope, each with when its turns were pruned last."""
+    """Return the sessions of a scope, each with the time of its last prune."""
     return frozenset(
         [(span.row.id, await fov.store.derived.pruned(span.row.id)) for span in await scope_spans(fov, scope)]
     )
 
 
 async def scopes_of(fov: Foveate) -> list[Scope]:
-    """The scopes that are learned from by default: each project, and all sessions without a label together."""
+    """List the default scopes: each project, and all sessions without a label together."""
     rows = await fov.store.list_sessions(tenant=fov.tenant_name)
     return sorted({Scope("project", row.channel or "") for row in rows if row.last_turn})
 
 
 async def vectors_of(fov: Foveate, gathered: Gathered) -> Floats:
-    """A row for each turn: the mean of the stored vectors of its passages, of length 1; zeros where there are none."""
+    """Return a row per turn: the normalised mean of its passages' stored vectors; zeros if there are none."""
     import numpy as np  # noqa: PLC0415 - loads when something is learned
 
     from foveate.recall.table import unpack  # noqa: PLC0415
@@ -182,7 +182,7 @@ async def vectors_of(fov: Foveate, gathered: Gathered) -> Floats:
     embedder = load_embedder(fov.settings.recall, fov.caller)
     try:
         await embedder.learn()
-    except ModelError:  # the endpoint can't be asked now, and says how long its vectors are
+    except ModelError:  # the endpoint, which determines the size of vectors, is not available now
         return np.zeros((len(gathered.turns), 1), np.float32)
     width, maker = embedder.dimensions, index_maker(embedder.name)
     found = np.zeros((len(gathered.turns), width), np.float32)
@@ -201,10 +201,9 @@ async def vectors_of(fov: Foveate, gathered: Gathered) -> Floats:
 
 
 def chunks(gathered: Gathered, tokens: int, *, max_tokens: int | None = None) -> Iterator[Chunk]:
-    """What a model reads, the oldest first, in chunks of at most `tokens`: S of the newest turns, C of the others.
+    """Yield chunks of at most `tokens` for a model, the oldest first: S of the newest turns, C of the others.
 
-    If all chunks together would be larger than `max_tokens`, the oldest turns are read at T. A turn that is too large
-    for a chunk is read at T too.
+    If all chunks would exceed `max_tokens`, the oldest turns are read at T, and so is a turn too large for a chunk.
     """
     read = [(turn, turn.smoothed or turn.compressed or turn.tiny) for turn in gathered.turns]
     sizes = [count_tokens(text) for _, text in read]
@@ -235,7 +234,7 @@ class _Reader:
         self._max_chars = max_chars
 
     async def read(self, span: SessionSpan) -> list[LearnedTurn]:
-        """The turns of a session that are not pruned."""
+        """Read the unpruned turns of a session."""
         found: list[LearnedTurn] = []
         for first in range(span.first, span.last + 1, BATCH_TURNS):
             last = min(span.last, first + BATCH_TURNS - 1)
@@ -247,7 +246,7 @@ class _Reader:
         return found
 
     def _turn(self, span: SessionSpan, rows: Sequence[MessageRow], made: RenditionRow | None) -> LearnedTurn | None:
-        # What came since the session was listed is for the next run.
+        # Messages added since the session was listed are left for the next run.
         is_newest = rows[0].turn == span.row.last_turn
         seen = [row for row in rows if not is_newest or row.position <= span.row.last_position]
         read = [restore_message(row) for row in seen if row.body is not None and row.problem is None]
@@ -271,7 +270,7 @@ class _Reader:
 
 
 def typed_text(messages: Iterable[Message]) -> str:
-    """What the person typed: the text of the user's messages, without what programs put there."""
+    """Return the person's own text: the user's messages without injected text."""
     parts = (
         typed_by_person(part.text)
         for message in messages
@@ -283,7 +282,7 @@ def typed_text(messages: Iterable[Message]) -> str:
 
 
 def ends(text: str, max_chars: int) -> str:
-    """The text, or the beginning and the end of a longer one."""
+    """Return the text; of a longer one only the beginning and the end."""
     if len(text) <= max_chars:
         return text
     head = int(max_chars * HEAD_SHARE)
@@ -295,7 +294,7 @@ def _answer_text(messages: Iterable[Message]) -> str:
 
 
 def _outcomes(messages: Sequence[Message]) -> Iterator[ToolOutcome]:
-    """The calls of a turn that read no history, with their results, in order."""
+    """Yield the tool calls of a turn with their results, in order, without those that read the history."""
     results = {result.call_id: result for message in messages for result in message.tool_results}
     calls = [call for message in messages for call in message.tool_calls if not is_history_tool(call.name)]
     found = [_outcome(call, results.get(call.id) if call.id is not None else None) for call in calls]
@@ -308,17 +307,17 @@ def _outcomes(messages: Sequence[Message]) -> Iterator[ToolOutcome]:
 
 def _outcome(call: ToolCall, result: ToolResult | None) -> ToolOutcome:
     arguments = call.arguments if isinstance(call.arguments, str) else compact_json(call.arguments)
-    said = "" if result is None else "\n".join(part_text(part) for part in result.content)
+    output = "" if result is None else "\n".join(part_text(part) for part in result.content)
     return ToolOutcome(
         name=call.name,
         arguments=ends(" ".join(redact(arguments).split()), ARGUMENTS_CHARS).replace("\n", " "),
         is_error=result is not None and (result.is_error or bool(result.exit_code)),
-        text=_outer_lines(redact(said)),
+        text=_outer_lines(redact(output)),
     )
 
 
 def _displayed(messages: Iterable[Message]) -> Iterator[ToolOutcome]:
-    """The errors that a program showed beside the conversation, as Aider does."""
+    """Yield the errors that a program displayed outside the conversation, e.g. Aider."""
     for message in messages:
         if message.kind == "display" and _ERROR_NAME.search(message.text):
             yield ToolOutcome(name=DISPLAY, arguments="", is_error=False, text=_outer_lines(redact(message.text)))
@@ -344,7 +343,7 @@ async def _watermark(fov: Foveate, scope: Scope, spans: Sequence[SessionSpan]) -
 
 
 def is_decided(item: KnowledgeRow) -> bool:
-    """Whether a person wrote an item or decided on it; no run changes it."""
+    """Return whether a person wrote or reviewed an item; no run changes it."""
     return item.maker == PERSON or item.state == "pinned"
 
 

@@ -1,4 +1,4 @@
-"""Items of knowledge: ids computed from what they are about, and how much two texts say the same. Pure."""
+"""Items of knowledge: ids derived from their identity, and the similarity of two texts. Pure."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from foveate.store.knowledge import KnowledgeKind
 
 ID_DIGITS = 10
 MAX_COMPARED_CHARS = 20_000
-"""Of a longer text the beginning is compared."""
+"""Only this beginning of a longer text is compared."""
 KEPT_PROFILES = 4_096
 NEGATION = "-"
 MEASURES = "#@"
-"""Kinds of facts in which two texts may not differ: numbers and dates."""
+"""Kinds of facts that must be equal in two similar texts: numbers and dates."""
 UNCOMPARED = "-?!"
-"""Negations, conditions and words of decision repeat a word that is compared anyway."""
+"""Excluded kinds: negations, conditions and words of decision repeat a word that is compared anyway."""
 
 
 def item_id(scope: Scope | str, kind: KnowledgeKind, identity: str) -> str:
-    """The id of an item: the same in every run, whatever the case and the spaces of its identity."""
-    said = " ".join(identity.casefold().split())
-    digest = hashlib.sha256("\0".join((str(scope), kind, said)).encode(errors="replace")).hexdigest()
+    """Compute the id of an item, stable across runs, and independent of case and whitespace."""
+    normalised = " ".join(identity.casefold().split())
+    digest = hashlib.sha256("\0".join((str(scope), kind, normalised)).encode(errors="replace")).hexdigest()
     return f"{'t' if kind == 'topic' else 'k'}-{digest[:ID_DIGITS]}"
 
 
 def same_words(one: str, two: str) -> float:
-    """The share of telling words that two texts have in common, from 0 to 1; 0 if they differ in a negation, a number
-    or a date."""
+    """Return the share of content words that two texts have in common, from 0 to 1; 0 if they differ in a negation, a
+    number or a date."""
     first, second = word_profile(one), word_profile(two)
     if first.fixed != second.fixed:
         return 0.0
@@ -41,17 +41,17 @@ def same_words(one: str, two: str) -> float:
 
 
 class WordProfile(NamedTuple):
-    """The words of a text that are compared."""
+    """The compared words of a text."""
 
     weights: dict[str, float]
-    """Telling words by their stems."""
+    """Content words by their stems."""
     fixed: frozenset[str]
     """Negated words, numbers and dates."""
 
 
 @lru_cache(KEPT_PROFILES)
 def word_profile(text: str) -> WordProfile:
-    """The words that `same_words` compares; do not change what is returned."""
+    """Return the words that `same_words` compares; the result is cached and must not be modified."""
     weights: dict[str, float] = {}
     fixed = set()
     for key, weight in find_facts(text[:MAX_COMPARED_CHARS]).items():

@@ -1,6 +1,6 @@
-"""Lessons without a model: rules of the person, decisions stated more than once, recurring errors with their endings.
+"""Lessons without a model: rules of the person, repeated decisions, recurring errors with their resolutions.
 
-Every lesson is made of the words of its source turns, and is as short as they are.
+Every lesson consists of the words of its source turns, and is as short as they are.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from foveate.recall.scopes import Scope
 from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 
 SAME_STATEMENT = 0.7
-"""Statements that share this much of their words are one."""
+"""Minimum share of common words for two statements to count as one."""
 MAX_COMPARED = 200
-"""Earlier statements that one is compared with."""
+"""Maximum number of earlier statements that one is compared with."""
 LOOKED_UP_WORDS = 4
 MIN_DECISION_TURNS = 2
 MAX_LESSONS = 500
@@ -31,13 +31,13 @@ MAX_TOPICS = 3
 MAX_KEYWORDS = 8
 TITLE_CHARS = 100
 MAX_FORMS = 3
-"""Wordings of a statement that are shown."""
+"""Maximum number of wordings shown per statement."""
 _CONJUNCTION = re.compile(r"\A(?:and|but|also|und|aber),?\s+", re.IGNORECASE)
 
 
 @dataclass(slots=True)
-class Said:
-    """A statement with the places of the turns that make it, oldest first, and its wordings."""
+class StatementGroup:
+    """A statement with the positions of its turns, oldest first, and its wordings."""
 
     kind: StatementKind
     forms: list[str]
@@ -47,52 +47,52 @@ class Said:
 
     @property
     def times(self) -> int:
-        """How often it was stated; the same prompt sent again counts once."""
+        """Number of times it was stated; a repeated prompt counts once."""
         return len(self.prompts)
 
 
 def find_lessons(gathered: Gathered, topics: TopicsFound) -> tuple[NewKnowledge, ...]:
-    """The lessons of a scope, its profile, and what would be worth adding, in the order of kinds and ids."""
+    """Find the lessons of a scope, its profile and recommendations, ordered by kind and id."""
     turns = gathered.turns
     typed = [own_words(turn.user) for turn in turns]
-    said = _gather_statements(turns, typed)
+    groups = _gather_statements(turns, typed)
     failures = find_failures(turns)
     maker = _Maker(gathered.scope, turns, _topics_of(topics))
-    lessons = [maker.statement(each) for each in said if _is_lesson(each)]
+    lessons = [maker.statement(each) for each in groups if _is_lesson(each)]
     lessons += [maker.failure(each, each.ending) for each in failures if each.ending]
     lessons.sort(key=lambda item: (-item.weight, -item.last_seen_us, item.id))
-    profile = find_profile(gathered, typed, [(each.kind, each.forms[-1], each.places) for each in said])
+    profile = find_profile(gathered, typed, [(each.kind, each.forms[-1], each.places) for each in groups])
     advice = find_recommendations(gathered, topics, [each for each in failures if each.ending is None])
     found = {item.id: item for item in (*lessons[:MAX_LESSONS], *profile, *advice)}
     return tuple(sorted(found.values(), key=lambda item: (item.kind, item.id)))
 
 
-def _is_lesson(said: Said) -> bool:
-    return said.kind == "rule" or (said.kind in ("decision", "convention") and said.times >= MIN_DECISION_TURNS)
+def _is_lesson(group: StatementGroup) -> bool:
+    return group.kind == "rule" or (group.kind in ("decision", "convention") and group.times >= MIN_DECISION_TURNS)
 
 
-def _gather_statements(turns: Sequence[LearnedTurn], typed: Sequence[str]) -> list[Said]:
-    """All statements of what was typed; those that say the same are one."""
-    found: list[Said] = []
-    exact: dict[str, Said] = {}
-    by_word: dict[str, list[Said]] = {}
+def _gather_statements(turns: Sequence[LearnedTurn], typed: Sequence[str]) -> list[StatementGroup]:
+    """Collect all statements of the person; equal ones are merged."""
+    found: list[StatementGroup] = []
+    exact: dict[str, StatementGroup] = {}
+    by_word: dict[str, list[StatementGroup]] = {}
     for place, turn in enumerate(turns):
         for statement in statements_in(typed[place]):
             plain = _plain(statement.text)
             words = _heaviest(statement.text)
-            said = exact.get(plain) or _same(statement.text, statement.kind, words, by_word)
-            if said is None:
-                said = Said(statement.kind, [statement.text])
-                found.append(said)
+            group = exact.get(plain) or _same(statement.text, statement.kind, words, by_word)
+            if group is None:
+                group = StatementGroup(statement.kind, [statement.text])
+                found.append(group)
                 for word in words:
-                    by_word.setdefault(word, []).append(said)
-            elif statement.text not in said.forms:
-                said.forms.append(statement.text)
-            exact.setdefault(plain, said)
-            if not said.places or said.places[-1] != place:
-                said.places.append(place)
-            said.prompts.add(turn.user)
-            said.is_standing = said.is_standing or statement.is_standing
+                    by_word.setdefault(word, []).append(group)
+            elif statement.text not in group.forms:
+                group.forms.append(statement.text)
+            exact.setdefault(plain, group)
+            if not group.places or group.places[-1] != place:
+                group.places.append(place)
+            group.prompts.add(turn.user)
+            group.is_standing = group.is_standing or statement.is_standing
     return found
 
 
@@ -101,7 +101,7 @@ def _plain(text: str) -> str:
 
 
 def _without_conjunction(text: str) -> str:
-    """A statement without the word that ties it to the sentence before: `And never …` becomes `Never …`."""
+    """Remove the conjunction at the beginning of a statement: `And never …` becomes `Never …`."""
     bare = _CONJUNCTION.sub("", text, count=1)
     return bare if bare == text else f"{bare[:1].upper()}{bare[1:]}"
 
@@ -111,11 +111,13 @@ def _heaviest(text: str) -> list[str]:
     return sorted(weights, key=lambda word: (-weights[word], word))[:LOOKED_UP_WORDS]
 
 
-def _same(text: str, kind: StatementKind, words: Iterable[str], by_word: Mapping[str, list[Said]]) -> Said | None:
-    """The statement before that says the same, of the same kind."""
-    near = {id(said): said for word in words for said in by_word.get(word, ())[-MAX_COMPARED:]}
+def _same(
+    text: str, kind: StatementKind, words: Iterable[str], by_word: Mapping[str, list[StatementGroup]]
+) -> StatementGroup | None:
+    """Return an earlier statement of the same kind with the same meaning, or None."""
+    near = {id(group): group for word in words for group in by_word.get(word, ())[-MAX_COMPARED:]}
     alike = [
-        (same_words(text, said.forms[0]), number) for number, said in enumerate(near.values()) if said.kind == kind
+        (same_words(text, group.forms[0]), number) for number, group in enumerate(near.values()) if group.kind == kind
     ]
     best = max(alike, key=lambda each: (each[0], -each[1]), default=(0.0, 0))
     return list(near.values())[best[1]] if best[0] >= SAME_STATEMENT else None
@@ -129,7 +131,7 @@ def _topics_of(topics: TopicsFound) -> dict[KnowledgeSource, list[str]]:
 
 
 class _Maker:
-    """Makes items of what was found."""
+    """Makes items from statements and failures."""
 
     def __init__(
         self, scope: Scope, turns: Sequence[LearnedTurn], topics: Mapping[KnowledgeSource, Sequence[str]]
@@ -138,17 +140,17 @@ class _Maker:
         self._turns = turns
         self._topics = topics
 
-    def statement(self, said: Said) -> NewKnowledge:
-        newest_first = [_without_conjunction(text) for text in reversed(said.forms)]
-        wordings = {_plain(text): text for text in reversed(newest_first)}  # of equal ones the newest
+    def statement(self, group: StatementGroup) -> NewKnowledge:
+        newest_first = [_without_conjunction(text) for text in reversed(group.forms)]
+        wordings = {_plain(text): text for text in reversed(newest_first)}  # the newest of equal ones
         texts = list(dict.fromkeys(wordings[_plain(text)] for text in newest_first))[:MAX_FORMS]
-        more = said.times - 1
-        base = 0.6 if said.is_standing else 0.4
+        more = group.times - 1
+        base = 0.6 if group.is_standing else 0.4
         return self._item(
-            f"{said.kind} {said.forms[0]}",
+            f"{group.kind} {group.forms[0]}",
             texts[0],
             "\n".join(texts),
-            said.places,
+            group.places,
             weight=min(0.9, base + 0.1 * more),
             confidence=min(0.9, 0.6 + 0.1 * more),
         )
@@ -157,9 +159,9 @@ class _Maker:
         lines = [f"Error in {len(failure.places)} turns: {failure.line}"]
         if ending.call:
             lines.append(f"Then succeeded: {ending.call}")
-        if ending.said:
+        if ending.sentence:
             who = "The person" if ending.speaker == "person" else "The assistant"
-            lines.append(f"{who} wrote: {ending.said}")
+            lines.append(f"{who} wrote: {ending.sentence}")
         return self._item(
             f"error {failure.signature}",
             failure.line,
@@ -174,7 +176,7 @@ class _Maker:
     ) -> NewKnowledge:
         turns = [self._turns[place] for place in places]
         sources = [turn.source for turn in turns]
-        # The oldest and the newest, where there are very many.
+        # Only the oldest and the newest, if there are very many.
         kept = sources if len(sources) <= MAX_SOURCES else [*sources[: MAX_SOURCES // 2], *sources[-MAX_SOURCES // 2 :]]
         topics = list(dict.fromkeys(topic for source in sources for topic in self._topics.get(source, ())))
         weights = word_profile(text).weights

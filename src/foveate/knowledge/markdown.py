@@ -9,9 +9,9 @@
 
 The text, up to the next heading of this level.
 
-The comment has the id and the version that was exported. A heading without it is a new item. A line of a text that
-looks like such a heading or a comment has a backslash before it, so that a text can't pretend to be another item.
-An import takes title, text, state and technologies of items that exist; their sources are shown, not read.
+The comment contains the id and the exported version. A heading without it is a new item. A line of a text that
+looks like such a heading or a comment is escaped with a backslash, so that a text can't pretend to be another item.
+An import updates title, text, state and technologies of existing items; their sources are shown, but not imported.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _FIELD = re.compile(r"- ([a-z]+):(.*)", re.DOTALL)
 _LIKE_OURS = re.compile(r"(?:##(?:[ \t]|$)|<!--)")
 _ESCAPED = re.compile(r"\\+(?:##(?:[ \t]|$)|<!--)")
 _FIXED = ("scope", "kind", "topics", "keywords")
-"""Fields that are shown, and can't be changed by an import."""
+"""Fields that an import can't change."""
 _FIELDS = ("scope", "kind", "state", "technologies", "topics", "keywords", "sources")
 T = TypeVar("T")
 D = TypeVar("D")
@@ -56,22 +56,22 @@ D = TypeVar("D")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkdownEntry:
-    """An item as it is written in a file."""
+    """An item as written in a file."""
 
     line: int
-    """Of its heading, from 1."""
+    """Line number of its heading, from 1."""
     title: str
     text: str
     id: str | None
     version: int
     fields: Mapping[str, str]
     lines: Mapping[str, int]
-    """Line numbers of the fields, and of the `id`."""
+    """Line numbers of the fields and of the `id`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkdownImport:
-    """What an import changes."""
+    """The changes of an import."""
 
     drafts: Sequence[KnowledgeDraft]
     new: int
@@ -79,13 +79,13 @@ class MarkdownImport:
 
 
 def write_markdown(items: Iterable[KnowledgeItem]) -> str:
-    """The items as a file, by scope, kind and id; the same items give the same bytes."""
+    """Write the items as a file, ordered by scope, kind and id; the same items give the same bytes."""
     ordered = sorted(items, key=lambda item: (item.scope, KNOWLEDGE_KINDS.index(item.kind), item.id))
     return "\n".join([HEAD, *(write_item(item) for item in ordered)])
 
 
 def write_item(item: KnowledgeItem) -> str:
-    """One item, from its heading to the end of its text."""
+    """Write one item, from its heading to the end of its text."""
     fields = _fields_of(item)
     lines = [f"## {_title(item.title)}".rstrip(), f"<!-- {item.id}@{item.version} -->"]
     lines += [f"- {name}: {fields[name]}" for name in _FIELDS if fields[name]]
@@ -94,7 +94,7 @@ def write_item(item: KnowledgeItem) -> str:
 
 
 def difference(before: KnowledgeItem, after: KnowledgeItem) -> list[str]:
-    """The lines of a unified diff between two versions of an item."""
+    """Return the lines of a unified diff between two versions of an item."""
     old, new = (
         [line for line in _lines(write_item(item).rstrip()) if not _ID.fullmatch(line)] for item in (before, after)
     )
@@ -103,7 +103,7 @@ def difference(before: KnowledgeItem, after: KnowledgeItem) -> list[str]:
 
 
 def read_markdown(text: str) -> list[MarkdownEntry]:
-    """The entries of a file. `InputError` names the line that is wrong."""
+    """Parse the entries of a file; raise `InputError` with the line of an error."""
     if len(text) > MAX_FILE_CHARS:
         raise InputError(f"the file has {len(text):,} characters; up to {MAX_FILE_CHARS:,} can be imported")
     entries: list[MarkdownEntry] = []
@@ -123,9 +123,10 @@ def read_markdown(text: str) -> list[MarkdownEntry]:
 def plan_import(
     entries: Sequence[MarkdownEntry], known: Mapping[str, Sequence[KnowledgeItem]], *, scope: str = "project:"
 ) -> MarkdownImport:
-    """What is new and what a person changed. `known` has all versions of the items that the entries name.
+    """Return the new items and the changes that a person made. `known` has all versions of the items named by the
+    entries.
 
-    `scope` is that of new items that name none. `InputError` names the line that is wrong; then nothing is changed.
+    `scope` is the default of new items. Raise `InputError` with the line of an error; nothing is changed then.
     """
     drafts: list[KnowledgeDraft] = []
     written: dict[str, int] = {}
@@ -143,13 +144,13 @@ def plan_import(
         if made not in known:
             new += 1
         elif not known[made][-1].superseded_by and _is_in(draft, known[made][-1]):
-            continue  # it was imported before
+            continue  # already imported
         drafts.append(draft)
     return MarkdownImport(drafts=tuple(drafts), new=new, unchanged=len(entries) - len(drafts))
 
 
 def entry_ids(entries: Iterable[MarkdownEntry], *, scope: str = "project:") -> list[str]:
-    """The ids that a file names, and those that its new items get."""
+    """List the ids in a file, including those of its new items."""
     return [_id_of(_new(entry, scope)) if entry.id is None else entry.id for entry in entries]
 
 
@@ -179,7 +180,8 @@ def _blocks(text: str) -> Iterator[_Block]:
 
 
 def _read(block: _Block) -> MarkdownEntry:
-    """The comment and the fields are directly below the heading; the text begins after an empty line."""
+    """Parse an entry: the comment and the fields are directly below the heading; the text begins after an empty
+    line."""
     item_id, version = None, 0
     fields: dict[str, str] = {}
     numbers: dict[str, int] = {}
@@ -237,7 +239,7 @@ def _new(entry: MarkdownEntry, scope: str) -> KnowledgeDraft:
 
 
 def _changed(entry: MarkdownEntry, item_id: str, known: Mapping[str, Sequence[KnowledgeItem]]) -> KnowledgeDraft | None:
-    """The change that a person made to the version that was exported; None if there is none."""
+    """Return the change that a person made to the exported version; None if there is none."""
     number = entry.lines["id"]
     versions = known.get(item_id)
     if not versions:
@@ -276,7 +278,7 @@ def _check_fixed(entry: MarkdownEntry, base: KnowledgeItem) -> None:
 
 
 def _is_in(draft: KnowledgeDraft, item: KnowledgeItem) -> bool:
-    """Whether an item has all that a draft changes."""
+    """Return whether an item already has all changes of a draft."""
     return (
         draft.state in (None, item.state)
         and draft.title in (None, item.title)
@@ -286,7 +288,7 @@ def _is_in(draft: KnowledgeDraft, item: KnowledgeItem) -> bool:
 
 
 def _fields_of(item: KnowledgeItem) -> dict[str, str]:
-    """The fields as they are written."""
+    """Return the fields as written in a file."""
     return {
         "scope": _title(item.scope),
         "kind": item.kind,
@@ -338,17 +340,17 @@ def _title(text: str) -> str:
 
 
 def _normal(text: str) -> list[str]:
-    """The lines of a text as a file has them."""
+    """Return the lines of a text as written in a file."""
     return _trimmed(_lines(printable_text(text)))
 
 
 def _lines(text: str) -> list[str]:
-    """Only these line ends, which editors agree on; other separators are part of a line."""
+    """Split a text at common line ends only; other separators are part of a line."""
     return text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
 
 
 def _trimmed(lines: Sequence[str]) -> list[str]:
-    """Without empty lines at both ends, and without spaces at the very end."""
+    """Remove empty lines at both ends, and trailing spaces."""
     kept = [place for place, line in enumerate(lines) if line.strip()]
     if not kept:
         return []

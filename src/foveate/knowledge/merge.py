@@ -1,7 +1,7 @@
-"""What a run found, merged with what is known: which items are new, changed, merged, lowered or retired. Pure.
+"""Merge of a run's results with known items: which ones are new, changed, merged, lowered or retired. Pure.
 
-Nothing that a person wrote, decided on or pinned is changed. What was not found again stays: only the counts of what
-is computed as a whole (topics, recommendations of rules) and the time without use retire an item.
+Items that a person wrote, reviewed or pinned are never changed. Items not found again are kept: they are retired only
+if their kind is recomputed as a whole (topics, recommendations of rules), or if they were not used for long.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from foveate.store.knowledge import KnowledgeChanges, KnowledgeKind, KnowledgeRo
 from foveate.store.rows import DAY_US, LOCAL_MAKER
 
 LEAST_WEIGHT = 0.2
-"""An item whose weight would be lowered below this is retired."""
+"""Minimum weight; an item that would fall below it is retired."""
 MAX_SOURCES = 200
-"""Source turns of an item; of more, the newest of each session."""
+"""Maximum number of source turns of an item; the newest of each session are kept."""
 _SEEN = frozenset({"sources", "first_seen_us", "last_seen_us"})
 _CONTENT = tuple(
     field.name for field in fields(NewKnowledge) if field.name not in ("id", "scope", "reason", "prompt_version")
@@ -28,7 +28,7 @@ _CONTENT = tuple(
 def merge(
     known: Sequence[KnowledgeRow], found: Sequence[NewKnowledge], *, now_us: int, settings: KnowledgeSettings
 ) -> KnowledgeChanges:
-    """The changes of a run, given the current items of its scope. `now_us` is the time of the newest turn."""
+    """Return the changes of a run, compared with its scope's current items. `now_us` is the time of the newest turn."""
     current = {row.id: row for row in known}
     merged = _same_items(current, settings.similar)
     left = {item_id: row for item_id, row in current.items() if item_id not in merged}
@@ -61,7 +61,7 @@ def _share(one: NewKnowledge, two: NewKnowledge) -> float:
 
 
 def _same_items(current: Mapping[str, KnowledgeRow], least: float) -> dict[str, str]:
-    """Items that say what a better one of their kind says, by id. Retired ones stay as they are."""
+    """Return items that duplicate a better one of their kind, by id. Retired ones are excluded."""
     ranked = sorted((row for row in current.values() if row.kind != "topic" and row.state != "retired"), key=_rank)
     index = _SimilarItems(least)
     merged: dict[str, str] = {}
@@ -75,14 +75,14 @@ def _same_items(current: Mapping[str, KnowledgeRow], least: float) -> dict[str, 
 
 
 def _rank(row: KnowledgeRow) -> tuple[bool, int, int, int, str]:
-    """The better of two that say the same comes first."""
+    """Rank an item; the better of two duplicates comes first."""
     return not is_decided(row), -row.helped, -len(row.sources), row.first_seen_us, row.id
 
 
 def _adopted(
     found: Iterable[NewKnowledge], left: Mapping[str, KnowledgeRow], merged: Mapping[str, str], least: float
 ) -> list[NewKnowledge]:
-    """What was found, under the id of the known item, or of the one before it, that says the same."""
+    """Return the found items under the id of the known item, or of an earlier one, with the same meaning."""
     index = _SimilarItems(least)
     for row in sorted(left.values(), key=_rank):
         if row.kind != "topic":
@@ -104,7 +104,7 @@ def _adopted(
 
 
 def _unique(found: Iterable[NewKnowledge]) -> list[NewKnowledge]:
-    """Each id once, with the sources of all."""
+    """Remove duplicate ids, joining their sources."""
     items: dict[str, NewKnowledge] = {}
     for item in found:
         items[item.id] = _with_sources(items[item.id], item) if item.id in items else item
@@ -112,7 +112,7 @@ def _unique(found: Iterable[NewKnowledge]) -> list[NewKnowledge]:
 
 
 def _with_sources(item: NewKnowledge, other: NewKnowledge) -> NewKnowledge:
-    """The item with what proves the other, too."""
+    """Return the item with the sources of both."""
     return replace(
         item,
         sources=tuple(sorted({*item.sources, *other.sources}))[-MAX_SOURCES:],
@@ -123,13 +123,13 @@ def _with_sources(item: NewKnowledge, other: NewKnowledge) -> NewKnowledge:
 
 
 def _renewed(row: KnowledgeRow, kept: NewKnowledge, item: NewKnowledge) -> NewKnowledge:
-    """A known item that was found again."""
+    """Update a known item that was found again."""
     is_later = item.last_seen_us > row.last_seen_us
     if row.kind == "topic":
         return replace(item, state="proposed" if row.state == "retired" else row.state)
     if row.state == "retired" and not is_later:
         return _as_new(row)
-    # A model's wording is not replaced by that of rules, which find the same again in every run.
+    # A model's wording is not replaced by that of rules, which find the same item in every run.
     is_reworded = row.maker == LOCAL_MAKER or item.maker != LOCAL_MAKER
     merged = _with_sources(item if is_reworded else kept, kept if is_reworded else item)
     return replace(
@@ -142,7 +142,8 @@ def _renewed(row: KnowledgeRow, kept: NewKnowledge, item: NewKnowledge) -> NewKn
 def _kept_if(
     row: KnowledgeRow, kept: NewKnowledge, is_found: Iterable[str], found: Sequence[NewKnowledge]
 ) -> NewKnowledge:
-    """The item; retired if rules, which find all of its kind in every run, found others of the kind but not it."""
+    """Return the item; retired if rules, which find all of its kind in every run, found others of the kind but not
+    it."""
     # A model names topics, but does not find them.
     is_whole = row.kind == "topic" or (row.kind == "recommendation" and row.maker == LOCAL_MAKER)
     if not is_whole or row.id in is_found or not any(item.kind == row.kind for item in found):
@@ -151,13 +152,13 @@ def _kept_if(
 
 
 def _promoted(row: KnowledgeRow, item: NewKnowledge) -> NewKnowledge:
-    """An item that helped an answer is no mere proposal."""
+    """Approve a proposal that helped an answer."""
     is_useful = item.state == "proposed" and row.helped > 0
     return replace(item, state="approved", reason="an answer used it") if is_useful else item
 
 
 def _aged(row: KnowledgeRow, item: NewKnowledge, now_us: int, settings: KnowledgeSettings) -> NewKnowledge:
-    """The item with less weight if it was neither seen, used nor changed for long; retired if too little is left."""
+    """Reduce an item's weight if it was neither seen, used nor changed for long; retire it if too little is left."""
     stale_us = settings.stale_days * DAY_US
     seen_us = max(item.last_seen_us, row.created_us, row.last_used_us or 0)
     if item.kind == "topic" or item.state == "retired" or now_us - seen_us < stale_us:
@@ -170,7 +171,7 @@ def _aged(row: KnowledgeRow, item: NewKnowledge, now_us: int, settings: Knowledg
 
 
 def _explained(row: KnowledgeRow | None, item: NewKnowledge) -> NewKnowledge | None:
-    """The version to add, with the reason; None if nothing changed."""
+    """Return the version to add, with the reason; None if nothing changed."""
     if row is None:
         return item
     changed = {name for name in _CONTENT if getattr(row, name) != getattr(item, name)}
@@ -197,7 +198,7 @@ class _Entry:
 
 
 class _SimilarItems:
-    """Finds an item of the same kind that says nearly the same.
+    """Finds an item of the same kind with nearly the same meaning.
 
     Two such texts agree in every negation and number, and share at least one of the heaviest words of either.
     """
@@ -212,7 +213,7 @@ class _SimilarItems:
             self._entries.setdefault((item.kind, profile.fixed, word), []).append(_Entry(item.id, item.text))
 
     def find(self, item: NewKnowledge) -> str | None:
-        """The id of the most similar one, if there is any."""
+        """Return the id of the most similar item, or None."""
         profile = word_profile(item.text)
         room = (1 - self._least) * sum(profile.weights.values())
         words = sorted(profile.weights, key=lambda word: (-profile.weights[word], word)) or [""]

@@ -1,9 +1,9 @@
-"""Knowledge that a model finds and words: the request for a chunk of turns, and which parts of the answer are accepted.
+"""Knowledge found and worded by a model: the request for a chunk of turns, and the accepted parts of the answer.
 
-    chunk ─► redacted, numbered, in an envelope ─► Ask ─► JSON ─► each item against the turns that it names ─► Proposed
+    chunk ─► redacted, numbered, in an envelope ─► Ask ─► JSON ─► each item against its named turns ─► Proposed
 
 Turn text is data: an item is accepted only if its named turns were shown and prove it (`foveate.knowledge.evidence`).
-An answer without items says that nothing is worth keeping, which is counted and changes nothing.
+An answer without items means that nothing is worth keeping, which is counted and changes nothing.
 """
 
 from __future__ import annotations
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
 
 PROMPT_KEYS = ("learn", "request", "again", "topics")
 PROMPT_VERSION = 1
-"""Changes with how requests are put together and answers are judged."""
+"""Version of how requests are composed and answers are judged."""
 LESSON_TOKENS = (200, 2_000)
 REFERENCE_TOKENS = (500, 5_000)
-"""Sizes that are asked for. A larger text is rejected. A shorter lesson is accepted, since a rule may be one sentence;
-a shorter reference is stored as a lesson."""
+"""Requested sizes. A larger text is rejected. A shorter lesson is accepted, since a rule may be one sentence; a shorter
+reference is stored as a lesson."""
 PROFILE_TOKENS = 200
 MAX_TITLE_CHARS = 120
 MAX_SUBJECT_CHARS = 80
 MAX_ITEMS = 64
-"""Items of an answer that are judged."""
+"""Maximum number of items of an answer that are judged."""
 MAX_SOURCES = 100
 MAX_KEYWORDS = 12
 MAX_REASONS = 12
-"""The limit of rejections listed for a model."""
+"""Maximum number of rejections listed for a model."""
 KNOWN_TOKENS = 2_000
-"""Titles of known items that are shown with a chunk."""
+"""Maximum tokens of known items' titles shown with a chunk."""
 SAME_ITEM = 0.9
-"""Items of an answer that share this much of their words are one."""
+"""Minimum share of common words for two items of an answer to count as one."""
 TOPICS_PER_ITEM = 3
 LEAST_CONFIDENCE, MOST_CONFIDENCE, CONFIDENCE_PER_SOURCE = 0.4, 0.9, 0.1
 SHAPE_TOKENS = 4
-"""What a provider's format adds to a message, and the number of a turn to its text."""
+"""Tokens that a provider's format adds to a message, and the number of a turn to its text."""
 
 TopicsOfTurns = Mapping[KnowledgeSource, Sequence[tuple[str, float]]]
 """Ids of topics with their weights, by turn."""
@@ -68,7 +68,7 @@ _MOST_TOKENS: Mapping[KnowledgeKind, int] = {
     "profile": PROFILE_TOKENS,
 }
 _ADVICE = {"reference": "Create a reference: {subject}", "gap": "Not answered yet: {subject}"}
-"""Recommendations are worded here; the model only names the subject."""
+"""Texts of recommendations; the model only names the subject."""
 _WORD = re.compile(r"[^\W_]+")
 
 
@@ -107,7 +107,7 @@ TOPICS_SCHEMA: Mapping[str, Json] = closed_object(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rejection:
-    """An item of an answer that was not accepted."""
+    """A rejected item of an answer."""
 
     kind: str
     title: str
@@ -116,18 +116,18 @@ class Rejection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proposed:
-    """What came of one or more requests."""
+    """The result of one or more requests."""
 
     items: tuple[NewKnowledge, ...] = ()
     refused: tuple[Rejection, ...] = ()
     nothing: int = 0
-    """Answers that said that nothing is worth keeping."""
+    """Number of answers in which nothing was worth keeping."""
     calls: int = 0
     nano_usd: int = 0
     problem: str = ""
     """Why turns were not read; empty if all were."""
     is_capped: bool = False
-    """A spending limit was reached: further requests would fail as well."""
+    """True if a spending limit was reached: further requests would fail too."""
 
     def __add__(self, other: Proposed) -> Proposed:
         return Proposed(
@@ -158,19 +158,19 @@ class LearnVerdict:
     items: tuple[NewKnowledge, ...] = ()
     refused: tuple[Rejection, ...] = ()
     is_empty: bool = False
-    """The answer said that nothing is worth keeping."""
+    """True if the answer stated that nothing is worth keeping."""
     again: LearnAssignment | None = None
-    """The request to make once more, with the reasons."""
+    """The request to repeat, with the reasons."""
 
     @property
     def is_unfit(self) -> bool:
-        """Nothing of the answer is used, and it did not say so itself."""
+        """True if the answer had items, but none is used."""
         return not self.items and not self.is_empty
 
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What all items of an answer have in common."""
+    """The shared properties of all items of an answer."""
 
     scope: Scope
     maker: str
@@ -178,7 +178,7 @@ class Origin:
 
 
 def prompt_version() -> str:
-    """A hash of the prompts in force, so that knowledge is learned again when they change."""
+    """Hash the current prompts, so that knowledge is learned again when they change."""
     texts = [prompt_text(f"knowledge/{name}") for name in PROMPT_KEYS]
     return hashlib.sha256("\0".join([str(PROMPT_VERSION), *texts]).encode()).hexdigest()[:12]
 
@@ -186,7 +186,7 @@ def prompt_version() -> str:
 def assign(
     chunk: Chunk, known: Sequence[NewKnowledge], *, nonce: str, settings: KnowledgeSettings, output_tokens: int = 0
 ) -> LearnAssignment:
-    """The request for a chunk. Secrets are masked once more, since the texts of tools and titles go out too."""
+    """Make the request for a chunk. Secrets are masked again, since texts of tools and titles are sent too."""
     lines = [f"({number})\n{text}" for number, text in enumerate(chunk.texts, 1)]
     output_tokens = output_tokens or settings.max_output_tokens
     rules = fill(
@@ -206,12 +206,12 @@ def assign(
 
 
 def make_ask(messages: tuple[Message, ...], schema: Mapping[str, Json], output_tokens: int) -> Ask:
-    """A request with this shape of the answer."""
+    """Make a request with this answer schema."""
     return Ask.shaped("learn", messages, schema, max_output_tokens=output_tokens, count=count_tokens)
 
 
 def enveloped(key: str, texts: Mapping[str, str], *, nonce: str) -> str:
-    """A prompt with data in envelopes. The nonce does not occur in the data, so nothing there can end them."""
+    """Fill a prompt with data in envelopes. The nonce does not occur in the data, so nothing there can end them."""
     shown = {name: without_nonce(redact(text), nonce).strip("\n") for name, text in texts.items()}
     return fill(key, prompt_text(key).strip(), {"nonce": nonce, **shown})
 
@@ -230,7 +230,7 @@ def _known_titles(known: Sequence[NewKnowledge]) -> Iterable[str]:
 
 
 def judge(assignment: LearnAssignment, answer: Answer, origin: Origin) -> LearnVerdict:
-    """The items of an answer that the turns they name prove, each once."""
+    """Return the items of an answer that their named turns prove, without duplicates."""
     loaded, problem = load_object(answer)
     lists = {name: loaded.get(name) if loaded else None for name in (*_KINDS, "recommendations")}
     if not problem and not all(isinstance(found, list) for found in lists.values()):
@@ -257,15 +257,15 @@ def judge(assignment: LearnAssignment, answer: Answer, origin: Origin) -> LearnV
 def _again(
     assignment: LearnAssignment, answer: Answer, reasons: Sequence[str], *, is_readable: bool
 ) -> LearnAssignment | None:
-    """The same request with what was wrong; an answer that can't be read is not sent back."""
+    """Repeat the request with the reasons; an unreadable answer is not sent back."""
     if assignment.is_second or answer.finish == "refused":
         return None
     complaint = enveloped("knowledge/again", {"refused": "\n".join(reasons)}, nonce=assignment.nonce)
-    rules, asked, *_ = assignment.ask.messages
-    messages: tuple[Message, ...] = (rules, Message("user", (Text(f"{asked.text}\n\n{complaint}"),)))
+    rules, request, *_ = assignment.ask.messages
+    messages: tuple[Message, ...] = (rules, Message("user", (Text(f"{request.text}\n\n{complaint}"),)))
     if is_readable:
-        said = Message("assistant", (Text(redact(answer.text)),))
-        messages = (rules, asked, said, Message("user", (Text(complaint),)))
+        reply = Message("assistant", (Text(redact(answer.text)),))
+        messages = (rules, request, reply, Message("user", (Text(complaint),)))
     ask = make_ask(messages, SCHEMA, assignment.ask.max_output_tokens)
     return replace(assignment, ask=ask, is_second=True)
 
@@ -279,7 +279,7 @@ class _Bench:
         self._proofs: dict[tuple[int, ...], Evidence] = {}
 
     def item(self, kind: KnowledgeKind, value: object) -> NewKnowledge | Rejection:
-        """An item to store, or why it is rejected."""
+        """Return an item to store, or its rejection."""
         found: Mapping[str, object] = value if isinstance(value, dict) else {}
         title, text = found.get("title"), found.get("text")
         if not isinstance(title, str) or not isinstance(text, str):
@@ -300,7 +300,7 @@ class _Bench:
         return self._made(kind, title, text, numbers, found)
 
     def recommendation(self, value: object) -> NewKnowledge | Rejection:
-        """Advice on a subject that its turns have; the subject may not be an instruction itself."""
+        """Return advice on a subject that its turns contain; the subject may not be an instruction itself."""
         found: Mapping[str, object] = value if isinstance(value, dict) else {}
         action, subject = found.get("action"), found.get("subject")
         if action not in _ADVICE or not isinstance(subject, str) or not subject.strip():
@@ -323,7 +323,7 @@ class _Bench:
         return self._made("recommendation", title, title, numbers, found)
 
     def _numbers(self, turns: object) -> tuple[int, ...] | str:
-        """The numbers of the turns that an item names, or what is wrong with them."""
+        """Return the numbers of the turns that an item names, or what is wrong with them."""
         if not isinstance(turns, list) or not turns or not all(type(number) is int for number in turns):
             return "it names no turns"
         numbers = tuple(sorted(set(turns)))[:MAX_SOURCES]
@@ -354,7 +354,7 @@ class _Bench:
         turns = [self._assignment.turns[number - 1] for number in numbers]
         sources = tuple(sorted(turn.source for turn in turns))
         words = " ".join(f"{turn.user} {turn.assistant}" for turn in turns).casefold()
-        keywords = _said_words(found.get("keywords"), words)
+        keywords = _words_in(found.get("keywords"), words)
         share = min(MOST_CONFIDENCE, LEAST_CONFIDENCE + CONFIDENCE_PER_SOURCE * len(sources))
         return NewKnowledge(
             id=item_id(self._origin.scope, kind, text),
@@ -365,7 +365,7 @@ class _Bench:
             text=text,
             topics=topics_of(sources, self._origin.topics),
             keywords=tuple((word, round(1 - place / MAX_KEYWORDS, 2)) for place, word in enumerate(keywords)),
-            technologies=_said_words(found.get("technologies"), words),
+            technologies=_words_in(found.get("technologies"), words),
             weight=_weight(found.get("weight")),
             confidence=round(share, 2),
             sources=sources,
@@ -377,7 +377,7 @@ class _Bench:
 
 
 def unique(items: Iterable[NewKnowledge]) -> tuple[NewKnowledge, ...]:
-    """The items without those that say again what one of the same kind before them says; sources are put together."""
+    """Remove items that duplicate an earlier one of the same kind; sources are joined."""
     kept: list[NewKnowledge] = []
     for item in items:
         place = next(
@@ -408,16 +408,16 @@ def _first_words(text: str) -> str:
     return f"{line[:MAX_SUBJECT_CHARS].rpartition(' ')[0] or line[:MAX_SUBJECT_CHARS]}…"
 
 
-def _said_words(values: object, said: str) -> tuple[str, ...]:
-    """Those of some short texts that the turns have, each once."""
+def _words_in(values: object, text: str) -> tuple[str, ...]:
+    """Return the short texts that occur in the turns, without duplicates."""
     listed = values if isinstance(values, list) else []
     words = [one_line(visible(value)) for value in listed if isinstance(value, str)]
-    kept = [word for word in words if 1 < len(word) <= 40 and word.casefold() in said]  # noqa: PLR2004
+    kept = [word for word in words if 1 < len(word) <= 40 and word.casefold() in text]  # noqa: PLR2004
     return tuple({word.casefold(): word for word in reversed(kept)}.values())[::-1][:MAX_KEYWORDS]
 
 
 def topics_of(sources: Iterable[KnowledgeSource], topics: TopicsOfTurns) -> tuple[str, ...]:
-    """The heaviest topics of some turns."""
+    """Return the heaviest topics of some turns."""
     weights: dict[str, float] = {}
     for source in sources:
         for topic, weight in topics.get(source, ()):

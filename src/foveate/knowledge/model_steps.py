@@ -1,11 +1,11 @@
-"""The steps of a run that ask a model, each with a result that is kept, and what they cost.
+"""The steps of a run that call a model, each with a stored result and its cost.
 
     plan = await plan_model(fov, gathered, known, topics)         None without a model
     for step in plan.steps():
-        results[step.name] = await step.run(results)              kept by the run; a kept one is not run again
+        results[step.name] = await step.run(results)              stored by the run; a stored one is not repeated
     found = replace_items(found, read_steps(results).items)
 
-A step does not raise a `ModelError`: its `Proposed` says in `problem` why turns were not read.
+A step does not raise a `ModelError`: `Proposed.problem` is the reason why turns were not read.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ STEP_PREFIX = "model-"
 TOPICS_STEP = f"{STEP_PREFIX}topics"
 BATCH_STEP = "batch"
 FIRST_POLL_SECONDS, MAX_POLL_SECONDS, POLL_GROWTH = 15.0, 300.0, 1.5
-"""How often a batch is looked at."""
+"""Intervals between polls of a batch."""
 MAX_BATCH_SECONDS = 2 * 86_400.0
 TOPIC_TOKENS = 250
-"""About what a request takes for each topic to name."""
+"""Approximate size of a request per topic to name."""
 OUTPUT_SHARE = 0.25
-"""Share of a small window that is left for the answer."""
+"""Share of a small window that is reserved for the answer."""
 LEAST_CHUNK_TOKENS = 256
 TYPICAL_OUTPUT_SHARE = 0.25
-"""Share of the maximum answer that an answer takes, about; for estimates."""
+"""Typical share of the maximum answer size, for estimates."""
 
 Results = Mapping[str, bytes]
 """Results of steps by name."""
@@ -78,32 +78,32 @@ class ModelStep:
 
     name: str
     kept_as: str
-    """The name of its result: of a chunk a hash of what is read, so that other chunks may change meanwhile."""
+    """The name of its result: for a chunk a hash of its input, so that other chunks may change."""
     run: Callable[[Results], Awaitable[bytes]]
-    """Takes the results that are kept so far."""
+    """Runs the step with the results stored so far."""
     input_tokens: int
     most_nano_usd: int
-    """The most that the step can cost if its first answer is accepted."""
+    """Maximum cost of the step if its first answer is accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelEstimate:
-    """What asking a model would take."""
+    """Estimated usage of a model."""
 
     model: str
     calls: int
     input_tokens: int
     output_tokens: int
-    """The most that all answers can have."""
+    """Maximum size of all answers."""
     usd: float
-    """With answers of typical size."""
+    """Estimated for answers of typical size."""
     most_usd: float
     is_price_known: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchState:
-    """A batch that was submitted; or, with the fields of a `Proposed`, why it was not."""
+    """A submitted batch; or, with the fields of a `Proposed`, why it was not submitted."""
 
     nonces: tuple[str, ...] = ()
     turns: tuple[int, ...] = ()
@@ -122,13 +122,14 @@ class ChunkSizes:
 
 
 def learn_models(settings: KnowledgeSettings, models: ModelsSettings) -> tuple[str, ...]:
-    """The model that is asked, then its fallbacks; empty if none is named."""
+    """Return the model to call, then its fallbacks; empty if none is configured."""
     first = settings.model or models.default
     return tuple(dict.fromkeys((first, *models.fallbacks))) if first else ()
 
 
 async def learn_version(fov: Foveate) -> str:
-    """What a run depends on besides its input: the model, and the prompts in force; empty without a model."""
+    """Return the version of the model and its prompts, on which a run depends besides its input; empty without a
+    model."""
     models = learn_models(fov.settings.knowledge, fov.settings.models)
     if not models:
         return ""
@@ -143,7 +144,7 @@ async def plan_model(
     topics: Sequence[NewKnowledge] = (),
     turn_topics: Sequence[tuple[str, TurnTopicRow]] = (),
 ) -> ModelPlan | None:
-    """The requests for the turns of a scope; None if no model is named, or there is nothing to read."""
+    """Plan the requests for the turns of a scope; None if no model is configured, or there is nothing to read."""
     settings = fov.settings.knowledge
     models = learn_models(settings, fov.settings.models)
     if not models or not gathered.turns:
@@ -181,7 +182,7 @@ async def plan_model(
 
 
 def room_of(model: str, settings: KnowledgeSettings, models: ModelsSettings, overhead_tokens: int) -> ChunkSizes:
-    """How much fits into one request, and into its answer. A window that is not known is large enough."""
+    """Return the maximum size of a request and of its answer. An unknown window counts as large enough."""
     window = window_of(model, models)
     if window is None:
         return ChunkSizes(settings.chunk_tokens, settings.max_output_tokens)
@@ -196,7 +197,7 @@ def _chunks(gathered: Gathered, room: ChunkSizes, settings: KnowledgeSettings) -
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelPlan:
-    """Everything that a model is asked in one run."""
+    """All requests of one run."""
 
     caller: Caller
     models: tuple[str, ...]
@@ -218,7 +219,7 @@ class ModelPlan:
     """Answers of batches by their handles."""
 
     def steps(self) -> Iterator[ModelStep]:
-        """The steps in order; names stay the same while the input does."""
+        """Yield the steps in order; their names are stable while the input is unchanged."""
         if self.topics:
             tokens = TOPIC_TOKENS * len(self.topics)
             most = self.most_nano_usd(tokens, TOKENS_PER_LABEL * len(self.topics))
@@ -234,7 +235,7 @@ class ModelPlan:
 
     @property
     def estimate(self) -> ModelEstimate:
-        """Tokens and price without any call."""
+        """Estimate tokens and price without any call."""
         tokens = [self._tokens(chunk) for chunk in self.chunks]
         output = self.room.output_tokens
         typical = int(output * TYPICAL_OUTPUT_SHARE)
@@ -249,32 +250,32 @@ class ModelPlan:
         )
 
     def with_topics(self, items: Sequence[NewKnowledge]) -> tuple[NewKnowledge, ...]:
-        """The items with the topics that their turns have now; an answer may be older than they are."""
+        """Return the items with the current topics of their turns; an answer may be older than the topics."""
         return tuple(
             item if item.kind == "topic" else replace(item, topics=topics_of(item.sources, self.topics_of_turns))
             for item in items
         )
 
     def _maker(self, answer: Answer) -> str:
-        """The name of the model that answered, without an address."""
+        """Return the name of the model that answered, without an address."""
         return (answer.message.model or self.models[0]).partition("@")[0]
 
     def _chunks_of_batch(self) -> tuple[Chunk, ...]:
-        """The first chunks that may be read in one run by its spending limit, at least one; none without a batch."""
+        """Return the first chunks that one run's spending limit allows, at least one; none without a batch."""
         if not self.is_batch:
             return ()
         costs = accumulate(map(self._most, self.chunks))
         return self.chunks[: max(1, sum(cost <= self.settings.run_usd * NANO for cost in costs))]
 
     def _most(self, chunk: Chunk) -> int:
-        """The most that reading a chunk costs, in nano-dollars."""
+        """Return the maximum cost of reading a chunk, in nano-dollars."""
         return self.most_nano_usd(self._tokens(chunk), self.room.output_tokens)
 
     def _tokens(self, chunk: Chunk) -> int:
         return chunk.tokens + SHAPE_TOKENS * len(chunk.turns) + self.overhead_tokens
 
     async def _name_topics(self, _: Results) -> bytes:
-        """The topics with names by the model; those that it named before keep theirs."""
+        """Name the topics by the model; those named before keep their names."""
         kept = keep_labels(self.topics, self.known)
         done = {topic.id for topic in kept}
         made = Proposed(items=kept)
@@ -298,7 +299,7 @@ class ModelPlan:
         return msgspec.json.encode(made)
 
     async def _submit(self, _: Results) -> bytes:
-        """Many chunks as one batch. What is kept is enough to collect it in another process."""
+        """Submit many chunks as one batch. The stored result is enough to collect it in another process."""
         together = self._chunks_of_batch()
         nonces = tuple(secrets.token_hex(8) for _ in together)
         state = BatchState(nonces=nonces, turns=tuple(len(chunk.turns) for chunk in together))
@@ -311,7 +312,7 @@ class ModelPlan:
         return msgspec.json.encode(state)
 
     async def _read(self, number: int, kept: Results) -> bytes:
-        """What the model finds in a chunk: by its batch if there is one, else by a call."""
+        """Read a chunk with the model: from its batch if there is one, otherwise with a call."""
         with overridden(self.overrides):
             if BATCH_STEP in kept:
                 state = msgspec.json.decode(kept[BATCH_STEP], type=BatchState)
@@ -319,11 +320,11 @@ class ModelPlan:
             return msgspec.json.encode(await self.propose(self.chunks[number - 1]))
 
     async def _collect(self, state: BatchState, number: int) -> Proposed:
-        """The answer to one request of a batch; waits until the batch has ended."""
+        """Return the answer to one request of a batch; wait until the batch has ended."""
         if state.ticket is None:
             return Proposed(problem=state.problem or "the batch was not submitted", is_capped=state.is_capped)
         if number > len(state.nonces):
-            return Proposed(problem="the batch has as many turns as knowledge.run_usd allows; the next run reads on")
+            return Proposed(problem="the batch is limited by knowledge.run_usd; the next run reads the rest")
         if state.turns != tuple(len(chunk.turns) for chunk in self.chunks[: len(state.nonces)]):
             return Proposed(problem="the settings have changed since the batch was submitted")
         assignments = self._assignments(state.nonces)
@@ -340,10 +341,10 @@ class ModelPlan:
         return made
 
     async def _ended(self, ticket: BatchTicket, asks: Mapping[str, Ask]) -> Mapping[str, CallReport | ModelError]:
-        """The answers of a batch. A provider that can't be reached is asked again, until the batch is too old."""
+        """Return the answers of a batch. An unreachable provider is polled again, until the batch is too old."""
         wait_seconds = FIRST_POLL_SECONDS
         while True:
-            failed = ModelFailed(ticket.model, "the batch has not ended in two days", reason="timeout")
+            failed = ModelFailed(ticket.model, "the batch did not end within two days", reason="timeout")
             try:
                 found = await self.caller.batches.collect(ticket, asks)
             except ModelFailed as error:
@@ -356,7 +357,7 @@ class ModelPlan:
             wait_seconds = min(MAX_POLL_SECONDS, wait_seconds * POLL_GROWTH)
 
     def _assignments(self, nonces: Sequence[str]) -> dict[str, LearnAssignment]:
-        """The requests for all chunks by their numbers."""
+        """Return the requests for all chunks by their numbers."""
         pairs = zip(self.chunks[: len(nonces)], nonces, strict=True)
         return {str(number): self._assign(chunk, nonce) for number, (chunk, nonce) in enumerate(pairs, 1)}
 
@@ -366,7 +367,7 @@ class ModelPlan:
     async def _judged(
         self, assignment: LearnAssignment, answered: CallReport
     ) -> tuple[Proposed, LearnAssignment | None]:
-        """What is accepted of an answer, and the request to make once more."""
+        """Return the accepted items of an answer, and the request to repeat."""
         origin = Origin(self.scope, self._maker(answered.answer), self.topics_of_turns)
         verdict = await asyncio.to_thread(judge, assignment, answered.answer, origin)
         if verdict.is_unfit:
@@ -381,11 +382,11 @@ class ModelPlan:
         return made, verdict.again
 
     async def propose(self, chunk: Chunk) -> Proposed:
-        """What the model finds in a chunk; one that is larger than its window is read in halves."""
+        """Propose items from a chunk; one that exceeds the model's window is read in halves."""
         try:
             return await self._asked(chunk)
         except ModelUnavailable as error:
-            if error.reason != "too-long" or len(chunk.turns) < 2:  # noqa: PLR2004 - a turn has no halves
+            if error.reason != "too-long" or len(chunk.turns) < 2:  # noqa: PLR2004 - a single turn can't be split
                 return _failed(error)
         except ModelError as error:
             return _failed(error)
@@ -393,7 +394,7 @@ class ModelPlan:
         return await self.propose(first) + await self.propose(second)
 
     async def _asked(self, chunk: Chunk) -> Proposed:
-        """Ask, and once more if nothing of the answer is accepted. What the second answer says counts."""
+        """Call the model, and once more if nothing of the answer is accepted. The second answer counts."""
         assignment = await asyncio.to_thread(self._assign, chunk, secrets.token_hex(8))
         first, again = await self._judged(assignment, await self.caller.ask(assignment.ask, self.models))
         if again is None:
@@ -406,7 +407,7 @@ class ModelPlan:
 
 
 def _kept_name(chunk: Chunk) -> str:
-    """The same for the same turns with the same texts."""
+    """Return a name that is the same for the same turns with the same texts."""
     read = [(turn.source, text) for turn, text in zip(chunk.turns, chunk.texts, strict=True)]
     return f"{CHUNK_STEP}{hashlib.sha256(msgspec.json.encode(read)).hexdigest()[:32]}"
 
@@ -426,11 +427,11 @@ def _halves(chunk: Chunk) -> tuple[Chunk, Chunk]:
 
 
 def read_steps(results: Results) -> Proposed:
-    """What all steps found together."""
+    """Combine the results of all steps."""
     steps = [msgspec.json.decode(data, type=Proposed) for name, data in results.items() if name.startswith(STEP_PREFIX)]
     return sum(steps, Proposed())
 
 
 def replace_items(found: Sequence[NewKnowledge], proposed: Sequence[NewKnowledge]) -> tuple[NewKnowledge, ...]:
-    """The items of rules and those of the model, which take the place of rules' items with the same id."""
+    """Combine the items of rules and of the model, which replace rules' items with the same id."""
     return tuple({item.id: item for item in [*found, *proposed]}.values())

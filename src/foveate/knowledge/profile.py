@@ -1,6 +1,5 @@
-"""The profile of a scope without a model: what the person prefers, what is agreed on, the stack, and what is asked
-again and again. One item each, a line for every statement.
-"""
+"""The profile of a scope without a model: preferences, conventions, the stack, and repeated requests. One item each,
+with a line for every statement."""
 
 from __future__ import annotations
 
@@ -16,16 +15,16 @@ from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 from foveate.strategy.checkpoint.extract import TECHNOLOGIES
 
 MAX_LINES = 40
-"""Of an item, the newest statements and the most frequent names."""
+"""Maximum number of lines of an item: the newest statements and the most frequent names."""
 MAX_SOURCES = 100
 MIN_STACK_TURNS = 2
-"""A technology that the person names in fewer turns is not part of the stack."""
+"""Minimum number of turns in which the person names a technology of the stack."""
 MIN_PATTERN_TURNS = 3
 MAX_PATTERN_WORDS, MIN_PATTERN_WORDS = 12, 3
 MIN_PATTERN_WEIGHT = 0.4
-"""Words of a request that counts as a pattern if it is repeated, and the weight that one of them has at least."""
+"""Minimum weight of the heaviest word of a request that counts as a pattern."""
 MIN_APART = 2
-"""Turns between two requests of which the later one is not just the same sent again."""
+"""Minimum distance in turns between two requests; a nearer one is a resend."""
 
 _TECHNOLOGY = re.compile(
     rf"\b(?:{TECHNOLOGIES}|python|javascript|java|php|ruby|c\+\+|c#|scala|swift|elixir|numpy|pandas|scipy"
@@ -39,14 +38,14 @@ _TECHNOLOGY = re.compile(
 )
 
 StatedAt = tuple[StatementKind, str, Sequence[int]]
-"""A statement with the places of the turns that make it."""
+"""A statement with the positions of its turns."""
 
 
-def find_profile(gathered: Gathered, typed: Sequence[str], said: Sequence[StatedAt]) -> list[NewKnowledge]:
-    """The items of a profile that have anything to say. `typed` is what the person typed in each turn."""
+def find_profile(gathered: Gathered, typed: Sequence[str], stated: Sequence[StatedAt]) -> list[NewKnowledge]:
+    """Return the non-empty items of a profile. `typed` is the person's own text of each turn."""
     sections = {
-        "Preferences": [(text, places) for kind, text, places in said if kind == "preference"],
-        "Conventions": [(text, places) for kind, text, places in said if kind == "convention"],
+        "Preferences": [(text, places) for kind, text, places in stated if kind == "preference"],
+        "Conventions": [(text, places) for kind, text, places in stated if kind == "convention"],
         "Stack": _stack(gathered, typed),
         "Patterns": _patterns(typed),
     }
@@ -54,7 +53,7 @@ def find_profile(gathered: Gathered, typed: Sequence[str], said: Sequence[Stated
 
 
 def technologies_in(text: str) -> tuple[str, ...]:
-    """The technologies that a text names, in lower case."""
+    """List the technologies that a text names, in lower case."""
     return tuple(sorted({match.casefold() for match in _TECHNOLOGY.findall(text)}))
 
 
@@ -71,7 +70,7 @@ def _stack(gathered: Gathered, typed: Sequence[str]) -> list[tuple[str, Sequence
 
 
 def _patterns(typed: Sequence[str]) -> list[tuple[str, Sequence[int]]]:
-    """Short requests that were made at several times."""
+    """Find short requests that were repeated at different times."""
     places: dict[str, list[int]] = {}
     texts: dict[str, str] = {}
     for place, prompt in enumerate(typed):

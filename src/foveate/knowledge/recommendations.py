@@ -1,5 +1,5 @@
-"""What would be worth adding, found without a model: references for large topics, errors that nothing ended, and turns
-that a search finds by their words only."""
+"""Recommendations made without a model: references for large topics, errors without a resolution, and turns without a
+topic."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 
 REFERENCE_SHARE = 0.05
 REFERENCE_TURNS = 10
-"""A topic with this share of the turns, and this number, is worth a reference."""
+"""Minimum number of turns of a topic that is worth a reference; REFERENCE_SHARE is their minimum share of all turns."""
 MAX_REFERENCES = 5
 MAX_GAPS = 10
 MAX_SOURCES = 20
 UNPLACED_SHARE = 0.5
-"""A hint is given if more of the turns than this have no topic."""
+"""Share of turns without a topic above which a hint is given."""
 
 
 def find_recommendations(gathered: Gathered, topics: TopicsFound, unsolved: Sequence[Failure]) -> list[NewKnowledge]:
-    """Recommendations to a person; nothing acts on them."""
+    """Find recommendations to a person; they have no effect by themselves."""
     return [*_references(gathered, topics), *_gaps(gathered, unsolved), *_hints(gathered, topics)]
 
 

@@ -1,4 +1,4 @@
-"""What a run did, or would do: how much it read, what that cost, and what changed."""
+"""The report of a run or its preview: input, cost and changes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Literal
 from foveate.store.knowledge import KnowledgeChanges, KnowledgeKind, KnowledgeRow, KnowledgeSource, NewKnowledge
 
 RunOutcome = Literal["learned", "unchanged", "empty", "preview", "in progress"]
-"""`unchanged`: nothing to read that the last run has not read. `empty`: no turns. `in progress`: another run has the
-scope."""
+"""`unchanged`: nothing new to read since the last run. `empty`: no turns. `in progress`: another run has the scope."""
 ChangeKind = Literal["new", "changed", "retired", "merged"]
 
 
@@ -24,33 +23,33 @@ class KnowledgeChange:
     title: str
     text: str
     before: str
-    """The text of the version before, if it was another."""
+    """The text of the previous version, if it differs."""
     reason: str
     sources: tuple[KnowledgeSource, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelUsage:
-    """What a model was asked, or would be."""
+    """The actual or estimated usage of a model."""
 
     model: str
     calls: int = 0
     input_tokens: int = 0
     usd: float = 0.0
-    """Of a preview: an estimate."""
+    """An estimate in a preview."""
     most_usd: float = 0.0
-    """Of a preview: if every answer were as long as it may be."""
+    """In a preview, the cost if every answer had its maximum length."""
     refused: int = 0
-    """Items of the model that its sources do not prove."""
+    """Rejected items of the model, which their sources do not prove."""
     nothing: int = 0
-    """Answers that nothing is worth keeping."""
+    """Number of answers in which nothing was worth keeping."""
     problem: str = ""
     """Why turns were left for the next run, e.g. a spending limit."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeReport:
-    """What a run did in one scope."""
+    """The results of a run in one scope."""
 
     scope: str
     outcome: RunOutcome
@@ -64,25 +63,25 @@ class ScopeReport:
     turns_with_topics: int = 0
 
     def count(self, change: ChangeKind) -> int:
-        """How many items changed in this way."""
+        """Count the items that changed in this way."""
         return sum(each.change == change for each in self.changes)
 
 
 @dataclass(frozen=True, slots=True)
 class LearnReport:
-    """What was learned in each scope."""
+    """The results in each scope."""
 
     scopes: tuple[ScopeReport, ...]
 
     @property
     def calls(self) -> int:
-        """Calls of models, of all scopes."""
+        """Number of model calls in all scopes."""
         return sum(report.usage.calls for report in self.scopes if report.usage and report.outcome != "preview")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """What a run leaves for the next one, stored with it."""
+    """The part of a run's report that the next run needs, stored with it."""
 
     sessions: int
     turns: int
@@ -92,18 +91,18 @@ class RunSummary:
     merged: int
     usage: ModelUsage | None = None
     read: Mapping[str, int] | None = None
-    """By session the turn up to which a model has read all; None if no model is configured."""
+    """The last turn of each session up to which a model has read everything; None if no model is configured."""
     blocked_at: KnowledgeSource | None = None
     """The first turn of a chunk that no model answered; it is skipped if it fails again."""
 
     @property
     def is_complete(self) -> bool:
-        """Whether a model has read all that it was to read."""
+        """Whether a model has read everything that it had to read."""
         return self.usage is None or not self.usage.problem
 
 
 def describe_changes(known: Sequence[KnowledgeRow], changes: KnowledgeChanges) -> tuple[KnowledgeChange, ...]:
-    """What changes, given the items before: new ones first, then changed, retired and merged ones."""
+    """Describe the changes to the known items: new ones first, then changed, retired and merged ones."""
     rows = {row.id: row for row in known}
     found = [_item_change(rows.get(item.id), item) for item in changes.items]
     for each in changes.superseded:
@@ -114,7 +113,7 @@ def describe_changes(known: Sequence[KnowledgeRow], changes: KnowledgeChanges) -
 
 
 def public_sources(changes: Iterable[KnowledgeChange], rename: Mapping[str, str]) -> tuple[KnowledgeChange, ...]:
-    """The changes with the ids of sessions as their tenant uses them."""
+    """Return the changes with session ids as their tenant uses them."""
     return tuple(
         replace(
             change,

@@ -1,10 +1,10 @@
-"""A run that learns from a scope, in named steps whose results are kept.
+"""A run that learns from a scope, in named steps whose results are stored.
 
     gather ──► topics ──► lessons ──► model-… ──► merge ──► finish
 
-A run over input that was learned from does nothing. One that is killed is resumed with the results of its steps; all
-its changes are stored in one transaction at its end, so there is nothing half-done at any time. Ids of items are
-computed from their content, so a resumed run ends as one that was not interrupted.
+A run over unchanged input does nothing. A killed run is resumed with the results of its steps; all
+its changes are stored in one transaction at its end, so there are no partial results at any time. Ids of items are
+computed from their content, so a resumed run has the same result as an uninterrupted one.
 """
 
 from __future__ import annotations
@@ -63,29 +63,29 @@ from foveate.store.leases import Lease
 from foveate.store.rows import DAY_US, NANO
 
 LEARN_VERSION = 1
-"""Changes when rules find other things in the same turns, so that they are read again."""
+"""Changed when rules find different things in the same turns, so that they are read again."""
 STEPS = ("gather", "topics", "lessons", "merge", "finish")
 MAX_ATTEMPTS = 3
 LOOKED_BACK = 100
-"""Runs of a scope among which the last one that ended is looked for."""
+"""Maximum number of a scope's runs that are searched for the last one that ended."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 SETTLED_US = 3_600_000_000
-"""The newest turn of a session may still grow; until it is this old, the next run reads it again."""
+"""The newest turn of a session may still grow; the next run reads it again unless it is this old."""
 PURPOSE = "learn"
 
 
 @dataclass(frozen=True, slots=True)
 class LearnProgress:
-    """How far a run is."""
+    """Progress of a run."""
 
     scope: str
     step: str
     stage: Literal["begin", "made", "kept"]
-    """The step begins, its result is there, its result is stored."""
+    """`begin`: the step starts. `made`: it has a result. `kept`: the result is stored."""
     done: int
     total: int
-    """Steps of this scope."""
+    """Number of steps of this scope."""
 
 
 Progress = Callable[[LearnProgress], object]
@@ -93,7 +93,7 @@ Progress = Callable[[LearnProgress], object]
 
 @dataclass(frozen=True, slots=True)
 class GatherResult:
-    """What is kept of the first step: the turns themselves are read again, and are the same."""
+    """The stored result of the first step: the turns themselves are read again, and are the same."""
 
     turns: int
     now_us: int
@@ -103,16 +103,16 @@ class GatherResult:
 async def learn(
     fov: Foveate, scope: Scope | str | None = None, *, dry_run: bool = False, progress: Progress | None = None
 ) -> LearnReport:
-    """Learn from a scope; without one, from each project, and from all sessions without a label together.
+    """Learn from a scope; by default from each project, and from all sessions without a label together.
 
-    The owner of the store learns for each tenant separately. With `dry_run` nothing is stored and no model is asked:
-    the report says what would be read, what it would cost, and what rules would change. `RunInProgress` if another run
-    learns from the scope that was named. One of several scopes that fails does not keep the others from being learned
-    from; its error is raised at the end.
+    The owner of the store learns for each tenant separately. With `dry_run` nothing is stored and no model is called:
+    the report contains the input, the estimated cost, and the changes by rules. Raise `RunInProgress` if another run
+    learns from the given scope. If one of several scopes fails, the others are still processed; its error is raised at
+    the end.
     """
     if scope is not None:
-        wanted = scope if isinstance(scope, Scope) else Scope.parse(scope)
-        return LearnReport((await _learn_scope(fov, wanted, dry_run=dry_run, progress=progress),))
+        single = scope if isinstance(scope, Scope) else Scope.parse(scope)
+        return LearnReport((await _learn_scope(fov, single, dry_run=dry_run, progress=progress),))
     reports: list[ScopeReport] = []
     failures: list[FoveateError] = []
     for view in await _views(fov):
@@ -129,7 +129,7 @@ async def learn(
 
 
 async def _views(fov: Foveate) -> list[Foveate]:
-    """The store as each tenant sees it; a tenant has its own view only."""
+    """Return the store as each tenant sees it; a tenant has only its own view."""
     if fov.tenant_name:
         return [fov]
     tenants = sorted({row.tenant for row in await fov.store.list_sessions()} - {""})
@@ -141,7 +141,7 @@ class _InputErased(Exception):
 
 
 async def _learn_scope(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progress | None) -> ScopeReport:
-    """Learn from a scope; anew if what was read is deleted meanwhile, so that nothing of it is stored."""
+    """Learn from a scope; start over if turns are deleted in the meantime, so that nothing of them is stored."""
     for _ in range(MAX_ATTEMPTS):
         with suppress(_InputErased, SessionNotFound):
             return await _attempt(fov, scope, dry_run=dry_run, progress=progress)
@@ -166,12 +166,12 @@ async def _attempt(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progr
 
 
 async def run_version(fov: Foveate) -> str:
-    """What a run depends on besides its input: the rules, and the model with its prompts if there is one."""
+    """Return the version that a run depends on besides its input: the rules, and the model with its prompts if any."""
     settings = fov.settings.knowledge
-    asked = await learn_version(fov)
+    model_version = await learn_version(fov)
     return (
-        f"{LEARN_VERSION} {asked} {settings.chunk_tokens} {settings.max_context_tokens}"
-        if asked
+        f"{LEARN_VERSION} {model_version} {settings.chunk_tokens} {settings.max_context_tokens}"
+        if model_version
         else f"{LEARN_VERSION}"
     )
 
@@ -179,9 +179,9 @@ async def run_version(fov: Foveate) -> str:
 @dataclass(frozen=True, slots=True)
 class _LastRun:
     is_done: bool
-    """It had the same input, and is complete."""
+    """True if it had the same input, and is complete."""
     summary: RunSummary | None
-    """Of the same version; None if there is none."""
+    """The summary of a run of the same version; None if there is none."""
 
 
 async def _last_summary(fov: Foveate, scope: Scope, mark: str, version: str) -> _LastRun:
@@ -194,7 +194,7 @@ async def _last_summary(fov: Foveate, scope: Scope, mark: str, version: str) -> 
 
 
 class _Run:
-    """One run, or the preview of one."""
+    """A run, or the preview of one."""
 
     def __init__(self, fov: Foveate, scope: Scope, last: RunSummary | None, progress: Progress | None) -> None:
         self._fov = fov
@@ -209,12 +209,12 @@ class _Run:
         self._total = len(STEPS)
 
     async def execute(self, blank: ScopeReport, version: str) -> ScopeReport:
-        """Do what is left of the run, and store everything."""
+        """Run the remaining steps, and store everything."""
         before = await erasures(self._fov, self._scope)
         gathered = await gather(self._fov, self._scope)
         async with await self._begin(gathered, version) as lease:
             last = await _last_summary(self._fov, self._scope, gathered.watermark, version)
-            if last.is_done:  # another run ended since this one looked
+            if last.is_done:  # another run ended in the meantime
                 lease.settle()
                 await self._rows.fail_run(self._id, self._owner, "{}")
                 return replace(blank, outcome="unchanged", turns=len(gathered.turns))
@@ -226,7 +226,7 @@ class _Run:
             return await self._finished(blank, gathered, known, changes, found)
 
     async def preview(self, blank: ScopeReport) -> ScopeReport:
-        """What the run would read and what rules would change."""
+        """Report the turns that the run would read and the changes by rules."""
         gathered = await gather(self._fov, self._scope)
         known, changes, found = await self._found(gathered)
         return replace(
@@ -239,7 +239,7 @@ class _Run:
         )
 
     async def _found(self, gathered: Gathered) -> tuple[list[KnowledgeRow], KnowledgeChanges, ModelResult]:
-        """All steps up to the merge."""
+        """Run all steps up to the merge."""
         known = await self._known()
         begun = await self._step("gather", GatherResult, lambda: _summed_up(gathered))
         topics = await self._step("topics", TopicsFound, lambda: self._topics(gathered, known))
@@ -248,7 +248,7 @@ class _Run:
         )
         model = await self._asked(gathered, known, topics)
         found = replace_items([*topics.items, *rules], model.items)
-        # Not kept: it takes a moment, and people may have decided on items since a run was interrupted.
+        # Not stored: it is fast, and people may have reviewed items since a run was interrupted.
         known = await self._known()
         self._tell("merge", "begin")
         changes = await asyncio.to_thread(
@@ -292,7 +292,7 @@ class _Run:
         return report
 
     async def _asked(self, gathered: Gathered, known: Sequence[KnowledgeRow], topics: TopicsFound) -> ModelResult:
-        """What a model finds in the turns that it has not read yet, as far as limits allow."""
+        """Read the new turns with a model, within the limits."""
         try:
             plan = await plan_model(self._fov, gathered, known, topics.items, topics.turn_topics)
         except ModelError as error:
@@ -329,7 +329,7 @@ class _Run:
         return ModelResult(items, usage, read_marks(gathered, left), blocked_at)
 
     async def _model_step(self, step: ModelStep, results: Mapping[str, bytes]) -> bytes:
-        """The result of a step; one that failed is not kept, so that a resumed run tries again."""
+        """Run a step of a model; a failed result is not stored, so that a resumed run tries again."""
         if step.kept_as in self._kept:
             self._tell(step.name, "kept")
             return self._kept[step.kept_as]
@@ -354,7 +354,7 @@ class _Run:
         return public_sources(found, {name: public_id(self._fov.tenant_name, name) for name in stored})
 
     async def _step(self, name: str, kind: type[T], make: Callable[[], Awaitable[T]]) -> T:
-        """The kept result of a step, or the one that is made and kept now."""
+        """Return the stored result of a step, or make and store it."""
         if name in self._kept:
             self._tell(name, "kept")
             return msgspec.json.decode(self._kept[name], type=kind)
@@ -363,7 +363,7 @@ class _Run:
         self._tell(name, "made")
         await self._keep(name, data)
         self._tell(name, "kept")
-        # Read back, so that a resumed run goes on with exactly the same.
+        # Decoded again, so that a resumed run continues with exactly the same value.
         return msgspec.json.decode(data, type=kind)
 
     async def _keep(self, name: str, data: bytes) -> None:
@@ -376,7 +376,8 @@ class _Run:
             self._progress(LearnProgress(str(self._scope), step, stage, self._done, self._total))
 
     async def _begin(self, gathered: Gathered, version: str) -> Lease:
-        """Begin or resume the run; its lease releases a run that does not end, for the next attempt."""
+        """Start or resume the run under a lease; if the run does not end, the lease releases it for the next
+        attempt."""
         lease_seconds = self._fov.settings.knowledge.lease_seconds
         run = await self._rows.begin_run(
             NewRun(
@@ -404,18 +405,18 @@ def _turns_with_topics(changes: KnowledgeChanges) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ModelResult:
-    """What the steps of a model gave."""
+    """The results of a model's steps."""
 
     items: tuple[NewKnowledge, ...] = ()
     usage: ModelUsage | None = None
     """None if no model is configured."""
     read: Mapping[str, int] | None = None
-    """By session the turn up to which a model has read all."""
+    """The last turn of each session up to which a model has read everything."""
     blocked_at: KnowledgeSource | None = None
 
 
 def with_unread(plan: ModelPlan, gathered: Gathered, last: RunSummary | None) -> ModelPlan:
-    """The plan with the turns alone that no earlier run has read."""
+    """Return the plan with only the turns that no earlier run has read."""
     read = last.read if last and last.read else {}
     turns = tuple(turn for turn in gathered.turns if turn.source.turn > read.get(turn.source.session_id, 0))
     if len(turns) == len(gathered.turns):
@@ -426,13 +427,13 @@ def with_unread(plan: ModelPlan, gathered: Gathered, last: RunSummary | None) ->
 
 
 def chunk_of(plan: ModelPlan, step: str) -> Chunk | None:
-    """The chunk that a step reads; None for one that reads none, such as the names of topics."""
+    """Return the chunk that a step reads; None if it reads none, e.g. for the names of topics."""
     number = step.removeprefix(STEP_PREFIX)
     return plan.chunks[int(number) - 1] if number.isdecimal() else None
 
 
 def read_marks(gathered: Gathered, unread: Collection[KnowledgeSource]) -> dict[str, int]:
-    """By session the last turn before the first one that is unread or may still grow."""
+    """Return the last turn of each session before the first one that is unread or may still grow."""
     newest: dict[str, LearnedTurn] = {}
     for turn in gathered.turns:
         known = newest.get(turn.source.session_id)
@@ -447,7 +448,7 @@ def read_marks(gathered: Gathered, unread: Collection[KnowledgeSource]) -> dict[
 
 
 async def over_limit(fov: Foveate, spent_nano: int, next_nano: int) -> str:
-    """Which limit the next step would exceed; empty if none."""
+    """Return the limit that the next step would exceed; empty if none."""
     settings = fov.settings.knowledge
     if spent_nano + next_nano > settings.run_usd * NANO:
         return _limit("knowledge.run_usd", settings.run_usd, next_nano)
@@ -464,7 +465,7 @@ def _limit(key: str, usd: float, next_nano: int) -> str:
 
 
 def previewed(plan: ModelPlan) -> ModelUsage:
-    """What the plan would take."""
+    """Return the estimated usage of the plan."""
     estimate = plan.estimate
     return ModelUsage(
         model=estimate.model,
@@ -476,7 +477,7 @@ def previewed(plan: ModelPlan) -> ModelUsage:
 
 
 def counted(usage: ModelUsage, made: Proposed) -> ModelUsage:
-    """The usage with that of a step."""
+    """Add a step's usage."""
     return replace(
         usage,
         calls=usage.calls + made.calls,

@@ -1,6 +1,6 @@
-"""When to learn by itself: cron text in a time zone, later by a random delay, and only while nobody talks if wanted.
+"""The schedule of learning: a cron expression in a time zone, with a random delay, and optionally only when idle.
 
-Runs that were missed, because the program did not run or the computer slept, become one.
+Missed runs, because the program was not running or the computer was asleep, are combined into one.
 """
 
 from __future__ import annotations
@@ -24,13 +24,14 @@ if TYPE_CHECKING:
     from foveate.knowledge.report import LearnReport
 
 TWICE_A_DAY = "0 3,15 * * *"
-"""What `on` means."""
+"""The schedule of `on`."""
 MAX_DAYS = 366 * 8 + 1
-"""A time that does not come in this many days, such as the 31st of February, never comes; the 29th of February does."""
+"""Maximum distance of the next time: a date that does not occur within it, such as 31 February, never does; 29 February
+does."""
 POLL_SECONDS = 60.0
-"""The clock is looked at this often: it may be set, and a computer may sleep."""
+"""Interval for checking the clock: it may be set, and a computer may sleep."""
 KEY = "knowledge.schedule"
-UNREADABLE = "the schedule can't read the store; it tries again in a minute"
+UNREADABLE = "the schedule can't read the store; retrying in a minute"
 MICROSECONDS = 1_000_000
 
 _MONTHS = dict(
@@ -57,7 +58,8 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CronTimes:
-    """The times of a cron text. If both kinds of days are restricted, a day of either kind counts, as in cron."""
+    """The times of a cron expression. If both kinds of days are restricted, a day of either kind matches, as in
+    cron."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -70,10 +72,10 @@ class CronTimes:
 
     @classmethod
     def parse(cls, text: str, zone: str = "UTC") -> CronTimes:
-        """Five fields: minute, hour, day of the month, month, day of the week; or `@daily`, `on` and the like."""
+        """Parse five fields: minute, hour, day of the month, month, day of the week; or `@daily`, `on` and the like."""
         fields = _SHORT.get(text.strip().lower(), text).split()
         if len(fields) != len(_FIELDS):
-            raise SettingsError(KEY, f"{text[:80]!r} is not cron text: 5 fields, e.g. '{TWICE_A_DAY}', or 'on'")
+            raise SettingsError(KEY, f"{text[:80]!r} is not a cron expression: 5 fields, e.g. '{TWICE_A_DAY}', or 'on'")
         minutes, hours, days, months, weekdays = (
             _numbers(field, *kind) for field, kind in zip(fields, _FIELDS, strict=True)
         )
@@ -87,13 +89,13 @@ class CronTimes:
             zone=_zone(zone),
         )
         if found.after(datetime(2026, 1, 1, tzinfo=UTC)) is None:
-            raise SettingsError(KEY, f"{text!r} never comes: no month has such a day")
+            raise SettingsError(KEY, f"{text!r} never occurs: no month has such a day")
         return found
 
     def after(self, moment: datetime) -> datetime | None:
-        """The next time after a moment, in UTC; None if there is none.
+        """Return the next time after a moment, in UTC; None if there is none.
 
-        A time that the clocks skip comes when they have been set; one that they repeat comes once.
+        A time skipped by a clock change occurs right after the change; a repeated one occurs once.
         """
         first = moment.astimezone(self.zone).date()
         for offset in range(MAX_DAYS):
@@ -139,19 +141,19 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def read_schedule(settings: KnowledgeSettings) -> CronTimes | None:
-    """The times of the settings; None if no schedule is set. A `SettingsError` names what can't be read."""
+    """Return the times of the settings; None if no schedule is set. Raise `SettingsError` for an invalid one."""
     return CronTimes.parse(settings.schedule, settings.time_zone) if settings.schedule.strip() else None
 
 
 async def learn(fov: Foveate) -> LearnReport:
-    """Learn from everything. The modules for it load with the first run, so that a server starts without them."""
+    """Learn from everything. Its modules are imported at the first run, so that a server starts quickly."""
     from foveate.knowledge.run import learn as learn_all  # noqa: PLC0415
 
     return await learn_all(fov)
 
 
 class Scheduler:
-    """Learns from everything at the times of the settings."""
+    """Learns from everything at the scheduled times."""
 
     def __init__(
         self,
@@ -170,7 +172,7 @@ class Scheduler:
         self._delay = delay
 
     async def run(self) -> None:
-        """Wait for each time and learn, until it is cancelled."""
+        """Wait for each time and learn, until cancelled."""
         last = None
         while last is None:
             with contained(_log, UNREADABLE):
@@ -180,11 +182,11 @@ class Scheduler:
         while True:
             await self._wait(last)
             last = self._now()
-            with contained(_log, "the scheduled run failed; the next one is tried at its time"):
+            with contained(_log, "the scheduled run failed; the next one runs on schedule"):
                 self._note(await learn(self._fov))
 
     async def _last_run(self) -> float:
-        """When a run began last; before the first one, when the first session did."""
+        """Return when the last run started; before the first run, when the first session did."""
         runs = await self._fov.store.knowledge.list_runs(None, limit=1)
         if runs:
             return runs[0].started_us / MICROSECONDS
@@ -192,13 +194,13 @@ class Scheduler:
         return min(created, default=self._now())
 
     async def _wait(self, last: float) -> None:
-        """Until the first time after the last run, later by the delay, and until nobody talks."""
+        """Wait until the first time after the last run, plus the delay, and until no session is active."""
         delay = self._delay() * self._settings.jitter_minutes * 60
         while True:
-            # A clock that was set back does not put the next run off.
+            # A clock that was set back does not delay the next run.
             last = min(last, self._now())
             due = self._times.after(datetime.fromtimestamp(last, UTC))
-            assert due is not None, "checked when it was read"
+            assert due is not None, "checked when it was parsed"
             left = due.timestamp() + delay - self._now()
             if left <= 0 and await self._is_idle():
                 return
@@ -212,7 +214,7 @@ class Scheduler:
             rows = await self._fov.store.list_sessions()
         if reading.error:
             return False
-        # A session with a time in the future says nothing about now.
+        # A session with a time in the future is ignored.
         used = (row.updated_us / MICROSECONDS for row in rows)
         newest = max((moment for moment in used if moment <= now), default=0.0)
         return now - newest >= self._settings.idle_minutes * 60
@@ -226,7 +228,7 @@ class Scheduler:
 
 @asynccontextmanager
 async def scheduled(fov: Foveate) -> AsyncIterator[None]:
-    """Learn at the times of the settings while the block runs. A run in progress at its end is resumed next time."""
+    """Learn at the scheduled times while the block runs. A run in progress at its end is resumed next time."""
     times = read_schedule(fov.settings.knowledge)
     if times is None:
         yield

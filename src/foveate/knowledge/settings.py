@@ -8,7 +8,7 @@ from msgspec import Meta, Struct
 
 
 class KnowledgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is learned from past sessions, and when."""
+    """Learning from past sessions."""
 
     model: str | None = None
     """Model that finds and words lessons. None: `models.default`; without either, rules alone."""
@@ -23,18 +23,18 @@ class KnowledgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     run_usd: Annotated[float, Meta(ge=0, le=100_000)] = 1.0
     """Maximum cost of one run. What was learned until then is kept, and the next run reads the rest."""
     daily_usd: Annotated[float, Meta(ge=0, le=100_000)] = 2.0
-    """Maximum cost of all runs of a day (UTC), besides `models.daily_usd`."""
+    """Maximum cost of all runs of a day (UTC), in addition to `models.daily_usd`."""
     batch: bool = False
-    """Use the provider's batch endpoint where it has one: half the price, an answer within a day."""
+    """Use the provider's batch endpoint if it has one: half the price, an answer within a day."""
     similar: Annotated[float, Meta(gt=0, le=1)] = 0.75
     """Items of one kind that share this much of their words are merged."""
     stale_days: Annotated[int, Meta(ge=1, le=10_000)] = 60
     """The weight of an item that was neither seen nor used for this long is halved; one that would get less than 0.2 is
     retired. Counted up to the newest turn, so that a pause makes nothing stale."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 120.0
-    """A run that gave no sign of life for this long is resumed by the next one."""
+    """A run that has not renewed its lease for this long is resumed by the next one."""
     schedule: str = ""
-    """When `foveate serve` learns, as cron text, e.g. `0 3,15 * * *`, or `on` for twice a day. Empty: never."""
+    """When `foveate serve` learns, as a cron expression, e.g. `0 3,15 * * *`, or `on` for twice a day. Empty: never."""
     time_zone: str = "UTC"
     """The time zone of `schedule`, e.g. `Europe/Berlin`."""
     jitter_minutes: Annotated[float, Meta(ge=0, le=1_440)] = 10.0

@@ -1,7 +1,7 @@
-"""What a person lays down in prompts: rules, preferences, conventions, decisions. Pure.
+"""Statements in a person's prompts: rules, preferences, conventions, decisions. Pure.
 
-Only the person's own words count. Code, quotations, pasted text and what the person reports of others do not: whoever
-wrote that has no say. In doubt a statement is left out.
+Only the person's own words count. Code, quotations, pasted text and reports of others are ignored, since their
+authors have no authority. A doubtful statement is omitted.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -22,11 +22,11 @@ from foveate.words.grammar import QUESTION_MARKS, replace_fenced
 StatementKind = Literal["rule", "preference", "convention", "decision"]
 
 MAX_OWN_CHARS = 1_200
-"""Of a longer prompt the first and the last paragraph count: people do not type that much."""
+"""Only the first and the last paragraph of a longer prompt count: people do not type that much."""
 MAX_CHARS = 400
 MIN_WORDS, MAX_WORDS = 3, 60
 MIN_UNSPACED_CHARS = 5
-"""The same for scripts without spaces."""
+"""Minimum length in scripts without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Statement:
     kind: StatementKind
     text: str
     is_standing: bool = False
-    """It says that it holds for the future: `always`, `never`, `from now on`."""
+    """True if it explicitly applies to the future: `always`, `never`, `from now on`."""
 
 
 _USE_NOT = re.compile(
@@ -136,9 +136,9 @@ _UNSPACED = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
 def statements_in(typed: str) -> tuple[Statement, ...]:
-    """The rules, preferences, conventions and decisions that a person states in their own words, in order.
+    """Find the rules, preferences, conventions and decisions that a person states in their own words, in order.
 
-    See `own_words`, which leaves out of a prompt what was pasted.
+    Pasted text is excluded from a prompt by `own_words`.
     """
     found: dict[str, Statement] = {}
     for clause in cut_text(typed):
@@ -151,18 +151,18 @@ def statements_in(typed: str) -> tuple[Statement, ...]:
 
 
 def own_words(prompt: str) -> str:
-    """What a person typed of a prompt: without code, markup, quotations and pasted text."""
+    """Return the part of a prompt that the person typed, without code, markup, quotations and pasted text."""
     text = replace_fenced(visible(prompt), "\n")
     text = _OPEN_TAG.sub("", _BLOCK.sub("\n", text))
     kept = "\n".join(_typed_lines(text))
     paragraphs = [paragraph for paragraph in _PARAGRAPHS.split(kept) if paragraph.strip()]
-    if len(prompt) > MAX_OWN_CHARS and len(paragraphs) > 2:  # noqa: PLR2004 - the first and the last
+    if len(prompt) > MAX_OWN_CHARS and len(paragraphs) > 2:  # noqa: PLR2004 - more than the first and the last
         paragraphs = [paragraphs[0], paragraphs[-1]]
     return "\n\n".join(paragraph for paragraph in paragraphs if len(paragraph) <= MAX_OWN_CHARS)
 
 
 def _typed_lines(text: str) -> Iterator[str]:
-    """The lines up to where pasted text begins."""
+    """Yield the lines before pasted text begins."""
     for line in text.splitlines():
         if _LABEL_LINE.match(line) or _PASTED_LINE.match(line):
             return
@@ -176,7 +176,7 @@ def _typed_lines(text: str) -> Iterator[str]:
 
 
 def _first_colon(line: str) -> tuple[str, str, str]:
-    """The line up to a colon that ends it or that text follows, the colon, and what is behind."""
+    """Split a line at the first colon that ends it or precedes text."""
     match = re.search(r":(?=\s|\Z)|：", line)
     return (line[: match.start()], match.group(), line[match.end() :]) if match else (line, "", "")
 
@@ -188,7 +188,7 @@ def _leads_to_paste(lead: str) -> bool:
 
 
 def _is_readable(text: str) -> bool:
-    """Whether a clause is a sentence of ordinary length, and no question, and nobody else's words."""
+    """Return whether a clause is a sentence of ordinary length, not a question, and not a quotation."""
     words = len(text.split())
     is_unspaced = len(_UNSPACED.findall(text)) >= MIN_UNSPACED_CHARS
     if not (MIN_WORDS <= words <= MAX_WORDS or is_unspaced) or len(text) > MAX_CHARS:
@@ -199,7 +199,7 @@ def _is_readable(text: str) -> bool:
 
 
 def _statement(text: str) -> Statement | None:
-    """What a clause lays down; quoted spans do not count."""
+    """Return the statement of a clause, or None; quoted spans are ignored."""
     unquoted = _SPAN.sub(" ", text)
     if _CONVENTION.search(unquoted):
         return Statement("convention", text)

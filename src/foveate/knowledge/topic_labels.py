@@ -1,6 +1,6 @@
-"""Names of topics by a model: asked for once, and made of the words of the topic's own turns.
+"""Topic names by a model: requested once, and limited to words of the topic's own turns.
 
-A topic that a model named keeps its name from run to run; names that change every night help nobody.
+A topic that a model named keeps its name from run to run; names that change every night are useless.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class LabelVerdict:
 
 
 def keep_labels(topics: Iterable[NewKnowledge], known: Iterable[KnowledgeRow]) -> tuple[NewKnowledge, ...]:
-    """The topics that a model named in an earlier run, with that name."""
+    """Return the topics that a model named in an earlier run, with that name."""
     named = {row.id: row for row in known if row.kind == "topic" and row.prompt_version and row.maker != LOCAL}
     return tuple(
         replace(topic, title=row.title, maker=row.maker, prompt_version=row.prompt_version)
@@ -64,14 +64,14 @@ def keep_labels(topics: Iterable[NewKnowledge], known: Iterable[KnowledgeRow]) -
 def topic_requests(
     topics: Sequence[NewKnowledge], turns: Mapping[KnowledgeSource, LearnedTurn], *, nonces: Iterator[str]
 ) -> Iterator[LabelAssignment]:
-    """Requests for the names of these topics."""
+    """Yield requests for the names of these topics."""
     rules = prompt_text("knowledge/topics").strip()
     for start in range(0, len(topics), TOPICS_PER_REQUEST):
-        asked, nonce = tuple(topics[start : start + TOPICS_PER_REQUEST]), next(nonces)
-        shown = [f"({number}) {_described(topic, turns)}" for number, topic in enumerate(asked, 1)]
+        requested, nonce = tuple(topics[start : start + TOPICS_PER_REQUEST]), next(nonces)
+        shown = [f"({number}) {_described(topic, turns)}" for number, topic in enumerate(requested, 1)]
         request = enveloped("knowledge/request", {"source": "\n".join(shown), "known": ""}, nonce=nonce)
         messages = (Message("system", (Text(rules),)), Message("user", (Text(request),)))
-        yield LabelAssignment(make_ask(messages, TOPICS_SCHEMA, TOKENS_PER_LABEL * len(asked)), nonce, asked)
+        yield LabelAssignment(make_ask(messages, TOPICS_SCHEMA, TOKENS_PER_LABEL * len(requested)), nonce, requested)
 
 
 def _described(topic: NewKnowledge, turns: Mapping[KnowledgeSource, LearnedTurn]) -> str:
@@ -84,7 +84,7 @@ def _described(topic: NewKnowledge, turns: Mapping[KnowledgeSource, LearnedTurn]
 def judge_labels(
     assignment: LabelAssignment, answer: Answer, turns: Mapping[KnowledgeSource, LearnedTurn], maker: str
 ) -> LabelVerdict:
-    """The names whose words the topics' turns have."""
+    """Accept the names whose words occur in the topics' turns."""
     loaded, problem = load_object(answer)
     found = loaded.get("topics") if loaded else None
     if problem or not isinstance(found, list):
@@ -114,10 +114,10 @@ def _wrong(label: str, topic: NewKnowledge, turns: Mapping[KnowledgeSource, Lear
     if reason := structure_in(label, nonce):
         return reason
     known = {root for word, _ in topic.keywords for part in word.split() if (root := look_at(part).root)}
-    wanted = {root for word in label.split() if (root := look_at(word).root)} - known
+    unknown = {root for word in label.split() if (root := look_at(word).root)} - known
     for source in topic.sources:
-        if not wanted:
+        if not unknown:
             break
         if turn := turns.get(source):
-            wanted -= {look_at(word).root for word in f"{turn.user} {turn.assistant}".split()}
-    return f"its turns do not have {next(iter(sorted(wanted)))!r}" if wanted else ""
+            unknown -= {look_at(word).root for word in f"{turn.user} {turn.assistant}".split()}
+    return f"its turns do not have {next(iter(sorted(unknown)))!r}" if unknown else ""

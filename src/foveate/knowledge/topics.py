@@ -1,9 +1,9 @@
-"""Topics without a model: clusters of the turns' vectors, labelled by the words that tell one topic from the others.
+"""Topics without a model: clusters of the turns' vectors, labelled by their characteristic words.
 
-A turn counts together with its neighbours, since a short turn says little alone. The clusters of a long history are
+A turn is combined with its neighbours, since a short turn alone says little. The clusters of a long history are
 found in a sample of it; every turn is then compared with their centres.
 
-Topics that are known stay: their centres are the means of their source turns, and clusters are looked for among the
+Known topics are kept: their centres are the means of their source turns, and new clusters are searched among the
 turns that are far from all of them. Only if the known topics explain too little are all clusters found anew, and then a
 cluster keeps the id of the known topic whose source turns it has.
 """
@@ -38,33 +38,33 @@ if TYPE_CHECKING:
     Labels = NDArray[np.int64]
 
 MIN_TURNS = 6
-"""Fewer turns have no topics."""
+"""Minimum number of turns for topics."""
 MIN_TOPIC_TURNS = 3
-"""A topic of a long history has more: a quarter of the square root of the turns."""
+"""Minimum number of turns of a topic; in a long history a quarter of the square root of the turns."""
 MAX_SAMPLE = 6_000
-"""Turns that clusters are found in."""
+"""Maximum number of turns in which clusters are searched."""
 MAX_TOPICS = 400
 DIMENSIONS = 64
-"""Main directions of the vectors that turns are compared by,"""
+"""Number of principal components by which turns are compared."""
 CLUSTER_DIMENSIONS = 24
-"""and in which clusters are found."""
+"""Number of principal components in which clusters are searched."""
 NEIGHBOUR_SHARE = 0.5
-"""How much the turn before and the turn behind count."""
+"""Weight of the previous and the next turn."""
 LEAST_ALIKE = 0.4
-"""A turn has a topic if it is at least this near to its centre,"""
+"""Minimum similarity of a turn to the centre of its topic."""
 NEXT_SHARE = 0.9
-"""and a further one if it is nearly as near to that."""
+"""A turn gets another topic if its similarity is at least this share of the nearest one's."""
 MAX_TURN_TOPICS = 3
 MAX_SOURCES = 50
-"""Source turns of a topic: those nearest to its centre."""
+"""Maximum number of source turns of a topic: those nearest to its centre."""
 SAME_TOPIC = 0.3
-"""Share of a known topic's source turns that its new cluster must have."""
+"""Minimum share of a known topic's source turns that its new cluster must contain."""
 EXPLAINED_SHARE = 0.6
-"""If at least this share of the turns is near to a known topic, the known topics stay."""
+"""The known topics are kept if at least this share of the turns is near to one of them."""
 NEW_SHARE = 0.5
-"""Share of turns since the last run in a cluster that becomes a topic beside the known ones."""
+"""Minimum share of turns since the last run in a cluster that becomes an additional topic."""
 MAX_LABELLED = 300
-"""Turns of a topic whose words are counted."""
+"""Maximum number of turns of a topic whose words are counted."""
 LABELLED_CHARS = 1_500
 MAX_KEYWORDS = 10
 MIN_WORD_CHARS = 3
@@ -73,7 +73,7 @@ EXAMPLES = 3
 EXAMPLE_CHARS = 200
 MIN_WEIGHT = 0.05
 HALF_LIFE_DAYS = 30
-"""A turn that is this much older than the newest counts half as much for the weight of its topic."""
+"""Age difference to the newest turn at which a turn's contribution to its topic's weight is halved."""
 BATCH = 4_096
 ROUNDS = 20
 DAY_US = 86_400_000_000
@@ -85,15 +85,15 @@ _CJK_RUN = re.compile(rf"[{CJK}]+")
 
 @dataclass(frozen=True, slots=True)
 class TopicsFound:
-    """The topics of a scope, and those of each turn by session."""
+    """The topics of a scope, and the topics of each turn by session."""
 
     items: tuple[NewKnowledge, ...] = ()
     turn_topics: tuple[tuple[str, TurnTopicRow], ...] = ()
 
 
 def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRow]) -> TopicsFound:
-    """The topics of the turns, a row of vectors each. `known` are the items of the scope; those that are topics keep
-    their ids."""
+    """Find the topics of the turns, given a row of vectors per turn. `known` are the items of the scope; known topics
+    keep their ids."""
     import numpy as np  # noqa: PLC0415 - loads when something is learned
 
     turns = gathered.turns
@@ -126,17 +126,17 @@ def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRo
 
 @dataclass(frozen=True, slots=True)
 class _Cluster:
-    """Places of turns with how near they are to the centre, the nearest first."""
+    """Positions of turns with their similarity to the centre, the nearest first."""
 
     own: tuple[tuple[int, float], ...]
-    """The turns that are nearer to no other centre."""
+    """The turns for which no other centre is nearer."""
     every: tuple[tuple[int, float], ...]
 
 
 def _clusters(
     turns: Sequence[LearnedTurn], directions: Floats, places: Labels, known: Sequence[KnowledgeRow]
 ) -> list[_Cluster]:
-    """The clusters of the turns at these places."""
+    """Cluster the turns at these positions."""
     import numpy as np  # noqa: PLC0415
 
     least_turns = max(MIN_TOPIC_TURNS, round(math.sqrt(min(len(places), MAX_SAMPLE)) / 4))
@@ -156,7 +156,7 @@ def _clusters(
 
 
 def _known_centres(turns: Sequence[LearnedTurn], directions: Floats, known: Sequence[KnowledgeRow]) -> Floats:
-    """The mean direction of the source turns of each known topic that has any left."""
+    """Return the mean direction of the remaining source turns of each known topic."""
     import numpy as np  # noqa: PLC0415
 
     place_of = {turn.source: place for place, turn in enumerate(turns)}
@@ -166,7 +166,7 @@ def _known_centres(turns: Sequence[LearnedTurn], directions: Floats, known: Sequ
 
 
 def _new_centres(directions: Floats, places: Labels, is_new: NDArray[np.bool_], least_turns: int) -> Floats:
-    """The centres of clusters far from all known topics, most of whose turns came since those were learned."""
+    """Return the centres of clusters far from all known topics, most of whose turns are newer than these topics."""
     import numpy as np  # noqa: PLC0415
 
     places = places[-MAX_SAMPLE:]
@@ -180,7 +180,7 @@ def _new_centres(directions: Floats, places: Labels, is_new: NDArray[np.bool_], 
 
 
 def _directions(vectors: Floats, has_vector: NDArray[np.bool_], turns: Sequence[LearnedTurn]) -> Floats:
-    """The vectors in their main directions, without what all have in common, each together with its neighbours."""
+    """Project the vectors onto their principal components, without their mean, each combined with its neighbours."""
     import numpy as np  # noqa: PLC0415
 
     size = vectors.shape[1]
@@ -192,7 +192,7 @@ def _directions(vectors: Floats, has_vector: NDArray[np.bool_], turns: Sequence[
         spread += some.T @ some
     _, columns = np.linalg.eigh(spread)
     main = columns[:, ::-1][:, : min(DIMENSIONS, size)]
-    # The sign of such a direction is arbitrary; fixed, so that the same turns give the same numbers everywhere.
+    # The sign of a component is arbitrary; fixed, so that the same turns give the same numbers everywhere.
     main = main * np.where(main[np.abs(main).argmax(axis=0), np.arange(main.shape[1])] < 0, -1, 1)
     projected = np.zeros((len(vectors), main.shape[1]), np.float32)
     for start in range(0, len(vectors), BATCH):
@@ -219,7 +219,7 @@ def _unit(rows: Floats) -> Floats:
 
 
 def _sample(turns: Sequence[LearnedTurn], places: Labels) -> Labels:
-    """The places that clusters are found in. As the history grows, most of a sample stays the same."""
+    """Choose the positions in which clusters are searched. As the history grows, most of the sample stays the same."""
     import numpy as np  # noqa: PLC0415
 
     if len(places) <= MAX_SAMPLE:
@@ -233,7 +233,7 @@ def _mixed(source: KnowledgeSource) -> bytes:
 
 
 def _cluster(rows: Floats, least_turns: int) -> Labels:
-    """The cluster of each row; -1: none."""
+    """Return the cluster of each row; -1: none."""
     rows = _unit(rows[:, :CLUSTER_DIMENSIONS])
     try:
         from sklearn.cluster import HDBSCAN  # type: ignore[import-untyped]  # noqa: PLC0415 - of the extra `knowledge`
@@ -253,9 +253,9 @@ def _cluster(rows: Floats, least_turns: int) -> Labels:
 
 
 def nearest_means(rows: Floats, least_turns: int) -> Labels:
-    """The clusters without scikit-learn: k-means on directions, as many as could be twice as large as the smallest.
+    """Cluster without scikit-learn: k-means on directions, with as many clusters as could have twice the minimum size.
 
-    It begins with rows far from each other, and gives the same for the same rows.
+    It starts with rows far from each other, and is deterministic.
     """
     import numpy as np  # noqa: PLC0415
 
@@ -284,7 +284,7 @@ def nearest_means(rows: Floats, least_turns: int) -> Labels:
 
 
 def _centres(rows: Floats, labels: Labels, least_turns: int) -> Floats:
-    """The mean direction of each cluster that is large enough, the largest first."""
+    """Return the mean direction of each cluster that is large enough, the largest first."""
     import numpy as np  # noqa: PLC0415
 
     sizes = Counter(int(label) for label in labels if label >= 0)
@@ -295,7 +295,7 @@ def _centres(rows: Floats, labels: Labels, least_turns: int) -> Floats:
 
 
 def _members(directions: Floats, centres: Floats, least_turns: int) -> list[_Cluster]:
-    """The turns of each centre; a centre that has too few left is no topic."""
+    """Assign turns to centres; a centre with too few turns is dropped."""
     import numpy as np  # noqa: PLC0415
 
     own: list[list[tuple[int, float]]] = [[] for _ in centres]
@@ -321,7 +321,8 @@ def _nearest_first(members: Iterable[tuple[int, float]]) -> tuple[tuple[int, flo
 def _ids(
     scope: Scope, turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster], known: Sequence[KnowledgeRow]
 ) -> list[str]:
-    """An id for each cluster: that of the known topic most of whose source turns it has, else a new one."""
+    """Return an id for each cluster: that of the known topic most of whose source turns it contains, otherwise a new
+    one."""
     cluster_of = {turns[place].source: number for number, cluster in enumerate(clusters) for place, _ in cluster.own}
     present = {turn.source for turn in turns}
     shares: list[tuple[float, int, str]] = []
@@ -344,7 +345,7 @@ def _ids(
 
 
 def _new_id(scope: Scope, nearest: KnowledgeSource, taken: set[str]) -> str:
-    """By the turn nearest to the centre, which no other topic of the run has."""
+    """Derive an id from the turn nearest to the centre, which no other topic of the run has."""
     identity = f"{nearest.session_id} {nearest.turn}"
     while (found := item_id(scope, "topic", identity)) in taken:
         identity += " again"
@@ -352,13 +353,14 @@ def _new_id(scope: Scope, nearest: KnowledgeSource, taken: set[str]) -> str:
 
 
 def _attention(turns: Sequence[LearnedTurn], cluster: _Cluster) -> float:
-    """How much is said of a topic, of late above all."""
+    """Compute the weight of a topic: its number of turns, recent ones above all."""
     newest = turns[-1].at_us
     return math.fsum(0.5 ** ((newest - turns[place].at_us) / (HALF_LIFE_DAYS * DAY_US)) for place, _ in cluster.own)
 
 
 def _labels(turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster]) -> list[tuple[tuple[str, float], ...]]:
-    """The telling words of each cluster (c-TF-IDF): frequent in it, and rare in the others. The heaviest has 1."""
+    """Return the characteristic words of each cluster (c-TF-IDF): frequent in it, and rare in the others. The heaviest
+    has 1."""
     counts: list[Counter[str]] = []
     spelled: dict[str, Counter[str]] = {}
     for cluster in clusters:
@@ -376,7 +378,7 @@ def _labels(turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster]) -> list[
     labels = []
     for found in counts:
         total = max(1, sum(found.values()))
-        # A word of one turn alone says nothing of the others.
+        # A word of only one turn is not characteristic.
         weights = {
             root: count / total * math.log1p(average / every[root])
             for root, count in found.items()
@@ -394,7 +396,7 @@ def _text(turn: LearnedTurn) -> str:
 
 
 def _words(text: str) -> Iterator[tuple[str, str]]:
-    """Roots of the telling words of a text, with the words as they are written."""
+    """Yield the roots of the content words of a text, with their spelling."""
     silent = _silent()
     for match in _WORD.findall(text):
         if _CJK_RUN.fullmatch(match):
@@ -448,7 +450,7 @@ def _item(
 
 
 def _title(keywords: Sequence[tuple[str, float]], before: KnowledgeRow | None) -> str:
-    """The heaviest words; the title it had while its words are still among them."""
+    """Return the heaviest words; the previous title while its words are still among them."""
     words = [word for word, _ in keywords]
     if before and before.title and set(before.title.split(", ")) <= set(words):
         return before.title

@@ -1,15 +1,15 @@
-"""Calling a model: one request and one answer, the same for all providers.
+"""Model calls: one request and one answer, the same for all providers.
 
-    names       "openai:gpt-5-mini", "qwen3@http://127.0.0.1:11434/v1", "local"      where a name leads
-    adapter     the adapter to real providers (the extra `foveate[models]`)            what is sent, and how it fails
+    names       "openai:gpt-5-mini", "qwen3@http://127.0.0.1:11434/v1", "local": parsing and loading
+    adapter     the adapter to real providers (the extra `foveate[models]`): requests and errors
     local       a small model on this machine (the extra `foveate[local]`)
     batches     many requests as one batch, collected later, at half the price
-    caller      every call goes through here: retries, breaker, rates, cap, accounts   never in the way
+    caller      the gate of all calls: retries, breaker, rates, cap, accounts
     limits      breaker, rates and slots of each provider
-    accounts    what calls cost, and the daily cap
-    prices      what tokens cost
+    accounts    costs of calls, and the daily cap
+    prices      prices of tokens
 
-Only `Caller` is used by the rest of the package; a `Model` is what it calls.
+Only `Caller` is used by the rest of the package; it calls a `Model`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from foveate.text import compact_json
 from foveate.turn import Json, Message, Usage
 
 MESSAGE_TOKENS = 4
-"""What a provider's own format adds to a message, about."""
+"""Approximate tokens that a provider's format adds to each message."""
 Purpose = Literal["smooth", "compress", "tiny", "roll-up", "shrink", "learn", "recall", "embed", "chat", "check"]
-"""What a call is for; `learn` finds knowledge in past turns, `recall` sorts out what was found again, `embed` makes
-vectors of it, `check` is the tiny call of `foveate models`."""
+"""Purpose of a call; `learn` extracts knowledge from past turns, `recall` filters search results, `embed` computes
+vectors, `check` is the tiny call of `foveate models`."""
 
 Finish = Literal["stop", "length", "tool-calls", "refused"]
-"""Why an answer ended: it was done, its output limit came, it calls tools, or the provider's filter stopped it."""
+"""Why an answer ended: complete, output limit, tool calls, or stopped by the provider's filter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,16 +41,16 @@ class Ask:
     messages: tuple[Message, ...]
     """Canonical messages; those of role system or developer come first."""
     tools: tuple[Mapping[str, Json], ...] = ()
-    """As `tool_definitions("openai")` writes them."""
+    """In the form of `tool_definitions("openai")`."""
     schema: Mapping[str, Json] | None = None
-    """The answer is one JSON object of this schema."""
+    """Schema of the answer, one JSON object."""
     max_output_tokens: int
     temperature: float | None = 0.0
-    """None leaves it to the provider."""
+    """None: the provider's default."""
     input_tokens: int
-    """Counted here, for rates and the spending cap; what the provider reports replaces it afterwards."""
+    """Counted locally, for rates and the spending cap; replaced with the provider's count afterwards."""
     within: CallLimit | None = None
-    """Limits of the agent that makes the call, besides those of the settings."""
+    """Limits of the agent that makes the call, in addition to those of the settings."""
 
     @classmethod
     def shaped(
@@ -62,7 +62,7 @@ class Ask:
         max_output_tokens: int,
         count: Callable[[str], int],
     ) -> Ask:
-        """A request for an object of this schema, its input counted."""
+        """Make a request for an object of this schema; count its input."""
         texts = [*(message.text for message in messages), compact_json(schema)]
         return cls(
             purpose=purpose,
@@ -75,10 +75,10 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back, whole."""
+    """A complete answer."""
 
     message: Message
-    """The assistant's: text, reasoning, tool calls; `model` and `usage` are set."""
+    """The assistant's message: text, reasoning, tool calls; `model` and `usage` are set."""
     finish: Finish
 
     @property
@@ -92,7 +92,7 @@ class Answer:
 
 @runtime_checkable
 class Expansive(Protocol):
-    """A model that may be paid for more output than was asked for."""
+    """A model that may bill more output than requested."""
 
     def most_output_tokens(self, ask: Ask) -> int: ...
 
@@ -105,11 +105,11 @@ class BatchModel(Protocol):
     def takes_batches(self) -> bool: ...
 
     async def submit(self, asks: Mapping[str, Ask]) -> str:
-        """Submit requests by their keys; the text is what `collect` needs, in this process or another."""
+        """Submit requests by key; return a handle for `collect`, valid in any process."""
         ...
 
     async def collect(self, handle: str, asks: Mapping[str, Ask]) -> Mapping[str, Answer | ModelError] | None:
-        """The results by key; None while the batch is in progress. `asks` are those that were submitted."""
+        """Return the results by key; None while the batch is in progress. `asks` are the submitted requests."""
         ...
 
 
@@ -118,22 +118,22 @@ class Model(Protocol):
 
     @property
     def name(self) -> str:
-        """As it is named in settings."""
+        """Its name in the settings."""
         ...
 
     @property
     def provider(self) -> str:
-        """Whose limits it shares, e.g. `openai` or `127.0.0.1:8080`."""
+        """The provider whose limits it shares, e.g. `openai` or `127.0.0.1:8080`."""
         ...
 
     async def ask(self, ask: Ask) -> Answer:
-        """An answer without words is an answer too: it says what it took."""
+        """Send a request. An answer without text is valid: it reports its usage."""
         ...
 
     def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:
-        """Pieces of text as they come, and last the whole answer. A stream that ends without one has failed.
+        """Yield pieces of text as they arrive, then the whole answer. A stream that ends without an answer has failed.
 
-        An empty piece is a sign of life: the model reasons, or writes a call.
+        An empty piece is a keep-alive: the model is reasoning or writing a tool call.
         """
         ...
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 BILLED_FAILURES = frozenset({"timeout", "stalled", "broken-off", "malformed", "empty", "cancelled"})
-"""A provider that failed like this may have read the prompt and written an answer, and send a bill for both."""
+"""Failures that may be billed: the provider may have read the prompt and written an answer."""
 CANCELLED = "cancelled"
 
 _log = logging.getLogger(__name__)
@@ -33,31 +33,31 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CallBooking:
-    """A call on the books."""
+    """A booked call."""
 
     row: CallRow
-    """At the most it may cost."""
+    """At its maximum cost."""
     ask: Ask
     tariff: Tariff
     reservation: int | None
-    """None: nothing to reserve, since it is free or there is no cap."""
+    """None if nothing is reserved: the call is free, or there is no cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallReport:
-    """An answer, and the calls it took."""
+    """An answer, and the calls made for it."""
 
     answer: Answer
     calls: int
     nano_usd: int
     number: int | None
-    """Of the call that was answered, in the accounts; None if it could not be booked."""
+    """Number in the accounts of the answered call; None if it could not be booked."""
     seconds: float = 0.0
-    """What the calls took; getting the model ready, and waiting for a limit, not counted."""
+    """Duration of the calls, without loading the model or waiting for a limit."""
 
 
 class BookedCall(NamedTuple):
-    """A call as it was booked in the end, and its number; None if it could not be."""
+    """A settled call and its number; None if it could not be booked."""
 
     row: CallRow
     number: int | None
@@ -73,12 +73,12 @@ class Accounts:
         self._unfinished: set[asyncio.Task[Any]] = set()
 
     def day_began_us(self) -> int:
-        """The midnight in UTC that was last."""
+        """Return the last midnight in UTC."""
         now_us = self._now_us()
         return now_us - now_us % DAY_US
 
     async def spent_today(self) -> int:
-        """In nano-dollars, of all processes."""
+        """Return today's cost in nano-dollars, over all processes."""
         return await self._calls.spent(self.day_began_us())
 
     async def book(
@@ -91,9 +91,10 @@ class Accounts:
         turn: int | None = None,
         is_kept: bool = False,
     ) -> CallBooking:
-        """`ModelHeldBack` if the call might go over the cap, or if there is one and it can't be booked.
+        """Reserve the maximum cost of a call; raise `ModelHeldBack` if it could exceed the cap, or can't be booked
+        under one.
 
-        With `is_kept` it gets a number now, by which another process can settle it.
+        With `is_kept` it gets a number now, so that another process can settle it.
         """
         row = replace(self.row(ask, model, tariff=tariff, at_us=self._now_us()), session_id=session_id, turn=turn)
         booking = CallBooking(row, ask, tariff, None)
@@ -103,7 +104,7 @@ class Accounts:
         return replace(booking, reservation=await self._reserve(booking, self._settings.daily_usd))
 
     def row(self, ask: Ask, model: Model, *, tariff: Tariff, at_us: int) -> CallRow:
-        """A call at the most that it may cost."""
+        """Make the row of a call at its maximum cost."""
         output_tokens = model.most_output_tokens(ask) if isinstance(model, Expansive) else ask.max_output_tokens
         return CallRow(
             session_id=None,
@@ -122,12 +123,12 @@ class Accounts:
             prompt_hash=prompt_hash(ask),
         )
 
-    async def settle(self, booking: CallBooking, *, outcome: str, answer: Answer | None, said: str) -> BookedCall:
-        """Book what the call took: as the provider reports it, else as it is estimated here, where `said` is what came
-        of an answer that did not come whole."""
+    async def settle(self, booking: CallBooking, *, outcome: str, answer: Answer | None, received: str) -> BookedCall:
+        """Book the usage that the provider reported; otherwise an estimate, where `received` is the partial text of an
+        incomplete answer."""
         reported = answer.usage if answer is not None else Usage()
         is_reported = reported.input_tokens > 0 or reported.output_tokens > 0
-        used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, said=said)
+        used = reported if is_reported else self._estimate(booking, outcome=outcome, answer=answer, received=received)
         row = replace(
             booking.row,
             input_tokens=used.input_tokens,
@@ -142,7 +143,7 @@ class Accounts:
         return BookedCall(row, number)
 
     async def mark_unfit(self, number: int | None) -> None:
-        """The answer of that call is not used."""
+        """Mark the answer of a call as rejected."""
         if number is None:
             return
         try:
@@ -198,20 +199,20 @@ class Accounts:
             if reservation is None:
                 return await self._calls.add(row)
             await self._calls.settle(reservation, row)
-        except FoveateError as error:  # the answer is there all the same; a reservation stays at its most
+        except FoveateError as error:  # the answer is valid anyway; a reservation keeps its maximum
             _log.warning("a call of %s could not be booked: %s", row.model, error)
         return reservation
 
-    def _estimate(self, booking: CallBooking, *, outcome: str, answer: Answer | None, said: str) -> Usage:
-        """By what came, if that is all there was; by the output limit, if more may have been written."""
+    def _estimate(self, booking: CallBooking, *, outcome: str, answer: Answer | None, received: str) -> Usage:
+        """Estimate usage: by the received text if it is complete, otherwise by the output limit."""
         is_failure = outcome in BILLED_FAILURES
         if answer is None and not is_failure:
             return Usage()
         ask = booking.ask
-        written = message_text(answer.message) if answer is not None else said
+        written = message_text(answer.message) if answer is not None else received
         output_tokens = counter_for(booking.row.model).count(written)
-        # A stream that someone here stopped was read as it was written.
-        is_all = bool(said) if outcome == CANCELLED else not is_failure
+        # A stream that was cancelled locally was read as it was written.
+        is_all = bool(received) if outcome == CANCELLED else not is_failure
         if not is_all or (answer is not None and answer.finish == "length"):
             output_tokens = max(output_tokens, booking.row.output_tokens)
         return Usage(input_tokens=ask.input_tokens, output_tokens=output_tokens)
@@ -227,19 +228,19 @@ class Accounts:
 
 
 def prompt_hash(ask: Ask) -> str:
-    """The SHA-256 of the system prompt of a request, in hex; empty if it has none."""
-    said = "".join(message.text for message in ask.messages if message.role in ("system", "developer"))
-    return hashlib.sha256(said.encode("utf-8", "surrogatepass")).hexdigest() if said else ""
+    """Return the SHA-256 of a request's system prompt, in hex; empty if it has none."""
+    instructions = "".join(message.text for message in ask.messages if message.role in ("system", "developer"))
+    return hashlib.sha256(instructions.encode("utf-8", "surrogatepass")).hexdigest() if instructions else ""
 
 
 NO_LIMIT = 2**62
-"""More nano-dollars than anybody has."""
+"""Larger than any real amount of nano-dollars."""
 MAX_TOKENS = 10_000_000
-"""No call takes more of a kind: it is about the largest window there is."""
+"""Upper limit of tokens of one kind per call: about the largest context window."""
 
 
 def with_believed_usage(answer: Answer) -> Answer:
-    """The answer, with its usage as `believed` has it."""
+    """Return the answer with plausible usage; see `believed`."""
     usage = answer.message.usage
     if usage is None or usage == believed(usage):
         return answer
@@ -247,7 +248,7 @@ def with_believed_usage(answer: Answer) -> Answer:
 
 
 def believed(usage: Usage) -> Usage:
-    """The usage with nothing below zero or above MAX_TOKENS, and no more from the cache or into it than there was."""
+    """Clamp usage to 0 and MAX_TOKENS, and cached tokens to the input tokens."""
     input_tokens = _within(usage.input_tokens, MAX_TOKENS)
     read_tokens = _within(usage.cache_read_tokens, input_tokens)
     return Usage(

@@ -1,6 +1,6 @@
-"""The adapter to real providers: a request goes out by pydantic-ai, and comes back canonical or as a `ModelError`.
+"""The adapter to real providers: pydantic-ai sends a request; the answer is canonical, or a `ModelError`.
 
-The provider's own package does not retry: the `Caller` does. Its time-outs are for calls without a `Caller`.
+The provider's own package does not retry: the `Caller` does. Its timeouts apply to calls without a `Caller`.
 """
 
 from __future__ import annotations
@@ -31,34 +31,34 @@ if TYPE_CHECKING:
 
 INSTALL: Final = "pip install 'foveate[models]'"
 GRACE_SECONDS: Final = 60.0
-"""How much later than the `Caller` a connection times out."""
+"""Seconds that a connection times out after the `Caller`."""
 MAX_ANSWER_CHARS: Final = 4_000_000
 THINKING_ROOM_TOKENS: Final = 2_048
-"""Added to the output limit of a model that can't leave thinking off, where only its answer is wanted."""
+"""Added to the output limit of a model whose thinking can't be disabled, if only its answer is needed."""
 Feature = Literal["temperature", "schema"]
-"""Features that an endpoint may reject; they are then left out."""
+"""Features that an endpoint may reject; they are then omitted."""
 _REFUSES: Final[dict[Feature, re.Pattern[str]]] = {
     "temperature": re.compile(r"temperature", re.IGNORECASE),
     "schema": re.compile(r"response_format|json_schema|structured.output|output_format|grammar", re.IGNORECASE),
 }
 MAX_TRIES: Final = 1 + len(_REFUSES)
-"""Requests that one `ask` may take: the first, and one more for each feature that the endpoint turns out to refuse.
-A rejected request is not billed, and the rejected feature is not sent again."""
+"""Maximum number of requests per `ask`: the first, and one for each feature that the endpoint rejects. A rejected
+request is not billed, and the rejected feature is not sent again."""
 _PRINTABLE = re.compile(r"[\x21-\x7e]+")
 Mode = Literal["text", "native", "tool", "prompted"]
-"""How an answer gets its shape."""
+"""How a structured answer is requested."""
 JOB_ERROR = "BatchJobError"
-"""What pydantic-ai raises for a job that ended without results."""
+"""Raised by pydantic-ai for a job that ended without results."""
 
 
 def load(parsed: ModelName, settings: ModelsSettings, *, grace_seconds: float = GRACE_SECONDS) -> ProviderModel:
-    """The model, with its key from the environment; `ModelUnavailable` names what is missing."""
+    """Load the model with its key from the environment; raise `ModelUnavailable` with what is missing."""
     key = find_key(parsed)
     if key is None and parsed.needs_key:
         variables = " or ".join(parsed.key_variables)
         raise ModelUnavailable(parsed.name, f"no key; set the environment variable {variables}", reason="key")
     if key is not None and not _PRINTABLE.fullmatch(key.value):
-        problem = f"the value of {key.variable} can't be a key: it has spaces or characters beyond ASCII"
+        problem = f"the value of {key.variable} can't be a key: it contains spaces or non-ASCII characters"
         raise ModelUnavailable(parsed.name, problem, reason="key")
     read_seconds = max(settings.timeout_seconds, settings.stall_seconds) + grace_seconds
     try:
@@ -106,12 +106,12 @@ class ProviderModel:
     async def ask(self, ask: Ask) -> Answer:
         for _ in range(MAX_TRIES):
             request = self._request(ask)
-            with contained() as outcome:  # whatever a provider's package raises is a ModelError to callers
+            with contained() as outcome:  # callers get a ModelError for any exception of a provider's package
                 return await self._answer(request)
             failed = failure(outcome.raised, self._target)
             if not self._do_without(outcome.raised, request):
                 break
-        # Raised here, where nothing is being handled, so that no chained error shows a key.
+        # Raised outside any handler, so that no chained error shows a key.
         raise failed
 
     async def stream(self, ask: Ask) -> AsyncIterator[str | Answer]:
@@ -182,7 +182,7 @@ class ProviderModel:
         yield answer_of(response, AnswerShape(self.name, is_structured=request.mode != "text", was_streamed=True))
 
     def most_output_tokens(self, ask: Ask) -> int:
-        """With the room for thinking of a model that can't leave it off where only its answer is wanted."""
+        """Return the output limit, plus room for thinking if that can't be disabled and only the answer is needed."""
         thinks = ask.purpose != "chat" and self._adapter.profile.get("thinking_always_enabled")
         return ask.max_output_tokens + (THINKING_ROOM_TOKENS if thinks else 0)
 
@@ -208,8 +208,8 @@ class ProviderModel:
         return "tool" if profile.get("supports_tools", True) and not ask.tools else "prompted"
 
     def _takes_temperature(self, *, is_thinking: bool) -> bool:
-        """Models that reason refuse it while they do."""
-        # The profiles of the families are one dictionary here, with each family's own keys in it.
+        """Return whether temperature can be sent; models reject it while reasoning."""
+        # The profiles of all families are merged into one dictionary with each family's keys.
         profile: dict[str, Any] = dict(self._adapter.profile)
         if "temperature" in self._refused or profile.get("anthropic_disallows_sampling_settings"):
             return False
@@ -219,8 +219,8 @@ class ProviderModel:
         return bool(profile.get("openai_supports_reasoning_effort_none")) and not reasons
 
     def _do_without(self, error: Exception, request: ProviderRequest) -> bool:
-        """Whether the request was rejected for a feature that can be left out. Each is left out permanently, so this is
-        true at most once for each."""
+        """Omit the feature that the request was rejected for, if any, permanently; return whether to retry. True at
+        most once per feature."""
         if getattr(error, "status_code", None) not in (400, 422):
             return False
         sent: set[Feature] = set()
@@ -261,8 +261,8 @@ def _parameters(ask: Ask, mode: Mode) -> ModelRequestParameters:
 
 
 def _cache_settings(parsed: ModelName, *, is_chat: bool) -> dict[str, Any]:
-    """Breakpoints for providers that cache only what is marked. Instructions repeat in every request; the rest of a
-    request repeats in a chat only, and writing it to the cache costs extra."""
+    """Return cache breakpoints for providers that cache only marked content. Instructions repeat in every request; the
+    rest repeats only in a chat, and writing it to the cache costs extra."""
     match parsed.kind:
         case "anthropic":
             return {"anthropic_cache_instructions": True, "anthropic_cache": is_chat}
@@ -272,7 +272,7 @@ def _cache_settings(parsed: ModelName, *, is_chat: bool) -> dict[str, Any]:
 
 
 def _text_of(event: ModelResponseStreamEvent) -> str:
-    """What it adds to the text; empty if it is reasoning, a tool call, or the end of a part."""
+    """Return the text that an event adds; empty for reasoning, a tool call, or the end of a part."""
     if event.event_kind == "part_start" and event.part.part_kind == "text":
         return event.part.content
     if event.event_kind == "part_delta" and event.delta.part_delta_kind == "text":
@@ -287,10 +287,10 @@ MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
 
 
 NO_KEY: Final = "no-key"
-"""Sent where an endpoint has no key: OpenAI's package insists on one."""
+"""Sent to an endpoint without a key: OpenAI's package requires one."""
 
 
-# A stream must say that it is done; a server that is not OpenAI's may know the older name of the output limit only.
+# A stream must report its end; other servers than OpenAI's may support only the older name of the output limit.
 _ANY_ENDPOINT: Final = {"openai_chat_streaming_requires_finish_reason": True}
 
 
@@ -298,7 +298,7 @@ _OTHER_ENDPOINT: Final = {**_ANY_ENDPOINT, "openai_chat_supports_max_completion_
 
 
 def http_client(read_seconds: float) -> httpx2.AsyncClient:
-    """A client that reads no answer larger than MAX_ANSWER_BYTES, and logs no password of an address."""
+    """Make a client that rejects answers larger than MAX_ANSWER_BYTES and logs no password in a URL."""
     import httpx2  # noqa: PLC0415 - only with the extra
     from pydantic_ai.models import create_async_httpx2_client  # noqa: PLC0415
 
@@ -322,7 +322,7 @@ def http_client(read_seconds: float) -> httpx2.AsyncClient:
         response.stream = Limited(response.stream)
 
     async def forget_user(request: httpx2.Request) -> None:
-        """The key is in a header; addresses are logged."""
+        """Remove credentials from the URL, which is logged; the key is in a header."""
         request.url = request.url.copy_with(userinfo=b"")
 
     client = create_async_httpx2_client(timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS))
@@ -331,7 +331,7 @@ def http_client(read_seconds: float) -> httpx2.AsyncClient:
 
 
 def make_adapter(parsed: ModelName, key: ApiKey | None, client: httpx2.AsyncClient) -> Adapter[Any]:
-    """The adapter for the provider that the name leads to."""
+    """Make the adapter for the provider of a model."""
     secret = key.value if key else None
     match parsed.kind:
         case "anthropic":
@@ -371,12 +371,12 @@ def make_adapter(parsed: ModelName, key: ApiKey | None, client: httpx2.AsyncClie
 
 
 def _profile(values: dict[str, bool]) -> Any:
-    """A part of a profile: each family's keys are typed in a class of its own, which all are dictionaries."""
+    """Cast a part of a profile: each family has its own class, but all are dictionaries."""
     return dict(values)
 
 
 def _openai(parsed: ModelName, secret: str | None, client: httpx2.AsyncClient) -> AsyncOpenAI:
-    """OpenAI's client. What its environment says of an OpenAI account is for OpenAI only."""
+    """Make OpenAI's client. Account settings in the environment apply to OpenAI only."""
     from openai import AsyncOpenAI, Omit  # noqa: PLC0415
 
     if parsed.kind == "openai":
@@ -392,17 +392,17 @@ def _openai(parsed: ModelName, secret: str | None, client: httpx2.AsyncClient) -
 
 @dataclass(frozen=True, slots=True)
 class ProviderRequest:
-    """A request as pydantic-ai takes it."""
+    """The arguments of a pydantic-ai request."""
 
     mode: Mode
     messages: list[ModelMessage]
     settings: Any
-    """A `ModelSettings`, with keys of one provider in it."""
+    """A `ModelSettings` with a provider's own keys."""
     parameters: ModelRequestParameters
 
 
 def batch_adapter(parsed: ModelName, adapter: Adapter[Any]) -> Adapter[Any]:
-    """The model for batches: OpenAI's are requests of its Responses API."""
+    """Return the model for batches, which use the Responses API at OpenAI."""
     if parsed.kind != "openai":
         return adapter
     from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel  # noqa: PLC0415 - only with the extra
@@ -423,7 +423,7 @@ class ProviderBatch:
         return self._adapter.batch_max_requests is not None
 
     async def submit(self, requests: Mapping[str, ProviderRequest]) -> str:
-        """Create as few batches as the provider allows; the text names them all."""
+        """Submit as few batches as the provider allows; return one handle for all of them."""
         encoded = [await self._adapter.batch_encode(_batch_request(key, request)) for key, request in requests.items()]
         created = [await self._adapter.batch_create(group) for group in self._groups(encoded)]
         return bytes(_handles().dump_json(created)).decode()
@@ -431,7 +431,7 @@ class ProviderBatch:
     async def collect(
         self, handle: str, requests: Mapping[str, ProviderRequest], target: CallTarget
     ) -> dict[str, Answer | ModelError] | None:
-        """The result of each request; None while a batch is in progress."""
+        """Return the result of each request; None while a batch is in progress."""
         batches = [await self._adapter.batch_status(batch) for batch in _handles().validate_json(handle)]
         if any(batch.status != "ended" for batch in batches):
             return None
@@ -442,7 +442,7 @@ class ProviderBatch:
             if outcome.error is not None:
                 if type(outcome.raised).__name__ != JOB_ERROR:
                     raise outcome.raised
-                # The job ended without results, and does not say which requests it had.
+                # The job ended without results, and does not list its requests.
                 found |= {key: failure(outcome.raised, target) for key in requests if key not in found}
                 continue
             for result in results:
@@ -458,7 +458,7 @@ class ProviderBatch:
         return found
 
     def _groups(self, encoded: Sequence[EncodedBatchRequest]) -> Iterator[list[EncodedBatchRequest]]:
-        """Requests that can be in one batch together."""
+        """Yield groups of requests that can share a batch."""
         most_requests, most_bytes = self._adapter.batch_max_requests or 1, self._adapter.batch_max_bytes
         group: list[EncodedBatchRequest] = []
         size = 0

@@ -1,7 +1,7 @@
-"""Canonical messages as pydantic-ai has them, and its answers as canonical messages.
+"""Conversion of canonical messages to pydantic-ai's and of its answers back.
 
-A model's reasoning goes back to its own provider only, with the proof that came with it; to another it would be text
-that were not recorded. Content that a provider has no form for becomes a note, so that nothing is dropped silently.
+A model's reasoning is returned only to its own provider, with its signature; another provider would get text that was
+never recorded. Content that a provider does not support becomes a note, so that nothing is dropped silently.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pydantic_ai.tools import ToolDefinition
 
 OUTPUT_TOOL: Final = "final_answer"
-"""The tool that carries a structured answer where the provider has no form of its own for one."""
+"""The tool that carries a structured answer if the provider has no native form for it."""
 MAX_TOOL_NAME_CHARS: Final = 64
 
 _Record: TypeAlias = Mapping[str, Any]
@@ -36,8 +36,8 @@ _FAMILIES: Final[Mapping[Kind, Family]] = {"anthropic": "anthropic", "google": "
 
 
 def to_messages(messages: Sequence[Message], parsed: ModelName, *, system: str, marks: bool) -> list[ModelMessage]:
-    """The messages for a request to this model. `system` is pydantic-ai's name for the provider; `marks` sets cache
-    breakpoints behind what the next request of a conversation will repeat."""
+    """Convert messages for a request to this model. `system` is pydantic-ai's name for the provider; `marks` sets cache
+    breakpoints after what the next request of a conversation will repeat."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter  # noqa: PLC0415 - only with the extra
 
     records = _ProviderWriter(parsed, system, marks=marks).write(messages)
@@ -51,7 +51,7 @@ class _ProviderWriter(Writer):
         self._marks = marks
         self._family: Family = _FAMILIES.get(parsed.kind, "openai")
         self._joins = parsed.kind in ("endpoint", "ollama")
-        """The templates of many open models take the two sides in turn only, and some take plain text only."""
+        """Templates of many open models require alternating roles, and some accept plain text only."""
 
     def write(self, messages: Sequence[Message]) -> list[_Record]:
         shown = [self._with_own_reasoning(message) for message in messages if message.kind != "display"]
@@ -73,7 +73,7 @@ class _ProviderWriter(Writer):
         return written
 
     def _with_own_reasoning(self, message: Message) -> Message:
-        """The message without another provider's reasoning and signatures, where its model says whose they are."""
+        """Return the message without another provider's reasoning and signatures, if its model is known."""
         if message.model is None or _is_own(message.model, self._parsed):
             return message
         parts = (part for part in message.parts if not isinstance(part, Reasoning))
@@ -82,9 +82,9 @@ class _ProviderWriter(Writer):
             parts=tuple(replace(part, signature=None) if isinstance(part, ToolCall) else part for part in parts),
         )
 
-    def _respond(self, written: list[_Record], said: Utterance) -> None:
+    def _respond(self, written: list[_Record], utterance: Utterance) -> None:
         parts: list[_Record] = []
-        for piece in said.pieces:
+        for piece in utterance.pieces:
             if isinstance(piece.part, Reasoning):
                 if piece.may_be_of(self._family):
                     self._add_thinking(parts, piece.part)
@@ -108,7 +108,7 @@ class _ProviderWriter(Writer):
                 yield from super().said(piece)
 
     def _signed(self, signature: str | None) -> _Record:
-        """Whose a part is, with what Gemini signed it with."""
+        """Return a part's provider, with its Gemini signature."""
         details = {"provider_details": {"thought_signature": signature}} if signature else {}
         return {"provider_name": self._system, **details}
 
@@ -125,11 +125,11 @@ class _ProviderWriter(Writer):
             elif reasoning.signature and parts and parts[-1]["part_kind"] == "text":
                 parts[-1] = {**parts[-1], **self._signed(reasoning.signature)}
         elif reasoning.id and reasoning.id != "content":
-            # Servers of open models name the field that their reasoning came in, and take it back there.
+            # Servers of open models name the field of their reasoning, and accept it back there.
             parts.append({**thinking, "id": reasoning.id})
 
-    def _request(self, written: list[_Record], said: Utterance, *, is_lead: bool, is_prompt: bool) -> None:
-        content = [found for piece in said.pieces if (found := self.content(piece.part))]
+    def _request(self, written: list[_Record], utterance: Utterance, *, is_lead: bool, is_prompt: bool) -> None:
+        content = [found for piece in utterance.pieces if (found := self.content(piece.part))]
         if not content:
             return
         if self._marks and is_lead and not (is_prompt and len(content) == 1) and isinstance(content[0], str):
@@ -147,10 +147,10 @@ class _ProviderWriter(Writer):
         return super().result(replace(answer, result=replace(answer.result, content=content)))
 
     def content(self, part: Part) -> Any:
-        """A text, an image or a PDF; a note where the provider has no form for it, or it is not there in full."""
+        """Convert a text, an image or a PDF; a note if the provider does not support it, or it is incomplete."""
         if isinstance(part, Text):
             return part.text
-        assert isinstance(part, Attachment | Opaque), "exchanges leave nothing else in what a user said"
+        assert isinstance(part, Attachment | Opaque), "exchanges leave nothing else in a user's message"
         return (_media(part, self._parsed.kind) if isinstance(part, Attachment) else None) or note_of(part)
 
 
@@ -160,7 +160,7 @@ def _count_leading_system(messages: Sequence[Message]) -> int:
 
 
 def _request_parts(written: list[_Record]) -> list[_Record]:
-    """The parts of the open request: what a user's side says in a row is one request."""
+    """Return the parts of the open request: consecutive messages of the user's side form one request."""
     if not written or written[-1]["kind"] != "request":
         written.append({"kind": "request", "parts": []})
     parts: list[_Record] = written[-1]["parts"]
@@ -168,13 +168,13 @@ def _request_parts(written: list[_Record]) -> list[_Record]:
 
 
 def _can_carry_mark(written: list[_Record]) -> bool:
-    """Whether a breakpoint may come at the end of the parts: Anthropic allows none on thinking."""
+    """Return whether a cache breakpoint may follow the last part: Anthropic allows none on thinking."""
     last = written[-1]["parts"][-1] if written and written[-1]["parts"] else None
     return last is not None and last["part_kind"] not in ("thinking", "system-prompt")
 
 
 def _is_own(model: str, parsed: ModelName) -> bool:
-    """Whether a message's model, as a name of ours or of the provider's, is of the provider that is asked now."""
+    """Return whether a message's model, named as in settings or by the provider, is of the current provider."""
     if model == parsed.name or model.startswith(f"{parsed.provider}:") or model.endswith(f"//{parsed.provider}"):
         return True
     word = {"anthropic": "claude", "google": "gemini"}.get(parsed.kind)
@@ -193,19 +193,19 @@ def _media(part: Attachment, kind: Kind) -> _Record | None:
             return {"kind": "binary", "data": base64.b64decode(part.data, validate=True), "media_type": media_type}
         except (binascii.Error, ValueError):
             return None
-    # For Google the file would be downloaded here first, at every request.
+    # For Google the file would be downloaded locally on every request.
     if kind == "google" or not part.uri or not part.uri.startswith(("https://", "http://")):
         return None
     return {"kind": "image-url" if is_image else "document-url", "url": part.uri, "media_type": media_type}
 
 
 def tool_name(name: str) -> str:
-    """The name of a tool as every provider takes it."""
+    """Return a tool's name in a form that every provider accepts."""
     return re.sub(r"[^A-Za-z0-9_-]", "_", name)[:MAX_TOOL_NAME_CHARS] or "tool"
 
 
 def to_tools(tools: Iterable[Mapping[str, Json]]) -> list[ToolDefinition]:
-    """OpenAI-shaped definitions; `strict` stays off, since arguments that may be left out would not be allowed."""
+    """Convert OpenAI-shaped definitions; `strict` stays off, since it disallows optional arguments."""
     from pydantic_ai.tools import ToolDefinition  # noqa: PLC0415
 
     definitions = []
@@ -228,7 +228,7 @@ def to_tools(tools: Iterable[Mapping[str, Json]]) -> list[ToolDefinition]:
 
 @dataclass(frozen=True, slots=True)
 class AnswerShape:
-    """What an answer is read by."""
+    """The expected form of an answer."""
 
     name: str
     is_structured: bool = False
@@ -236,7 +236,8 @@ class AnswerShape:
 
 
 def answer_of(response: ModelResponse, expected: AnswerShape) -> Answer:
-    """The answer in canonical form. A broken one is an error; an empty one was paid for, and says what it took."""
+    """Convert an answer to canonical form. A truncated one is an error; an empty one was billed and reports its
+    usage."""
     from pydantic_ai.messages import ModelMessagesTypeAdapter  # noqa: PLC0415
 
     is_cut = response.finish_reason is None and (expected.was_streamed or not response.parts)
@@ -256,9 +257,9 @@ def answer_of(response: ModelResponse, expected: AnswerShape) -> Answer:
 
 
 def _canonical(given: _Record) -> list[Part]:
-    """What a part says; the signature of a text is reasoning behind it."""
-    said = [part for part in parse_said(given, "answer") if isinstance(part, Text | Reasoning | ToolCall)]
-    kept: list[Part] = [part for part in said if part != Text("")]
+    """Return a part's content; the signature of a text becomes reasoning after it."""
+    parts = [part for part in parse_said(given, "answer") if isinstance(part, Text | Reasoning | ToolCall)]
+    kept: list[Part] = [part for part in parts if part != Text("")]
     if given["part_kind"] == "text" and (signature := thought_signature(given)):
         kept.append(Reasoning("", signature=signature))
     return kept

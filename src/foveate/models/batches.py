@@ -1,8 +1,8 @@
-"""Requests in a batch: a provider answers them within a day, at half the price. A ticket is plain data, so that another
+"""Batches of requests: a provider answers them within a day, at half the price. A ticket is plain data, so that another
 process can collect the answers of a batch after a restart.
 
-    ticket = await caller.batches.submit({"1": ask, "2": ask}, model)       booked at the most they may cost
-    answers = await caller.batches.collect(ticket, asks)                    None while the provider works on them
+    ticket = await caller.batches.submit({"1": ask, "2": ask}, model)       booked at their maximum cost
+    answers = await caller.batches.collect(ticket, asks)                    None while in progress
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PRICE_SHARE = 0.5
-"""What a request in a batch costs, compared with the same request alone; so with OpenAI, Anthropic and Google."""
+"""Price of a request in a batch, as a share of its price alone; the same at OpenAI, Anthropic and Google."""
 Load = Callable[[str], Awaitable[tuple[Model, "Tariff"]]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchTicket:
-    """A batch that was submitted."""
+    """A submitted batch."""
 
     model: str
     handle: str
-    """What the provider needs to find it again."""
+    """The provider's handle of it."""
     at_us: int
     calls: Mapping[str, int | None]
-    """The numbers of its requests in the accounts."""
+    """Numbers of its requests in the accounts."""
 
 
 class Batches:
-    """Submits and collects batches; each request is in the accounts, within the daily cap."""
+    """Submits and collects batches; each request is booked, within the daily cap."""
 
     def __init__(self, load: Load, accounts: Accounts, timeout_seconds: float) -> None:
         self._load = load
@@ -48,7 +48,7 @@ class Batches:
         self._timeout_seconds = timeout_seconds
 
     async def is_available(self, name: str) -> bool:
-        """Whether a model has a batch endpoint."""
+        """Return whether a model has a batch endpoint."""
         try:
             model, _ = await self._load(name)
         except ModelError:
@@ -56,7 +56,7 @@ class Batches:
         return isinstance(model, BatchModel) and model.takes_batches
 
     async def submit(self, asks: Mapping[str, Ask], name: str) -> BatchTicket:
-        """Submit requests by keys of letters and digits. `ModelHeldBack` if they might go over the daily cap."""
+        """Submit requests by alphanumeric keys; raise `ModelHeldBack` if they could exceed the daily cap."""
         model, tariff = await self._loaded(name)
         assert isinstance(model, BatchModel)
         bookings: dict[str, CallBooking] = {}
@@ -71,7 +71,7 @@ class Batches:
             elif isinstance(error, asyncio.CancelledError):
                 outcome = CANCELLED
             for booking in bookings.values():
-                await self._accounts.settle(booking, outcome=outcome, answer=None, said="")
+                await self._accounts.settle(booking, outcome=outcome, answer=None, received="")
             raise
         calls = {key: booking.reservation for key, booking in bookings.items()}
         at_us = min(booking.row.at_us for booking in bookings.values())
@@ -80,9 +80,9 @@ class Batches:
     async def collect(
         self, ticket: BatchTicket, asks: Mapping[str, Ask]
     ) -> Mapping[str, CallReport | ModelError] | None:
-        """The answer to each request, or why there is none; None while the batch is in progress.
+        """Return the answer or error of each request; None while the batch is in progress.
 
-        Collecting again gives the same, and books nothing twice.
+        Collecting again returns the same, and books nothing twice.
         """
         model, tariff = await self._loaded(ticket.model)
         assert isinstance(model, BatchModel)
@@ -102,12 +102,12 @@ class Batches:
             found = ModelFailed(model, "the batch has no result for this request", reason="broken-off")
         if isinstance(found, ModelError):
             reason = found.reason if isinstance(found, ModelFailed | ModelUnavailable) else "error"
-            await self._accounts.settle(booking, outcome=reason, answer=None, said="")
+            await self._accounts.settle(booking, outcome=reason, answer=None, received="")
             found.calls = 1
             return found
         answer = with_believed_usage(found)
         outcome = "refused" if answer.finish == "refused" else OK
-        booked = await self._accounts.settle(booking, outcome=outcome, answer=answer, said="")
+        booked = await self._accounts.settle(booking, outcome=outcome, answer=answer, received="")
         return CallReport(answer, 1, booked.row.nano_usd, booked.number, booked.row.latency_us / 1_000_000)
 
     async def _loaded(self, name: str) -> tuple[Model, Tariff]:
@@ -121,5 +121,5 @@ class Batches:
             async with asyncio.timeout(self._timeout_seconds):
                 return await work
         except TimeoutError as error:
-            problem = f"the batch endpoint gave no answer in {self._timeout_seconds:g} s (models.timeout_seconds)"
+            problem = f"the batch endpoint did not answer within {self._timeout_seconds:g} s (models.timeout_seconds)"
             raise ModelFailed(name, problem, reason="timeout") from error

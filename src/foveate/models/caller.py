@@ -1,13 +1,13 @@
-"""Every call of a model goes through here, so that none is in the way, none is repeated forever, and each is billed.
+"""The gate of all model calls: none blocks other work, retries are limited, and each call is booked.
 
     ask ──► breaker, rates, concurrency, cap ──► model, with a time-out ──► account
                  │ held back                          │ failed: back off and retry, then the next fallback
                  ▼                                    ▼
-            ModelHeldBack, at once               ModelFailed, after at most (1 + max_retries) calls a model
+            ModelHeldBack, at once               ModelFailed, after at most (1 + max_retries) calls per model
 
-One request costs at most `(1 + max_retries) x models` calls, or `max_calls` if that is less. A provider's answer that
-can't be used (empty, malformed, too long) says that the provider is up: only faults of the provider count for its
-breaker. A refusal by the provider's filter is an answer, and returned to the caller.
+One request costs at most `(1 + max_retries) x models` calls, or `max_calls` if that is less. An answer that
+can't be used (empty, malformed, too long) shows that the provider is up: only provider faults count for its
+breaker. A refusal by the provider's filter is an answer, returned to the caller.
 """
 
 from __future__ import annotations
@@ -43,23 +43,23 @@ if TYPE_CHECKING:
     from foveate.models.prices import Tariff
 
 Load = Callable[[str, ModelsSettings], Model]
-"""Makes the model that a name leads to; raises `ModelUnavailable` if it can't be."""
+"""Loads a model by name; raises `ModelUnavailable` if it can't."""
 
 LASTING_REASONS = frozenset({"extra", "key", "name"})
-"""A model that is unavailable for one of these is not asked again for `breaker_seconds`."""
+"""A model that is unavailable for one of these reasons is not tried again for `breaker_seconds`."""
 URGENT = frozenset({"chat", "check"})
-"""Someone waits for these; they go before work in the background, and wait for a short limit to end."""
+"""Purposes that a user waits for; they precede background work, and wait for a limit that ends soon."""
 RETURNING: frozenset[Purpose] = frozenset({"smooth", "compress", "tiny"})
-"""A turn whose call failed is queued again, later each time, so its few calls are not spent within seconds."""
+"""Purposes that are not retried at once: the turn of a failed call is queued again, with growing delays."""
 PATIENCE_SECONDS = 5.0
-"""Limit in seconds that an urgent call waits for a rate, a pause or the breaker; others are held back at once."""
+"""Maximum wait of an urgent call for a rate, a pause or the breaker; other calls are held back at once."""
 LEAST_JITTER = 0.5
-"""A pause is between this and 1 times as long as the doubling says."""
+"""Lower bound of the random factor of a backoff; the upper bound is 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A model that can be asked, and what that costs."""
+    """A loaded model, and its tariff."""
 
     model: Model
     tariff: Tariff
@@ -68,7 +68,7 @@ class _Loaded:
 
 @dataclass(slots=True)
 class _Errand:
-    """One request on its way, and what it has taken so far."""
+    """A request in progress, and its calls so far."""
 
     ask: Ask
     about: About
@@ -79,7 +79,7 @@ class _Errand:
     seconds: float = 0.0
     number: int | None = None
     is_given: bool = False
-    """A piece was returned, so the call can't be repeated."""
+    """True once a piece was returned: the call can't be repeated."""
 
     @property
     def is_spent(self) -> bool:
@@ -88,18 +88,18 @@ class _Errand:
 
 @dataclass(slots=True)
 class _Call:
-    """One call under way."""
+    """A call in progress."""
 
     booking: CallBooking
     taken: Taken
     is_trial: bool
-    outcome: str = "error"  # as long as nothing else is known: a defect in a model's adapter
+    outcome: str = "error"  # default: a defect in a model's adapter
     answer: Answer | None = None
-    said: str = ""
+    received: str = ""
 
 
 class Caller:
-    """Shared by all sessions of an open store."""
+    """Calls models within limits; shared by all sessions of an open store."""
 
     def __init__(
         self,
@@ -129,7 +129,7 @@ class Caller:
         turn: int | None = None,
         max_calls: int | None = None,
     ) -> CallReport:
-        """The first usable answer. The error otherwise says with `calls` how many calls were made in vain."""
+        """Return the first usable answer, or raise an error whose `calls` is the number of calls made."""
         limit = math.inf if max_calls is None else max_calls
         errand = _Errand(ask, About(ask.purpose, session_id, turn), limit, is_stream=False)
         async with aclosing(self._tried(errand, models)) as pieces:
@@ -141,23 +141,23 @@ class Caller:
     async def stream(
         self, ask: Ask, models: Sequence[str], *, session_id: str | None = None
     ) -> AsyncGenerator[str | Answer]:
-        """Like `ask`, piece by piece; once a piece was returned, a failure is final. Close it to stop early."""
+        """Stream an answer like `ask`; after the first piece a failure is final. Close the generator to stop early."""
         errand = _Errand(ask, About(ask.purpose, session_id, None), math.inf, is_stream=True)
         async with aclosing(self._tried(errand, models)) as pieces:
             async for piece in pieces:
                 yield piece
 
     def lend(self, model: Model) -> None:
-        """Calls of this model's name go to it; `close` closes it with the others."""
+        """Route calls of this model's name to it; `close` closes it with the others."""
         if model.name not in self._models:
             self._models[model.name] = asyncio.ensure_future(self._make(model.name, lambda *_: model))
 
     async def mark_unfit(self, answered: CallReport) -> None:
-        """Note that an answer did not pass: it was paid for, and is not used."""
+        """Mark an answer as rejected: paid for, but not used."""
         await self._accounts.mark_unfit(answered.number)
 
     async def states(self) -> list[ProviderState]:
-        """Every provider that was asked here, or by another process in the last hour."""
+        """List the providers that were called here, or by another process in the last hour."""
         return await self._providers.states()
 
     async def close(self) -> None:
@@ -169,7 +169,7 @@ class Caller:
                 await loading.result().model.close()
 
     async def _tried(self, errand: _Errand, names: Sequence[str]) -> AsyncGenerator[str | Answer]:
-        """One model after the other, until one answers."""
+        """Try one model after another, until one answers."""
         errors: list[ModelError] = []
         for name in names:
             try:
@@ -187,12 +187,12 @@ class Caller:
         raise _verdict(errors, errand)
 
     async def _retried(self, errand: _Errand, name: str) -> AsyncGenerator[str | Answer]:
-        """One model, as often as settings say."""
+        """Call one model, with retries."""
         loaded = await self._loaded(name)
         max_retries = 0 if errand.ask.purpose in RETURNING else self.settings.max_retries
         for attempt in range(1 + max_retries):
             if errand.is_spent:
-                problem = f"{errand.calls} calls were made for this already"
+                problem = f"{errand.calls} calls were already made for this request"
                 raise ModelHeldBack(name, problem, reason="calls", retry_after_seconds=0.0)
             try:
                 async with aclosing(self._called(errand, loaded)) as pieces:
@@ -210,7 +210,7 @@ class Caller:
             await self._clock.sleep(wait_seconds or 0.0)
 
     async def _called(self, errand: _Errand, loaded: _Loaded) -> AsyncGenerator[str | Answer]:
-        """One call: within the limits, in time, and on the books however it ends."""
+        """Make one call within the limits and the timeout; book it whatever its outcome."""
         async with loaded.limits.slots.taken(is_urgent=errand.ask.purpose in URGENT):
             call = await self._begun(errand, loaded)
             try:
@@ -220,8 +220,8 @@ class Caller:
                         if isinstance(piece, Answer):
                             call.answer = with_believed_usage(piece)
                             break
-                        if piece:  # an empty one shows only that the model is running
-                            call.said += piece
+                        if piece:  # an empty one is only a keep-alive
+                            call.received += piece
                             errand.is_given = True
                             yield piece
                 answer = _usable(call.answer, loaded.model.name)
@@ -239,7 +239,7 @@ class Caller:
         yield answer
 
     async def _begun(self, errand: _Errand, loaded: _Loaded) -> _Call:
-        """Take a share of every limit, or raise `ModelHeldBack`."""
+        """Acquire a share of every limit, or raise `ModelHeldBack`."""
         ask, about, limits = errand.ask, errand.about, loaded.limits
         tokens = ask.input_tokens + ask.max_output_tokens
         await self._admitted(errand, loaded, tokens)
@@ -267,14 +267,14 @@ class Caller:
                 error = _held_back(loaded.model.name, held)
                 self._bulletin.held_back(errand.about, loaded.limits.provider, error)
                 raise error
-            patience_seconds -= held.wait_seconds  # which is above 0, so this ends
+            patience_seconds -= held.wait_seconds  # always above 0, so this ends
             await self._clock.sleep(held.wait_seconds)
 
     async def _ended(self, errand: _Errand, loaded: _Loaded, call: _Call) -> None:
         if call.is_trial and call.outcome in (CANCELLED, "error"):
             loaded.limits.breaker.abandon()
         row, errand.number = await self._accounts.settle(
-            call.booking, outcome=call.outcome, answer=call.answer, said=call.said
+            call.booking, outcome=call.outcome, answer=call.answer, received=call.received
         )
         call.taken.tokens = row.input_tokens + row.output_tokens
         errand.nano_usd += row.nano_usd
@@ -297,15 +297,15 @@ class Caller:
             self._bulletin.held_back(errand.about, limits.provider, _held_back(error.model, held))
 
     def _backoff_seconds(self, attempt: int, retry_after_seconds: float | None) -> float | None:
-        """How long to wait before the next attempt; None if the provider asks for more than settings allow."""
-        asked = retry_after_seconds if retry_after_seconds and retry_after_seconds > 0 else 0.0  # a NaN is not
+        """Return the delay before the next attempt; None if the provider asks for more than settings allow."""
+        asked = retry_after_seconds if retry_after_seconds and retry_after_seconds > 0 else 0.0  # false for a NaN
         if asked > self.settings.max_backoff_seconds:
             return None
         doubled = min(self.settings.backoff_seconds * 2.0**attempt, self.settings.max_backoff_seconds)
         return max(asked, doubled * (LEAST_JITTER + (1 - LEAST_JITTER) * self._clock.chance()))
 
     async def _loaded(self, name: str) -> _Loaded:
-        """The model of that name, made once; in a thread, since what it needs may take a second to import."""
+        """Load a model once, in a thread, since its imports may take a second."""
         until, error = self._unavailable.get(name, (-math.inf, None))
         if error is not None and self._clock.monotonic() < until:
             raise ModelUnavailable(error.model, error.problem, reason=error.reason) from error
@@ -334,7 +334,7 @@ class Caller:
 
 
 def _load_priced(name: str, settings: ModelsSettings, load: Load | None) -> tuple[Model, Tariff]:
-    from foveate.models import names, prices  # noqa: PLC0415 - programs that ask no model don't wait for these
+    from foveate.models import names, prices  # noqa: PLC0415 - slow imports, needed only for model calls
 
     model = (load or names.load_model)(name, settings)
     own = model.price if isinstance(model, prices.KnowsItsPrice) else None
@@ -354,8 +354,8 @@ def _held_back(model: str, held: Held) -> ModelHeldBack:
 
 
 def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
-    """The error to raise when no model answered, with the others in its notes: the first that may pass; but if the
-    request is too long for the model it was made for, that, since a shorter one may be answered at once."""
+    """Choose the error to raise when no model answered, with the others in its notes: the first temporary one; but if
+    the request is too long for its model, that error, since a shorter request may succeed."""
     if not errors:
         problem = f"no model is named for {errand.ask.purpose}; set models.default, or FOVEATE_MODELS__DEFAULT"
         return ModelUnavailable("none", problem, reason="name")
@@ -372,15 +372,15 @@ def _verdict(errors: Sequence[ModelError], errand: _Errand) -> ModelError:
 
 PIECES_PER_TOKEN = 8
 SPARE_PIECES = 1_000
-"""A stream of more pieces than its tokens allow, plus these, is stopped."""
+"""A stream with more pieces than its tokens allow, plus these, is stopped."""
 SECONDS_PER_TOKEN = 1.0
-"""A stream that takes longer than this for all the tokens it may write, plus `timeout_seconds`, is stopped too."""
+"""A stream is stopped after `timeout_seconds` plus this time for each output token."""
 
 
 async def pieces_in_time(
     model: Model, ask: Ask, settings: ModelsSettings, *, is_stream: bool
 ) -> AsyncGenerator[str | Answer]:
-    """The pieces of a stream as they come, each in time, and so are all together; or the whole answer as one."""
+    """Yield the pieces of a stream, each and all within their timeouts; or the whole answer as one."""
     if is_stream:
         async with aclosing(_streamed(model, ask, settings)) as pieces:
             async for piece in pieces:
@@ -412,7 +412,9 @@ async def _streamed(model: Model, ask: Ask, settings: ModelsSettings) -> AsyncGe
                     raise _too_late(model, settings.timeout_seconds) from error
                 if clock.time() < end:
                     raise _stalled(model, settings.stall_seconds) from error
-                raise ModelFailed(model.name, f"its stream went on for {most_seconds:g} s", reason="timeout") from error
+                raise ModelFailed(
+                    model.name, f"its stream did not end within {most_seconds:g} s", reason="timeout"
+                ) from error
             yield piece
         raise ModelFailed(model.name, "its stream does not end", reason="malformed")
     finally:
@@ -421,7 +423,7 @@ async def _streamed(model: Model, ask: Ask, settings: ModelsSettings) -> AsyncGe
 
 
 def _too_late(model: Model, seconds: float) -> ModelFailed:
-    return ModelFailed(model.name, f"no answer in {seconds:g} s (models.timeout_seconds)", reason="timeout")
+    return ModelFailed(model.name, f"no answer within {seconds:g} s (models.timeout_seconds)", reason="timeout")
 
 
 def _stalled(model: Model, seconds: float) -> ModelFailed:

@@ -1,7 +1,8 @@
-"""Whatever a provider's package raises, as a `ModelError` that says what to do; no key, and no chain that holds one.
+"""Translation of provider exceptions into `ModelError`s that say what to do, without keys or chained errors.
 
-pydantic-ai sorts what providers answer into categories; what it lets through (a dropped connection, an odd body, a
-fault of its own) is sorted here. A new kind of error is `malformed`: it may go away, and it never stops the program.
+pydantic-ai sorts provider responses into categories; what it does not handle (a dropped connection, an odd body, an
+internal fault) is sorted here. An unknown kind of error is `malformed`: it may be temporary, and it never stops the
+program.
 """
 
 from __future__ import annotations
@@ -19,21 +20,21 @@ from foveate.errors import ModelError, ModelFailed, ModelUnavailable
 from foveate.models.secrets import scrub, scrub_line
 
 MAX_CHAIN: Final = 20
-"""Limit of the causes of an error that are read."""
+"""Maximum number of an error's causes that are examined."""
 MAX_BODY_DEPTH: Final = 6
 MAX_BODY_CHARS: Final = 100_000
-"""Of what a provider answers in JSON inside of JSON, when it refuses."""
+"""Maximum size of a provider's nested JSON error message."""
 MAX_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 
 FIRST_ERROR: Final = 400
 FIRST_SERVER_ERROR: Final = 500
 BUSY: Final = (409, 425, 429)
 
-# Classes are recognised by name, so that packages that are not installed need not be imported.
+# Classes are recognised by name, so that optional packages need not be imported.
 _NO_CONNECTION: Final = (
     ("SSLError", "no secure connection: check https:// or http://, the port and its certificate"),
-    ("gaierror", "this host name is not known: check the address, and the network"),
-    ("ConnectionRefusedError", "nothing listens there: check that it runs, and the port"),
+    ("gaierror", "unknown host name: check the address, and the network"),
+    ("ConnectionRefusedError", "connection refused: check that the server is running, and the port"),
     ("ConnectTimeout", "no connection in time: check the address, and the network"),
     ("PoolTimeout", "too many connections are open already"),
 )
@@ -66,18 +67,18 @@ _RESETS: Final = (
     "x-ratelimit-reset",
 )
 _LARGEST_SPAN: Final = 1e9
-"""A larger number in a reset header is a moment: seconds or milliseconds since 1970."""
+"""A larger number in a reset header is a timestamp: seconds or milliseconds since 1970."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallTarget:
-    """The target of a call. Its errors are made here, and show none of its secrets."""
+    """The target of a call. Creates its errors, without any of its secrets."""
 
     name: str
     model: str
     host: str
     key_variable: str
-    """Where the key is, or would be."""
+    """The environment variable of the key."""
     has_key: bool
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
@@ -91,20 +92,20 @@ class CallTarget:
 
 
 class BrokenOff(Exception):
-    """A stream ended before the answer did."""
+    """A stream that ended before the answer did."""
 
 
 class TooMuchSaid(Exception):
-    """The answer is larger than any that is wanted."""
+    """An answer larger than the limit."""
 
 
 def failure(error: Exception, target: CallTarget, *, in_stream: bool = False) -> ModelError:
-    """The error for callers. Raise it where `error` is no longer handled, so that it is not chained to it."""
+    """Translate an exception. Raise the result outside the handler of `error`, so that it is not chained to it."""
     if isinstance(error, ModelError):
         return error
     return (
         _own(error, target)
-        or _by_what_was_said(error, target)
+        or _by_message(error, target)
         or _by_status(error, target)
         or _by_transport(error, target, in_stream=in_stream)
         or _by_kind(error, target)
@@ -112,7 +113,7 @@ def failure(error: Exception, target: CallTarget, *, in_stream: bool = False) ->
 
 
 def _own(error: Exception, target: CallTarget) -> ModelError | None:
-    """The adapter's own error; the packages wrap errors raised while they read."""
+    """Translate the adapter's own errors, which the packages may have wrapped."""
     own = next((cause for cause in _chain(error) if isinstance(cause, BrokenOff | TooMuchSaid)), None)
     match own:
         case BrokenOff():
@@ -122,27 +123,27 @@ def _own(error: Exception, target: CallTarget) -> ModelError | None:
     return None
 
 
-def _by_what_was_said(error: Exception, target: CallTarget) -> ModelError | None:
-    """What providers say the same way under different statuses, or inside a stream that began well."""
-    said = _said(error, target)
+def _by_message(error: Exception, target: CallTarget) -> ModelError | None:
+    """Translate errors that providers report with the same message under different statuses, or within a stream."""
+    message = _provider_message(error, target)
     evidence = _evidence(error)
     kind = _kinds(error)
     if "ModelContextWindowExceededError" in kind or _TOO_LONG.search(evidence):
-        problem = f"the request is larger than its window: {said}; shorten it, or choose a model with a larger one"
+        problem = f"the request is larger than its window: {message}; shorten it, or choose a model with a larger one"
         return target.unavailable(problem, reason="too-long")
     if "ModelQuotaExceededError" in kind or _NO_CREDIT.search(evidence):
-        problem = f"the account has no credit left: {said}; see to its billing, or choose another model"
+        problem = f"the account has no credit left: {message}; check its billing, or choose another model"
         return target.unavailable(problem, reason="refused")
     if "ModelAuthenticationError" in kind or _BAD_KEY.search(evidence):
         return _refused_key(_status(error), target)
     if "ModelNotFoundError" in kind or (_status(error) in (400, 404, None) and _NO_MODEL.search(evidence)):
-        problem = f"{target.host} knows no model {target.model!r}: {said}{_suggestion(error)}; check its name"
+        problem = f"{target.host} knows no model {target.model!r}: {message}{_suggestion(error)}; check its name"
         return target.unavailable(problem, reason="name")
     return None
 
 
 def _refused_key(status: int | None, target: CallTarget) -> ModelUnavailable:
-    """Without the provider's words: they repeat the key, and add nothing."""
+    """Make an error without the provider's message, which repeats the key and adds nothing."""
     code = f" ({status})" if status else ""
     if not target.key_variable:
         problem = (
@@ -162,33 +163,33 @@ def _refused_key(status: int | None, target: CallTarget) -> ModelUnavailable:
 def _by_status(error: Exception, target: CallTarget) -> ModelError | None:
     status = _status(error)
     kinds = _kinds(error)
-    said = _said(error, target)
+    message = _provider_message(error, target)
     wait = retry_after_seconds(error)
     if status in BUSY or "ModelRateLimitError" in kinds:
-        when = f"; it asks to wait {wait:.0f} s" if wait is not None else ""
-        return target.failed(f"too many requests: {said}{when}", reason="busy", retry_after_seconds=wait)
-    if status == FIRST_SERVER_ERROR and "not supported" in said:
-        # llama.cpp says so of an image for a model without eyes; asking again changes nothing.
-        return target.unavailable(f"the request was rejected ({status}): {said}", reason="refused")
+        when = f"; retry after {wait:.0f} s" if wait is not None else ""
+        return target.failed(f"too many requests: {message}{when}", reason="busy", retry_after_seconds=wait)
+    if status == FIRST_SERVER_ERROR and "not supported" in message:
+        # llama.cpp responds so to an image for a text-only model; a retry changes nothing.
+        return target.unavailable(f"the request was rejected ({status}): {message}", reason="refused")
     if kinds & {"ModelUnavailableError", "ModelServerError"} or (status or 0) >= FIRST_SERVER_ERROR:
-        problem = f"{target.host} has a fault of its own{f' ({status})' if status else ''}: {said}"
+        problem = f"{target.host} has an internal error{f' ({status})' if status else ''}: {message}"
         return target.failed(problem, reason="server", retry_after_seconds=wait)
-    return _by_refusal(status, said, target) if status and status >= FIRST_ERROR else None
+    return _by_refusal(status, message, target) if status and status >= FIRST_ERROR else None
 
 
-def _by_refusal(status: int, said: str, target: CallTarget) -> ModelError:
+def _by_refusal(status: int, message: str, target: CallTarget) -> ModelError:
     match status:
         case 401 | 403:
             return _refused_key(status, target)
         case 404:
-            problem = f"{target.host} knows no model {target.model!r}: {said}; check its name and the address"
+            problem = f"{target.host} knows no model {target.model!r}: {message}; check its name and the address"
             return target.unavailable(problem, reason="name")
         case 408:
-            return target.failed(f"{target.host} gave up waiting: {said}", reason="timeout")
+            return target.failed(f"{target.host} timed out: {message}", reason="timeout")
         case 413:
-            problem = f"the request is larger than {target.host} takes: {said}; shorten it"
+            problem = f"the request is larger than {target.host} accepts: {message}; shorten it"
             return target.unavailable(problem, reason="too-long")
-    return target.unavailable(f"the request was rejected ({status}): {said}", reason="refused")
+    return target.unavailable(f"the request was rejected ({status}): {message}", reason="refused")
 
 
 def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
@@ -199,16 +200,16 @@ def _by_transport(  # noqa: PLR0911 - each kind of failure leaves at once
     if why := next((why for kind, why in _NO_CONNECTION if kind in kinds), ""):
         return _unreachable(target, why)
     if kinds & _TIMED_OUT:
-        return target.failed(f"no answer from {target.host} in time", reason="timeout")
+        return target.failed(f"{target.host} did not answer in time", reason="timeout")
     if kinds & _CUT:
         if in_stream or not any("without sending a response" in str(cause) for cause in causes):
             return target.failed(f"the answer of {target.host} broke off", reason="broken-off")
         return _unreachable(target, "it hung up without an answer: check that the address is that of the API")
     if kinds & {"InvalidURL", "UnsupportedProtocol"}:
-        problem = f"the address of {target.host} can't be used: {_said(error, target)}"
+        problem = f"the address of {target.host} can't be used: {_provider_message(error, target)}"
         return target.unavailable(problem, reason="name")
     if kinds & _NETWORK:
-        return _unreachable(target, f"{_said(error, target)}: check the address, and the network")
+        return _unreachable(target, f"{_provider_message(error, target)}: check the address, and the network")
     return None
 
 
@@ -218,27 +219,27 @@ def _unreachable(target: CallTarget, why: str) -> ModelFailed:
 
 def _by_kind(error: Exception, target: CallTarget) -> ModelError:
     kinds = _kinds(error)
-    said = _said(error, target)
+    message = _provider_message(error, target)
     whole = str(error)
     if "ContentFilterError" in kinds or kinds & {"UserError", "CredentialsError", "ModelRequestRejectedError"}:
-        return target.unavailable(f"the request was rejected: {said}", reason="refused")
+        return target.unavailable(f"the request was rejected: {message}", reason="refused")
     if "finish_reason" in whole:
-        return target.failed("the answer broke off; it can be asked again", reason="broken-off")
+        return target.failed("the answer broke off; try again", reason="broken-off")
     if "ended without content" in whole:
         return target.failed("the answer is empty", reason="empty")
     if _attribute(error, "in_stream") or ("ModelAPIError" in kinds and "JSON" not in whole):
-        return target.failed(f"{target.host} has a fault of its own: {said}", reason="server")
-    problem = f"{target.host} answered with something else than its protocol ({type(error).__name__}): {said}"
+        return target.failed(f"{target.host} has an internal error: {message}", reason="server")
+    problem = f"{target.host} did not answer in its protocol ({type(error).__name__}): {message}"
     return target.failed(problem, reason="malformed")
 
 
 def retry_after_seconds(error: Exception, *, now: datetime | None = None) -> float | None:
-    """The pause that the provider asks for: `retry-after-ms`, `Retry-After` in either form, or a reset time."""
+    """Return the pause that the provider asks for: `retry-after-ms`, `Retry-After` in either form, or a reset time."""
     headers = _headers(error)
     now = now or datetime.now(UTC)
     wait = _number(headers.get("retry-after-ms"), scale=0.001)
-    if wait is None and (said := headers.get("retry-after")):
-        wait = _number(said) if _number(said) is not None else _until(said, now)
+    if wait is None and (value := headers.get("retry-after")):
+        wait = _number(value) if _number(value) is not None else _until(value, now)
     if wait is None:
         given = _attribute(error, "retry_after")
         wait = float(given) if isinstance(given, int | float) else _reset(headers, now)
@@ -253,17 +254,17 @@ def _headers(error: Exception) -> Mapping[str, str]:
 
 
 def _reset(headers: Mapping[str, str], now: datetime) -> float | None:
-    """The longest of the resets of limits that are used up."""
+    """Return the longest reset time of the limits that are used up."""
     waits: list[float] = []
     for header in _RESETS:
-        said = headers.get(header, "")
+        value = headers.get(header, "")
         left = _number(headers.get(header.replace("-reset", "-remaining")))
-        if not said or (left is not None and left > 0):
+        if not value or (left is not None and left > 0):
             continue
-        number = _number(said)
+        number = _number(value)
         if number is not None and number > _LARGEST_SPAN:
             number = number / (1000 if number > _LARGEST_SPAN * 1000 else 1) - now.timestamp()
-        wait = number if number is not None else _span(said) or _until(said, now)
+        wait = number if number is not None else _span(value) or _until(value, now)
         if wait is not None:
             waits.append(wait)
     return max(waits, default=None)
@@ -276,7 +277,7 @@ def _number(text: str | None, *, scale: float = 1.0) -> float | None:
 
 
 def _span(text: str) -> float | None:
-    """OpenAI's `6m0s`, `1s`, `20ms`."""
+    """Parse a duration like OpenAI's `6m0s`, `1s`, `20ms`."""
     match = _RESET_SPAN.fullmatch(text.strip())
     if not match or not any(match.groups()):
         return None
@@ -298,7 +299,7 @@ def _until(text: str, now: datetime) -> float | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and its causes, groups opened; not what merely happened to be handled when it was raised."""
+    """Yield the error and its causes, with groups expanded; without errors that were merely being handled."""
     pending: list[BaseException] = [error]
     for _ in range(MAX_CHAIN):
         if not pending:
@@ -307,7 +308,7 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
         yield current
         if isinstance(current, BaseExceptionGroup):
             pending.extend(current.exceptions)
-        # The HTTP transport names no cause; what it was handling when it raised is its cause.
+        # The HTTP transport sets no cause; the error that it was handling is the cause.
         is_transport = type(current).__module__.startswith("httpcore")
         if cause := current.__cause__ or (current.__context__ if is_transport else None):
             pending.append(cause)
@@ -337,41 +338,41 @@ def _suggestion(error: Exception) -> str:
 
 
 def _evidence(error: Exception) -> str:
-    """What may be searched for a provider's words: codes and its sentence, never a body that repeats the request."""
+    """Return the text to search for known errors: codes and the message, never a body that repeats the request."""
     codes = (_attribute(error, name) for name in ("provider_error_code", "provider_error_type", "code", "type"))
     return " ".join([*(code for code in codes if isinstance(code, str)), _sentence(error)])
 
 
 def _sentence(error: Exception) -> str:
-    if told := _told(_attribute(error, "body", "details")):
-        return told
+    if message := _message_in(_attribute(error, "body", "details")):
+        return message
     return str(error) if _attribute(error, "in_stream") or "APIError" in _kinds(error) else ""
 
 
-def _told(body: object, depth: int = 0) -> str:
-    """The message in the body of an error; that of the provider behind a router, if there is one."""
+def _message_in(body: object, depth: int = 0) -> str:
+    """Return the message in an error body; that of the provider behind a router, if there is one."""
     if isinstance(body, str):
-        return _told_in_text(body, depth)
+        return _message_in_text(body, depth)
     if depth == MAX_BODY_DEPTH:
         return ""
     if isinstance(body, list):
-        return _told(body[0], depth + 1) if body else ""
+        return _message_in(body[0], depth + 1) if body else ""
     if not isinstance(body, Mapping):
         return ""
     metadata = body.get("metadata")
     behind = metadata.get("raw") if isinstance(metadata, Mapping) else None
     parts = (behind, *(body.get(key) for key in ("error", "message", "detail", "msg")))
-    return next(filter(None, (_told(part, depth + 1) for part in parts)), "")
+    return next(filter(None, (_message_in(part, depth + 1) for part in parts)), "")
 
 
-def _told_in_text(text: str, depth: int) -> str:
-    """The text, or the sentence in it if it is JSON."""
+def _message_in_text(text: str, depth: int) -> str:
+    """Return the text, or the message in it if it is JSON."""
     if depth < MAX_BODY_DEPTH and len(text) <= MAX_BODY_CHARS and text.lstrip().startswith("{"):
         with suppress(ValueError, RecursionError):
-            return _told(json.loads(text), depth + 1) or text
+            return _message_in(json.loads(text), depth + 1) or text
     return text if text.strip() else ""
 
 
-def _said(error: Exception, target: CallTarget) -> str:
-    """The provider's own sentence, if there is one, on one line and without keys."""
+def _provider_message(error: Exception, target: CallTarget) -> str:
+    """Return the provider's message, if there is one, on one line and without keys."""
     return scrub_line(_sentence(error) or str(error) or type(error).__name__, target.secrets).rstrip(".")

@@ -1,4 +1,4 @@
-"""What one provider can be asked now: a breaker, rates and slots, as arithmetic on moments that are passed in.
+"""Limits of one provider: a breaker, rates and slots, computed from times that are passed in.
 
 closed ──(failures in a row)──► open ──(after its seconds, one call)──► trying ──(it failed)──► open
    ▲                                                                              │
@@ -29,29 +29,29 @@ from foveate.turn import Json, turn_id
 
 MINUTE_SECONDS = 60.0
 TRIAL_SECONDS = 1.0
-"""How soon to ask again while another call tries whether the provider has recovered."""
+"""Delay while another call tests whether the provider has recovered."""
 GRACE_SECONDS = 0.05
-"""A limit that ends as soon as this has ended: a timer may wake up a little early."""
+"""Tolerance at the end of a limit: a timer may wake up slightly early."""
 MAX_PAUSE_SECONDS = 86_400.0
 """Upper limit of a pause that a provider asks for."""
 
 PROVIDER_FAULTS = frozenset({"busy", "server", "network", "timeout", "stalled", "broken-off"})
-"""Outcomes of a call that say something of the provider, not of one request or answer."""
+"""Outcomes that indicate a fault of the provider, not of one request or answer."""
 ANSWERED = frozenset({OK, UNFIT, "refused"})
 UNTOLD = frozenset({RUNNING, "cancelled", "error"})
-"""Outcomes that do not count: it is unknown how the call would have ended."""
+"""Outcomes that are not counted: the call did not finish."""
 
 BreakerState = Literal["closed", "open", "trying"]
 
 
 @dataclass(slots=True)
 class Breaker:
-    """Leaves a provider alone that fails again and again."""
+    """Pauses a provider that fails repeatedly."""
 
     max_failures: int
     open_seconds: float
     failures: int = 0
-    """In a row."""
+    """Consecutive failures."""
     _open_until: float | None = None
     _is_trying: bool = False
 
@@ -62,13 +62,13 @@ class Breaker:
         return "trying" if self._is_trying else "open"
 
     def wait_seconds(self, now: float) -> float:
-        """0 if a call may be made."""
+        """Return the remaining pause; 0 if a call may be made."""
         if self._open_until is None:
             return 0.0
         return TRIAL_SECONDS if self._is_trying else max(0.0, self._open_until - now)
 
     def begin(self) -> bool:
-        """A call is made; True if it is the one that tries."""
+        """Register a call; return True if it is the test call."""
         is_trial = self._open_until is not None
         self._is_trying = self._is_trying or is_trial
         return is_trial
@@ -79,7 +79,7 @@ class Breaker:
         self._is_trying = False
 
     def fail(self, now: float) -> None:
-        """Opens after enough failures; one that comes while it is open does not keep it open for longer."""
+        """Count a failure; open after enough of them. A failure while it is open does not extend the pause."""
         self.failures += 1
         if self._open_until is None and self.failures < self.max_failures:
             return
@@ -88,7 +88,7 @@ class Breaker:
         self._is_trying = False
 
     def abandon(self) -> None:
-        """The call that tried ended without saying anything of the provider; another may try."""
+        """Register that the test call ended without a result; another may test."""
         self._is_trying = False
 
 
@@ -102,14 +102,14 @@ class Taken:
 
 @dataclass(slots=True)
 class Rates:
-    """Requests and tokens of the last minute. A request that is larger than a minute's tokens goes alone."""
+    """Requests and tokens of the last minute. A request larger than a minute's tokens runs alone."""
 
     requests_per_minute: int | None
     tokens_per_minute: int | None
     _taken: deque[Taken] = field(default_factory=deque)
 
     def wait_seconds(self, now: float, tokens: int) -> float:
-        """How long until a request of this size keeps both rates; 0 if it does now."""
+        """Return the time until a request of this size fits both rates; 0 if it fits now."""
         self._forget(now)
         return max(self._until_requests(now), self._until_tokens(now, tokens))
 
@@ -119,7 +119,7 @@ class Rates:
         return taken
 
     def give_back(self, taken: Taken) -> None:
-        """It was not made after all."""
+        """Return the share of a request that was not made."""
         if taken in self._taken:
             self._taken.remove(taken)
 
@@ -153,8 +153,8 @@ class Rates:
 
 
 class Slots:
-    """Limit of concurrent calls. Of several slots the last is for urgent calls, and these never queue behind others:
-    an interactive call does not wait for background work."""
+    """Limit of concurrent calls. Of several slots the last is reserved for urgent calls, which also skip the queue: an
+    interactive call does not wait for background work."""
 
     def __init__(self, limit: int) -> None:
         self.running = 0
@@ -200,7 +200,7 @@ class Slots:
     def _start(self, queue: deque[asyncio.Future[None]]) -> bool:
         place = queue.popleft()
         if place.done():
-            return False  # cancelled while it waited
+            return False  # cancelled while waiting
         place.set_result(None)
         self.running += 1
         return True
@@ -208,7 +208,7 @@ class Slots:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Why a call may not be made now."""
+    """The reason why a call is blocked now."""
 
     reason: Literal["breaker", "rate"]
     wait_seconds: float
@@ -225,14 +225,14 @@ class ProviderLimits:
     slots: Slots
     last_problem: str = ""
     paused_until: float = -math.inf
-    """End of the pause that the provider asked for."""
+    """End of the pause that the provider requested."""
 
     def pause(self, now: float, seconds: float) -> None:
-        if seconds > 0:  # which a NaN is not
+        if seconds > 0:  # false for a NaN
             self.paused_until = max(self.paused_until, now + min(seconds, MAX_PAUSE_SECONDS))
 
     def note(self, now: float, outcome: str, problem: str = "") -> None:
-        """A call has ended; its outcome shows the state of the provider."""
+        """Update the provider's state with the outcome of a call."""
         if outcome in PROVIDER_FAULTS:
             self.breaker.fail(now)
         else:
@@ -240,21 +240,21 @@ class ProviderLimits:
         self.last_problem = "" if outcome in ANSWERED else problem or outcome
 
     def held(self, now: float, tokens: int, *, is_check: bool = False) -> Held | None:
-        """What blocks a call of this size now; not the breaker, if the call is to test the provider."""
+        """Return what blocks a call of this size now; the breaker does not block a test call."""
         breaker = 0.0 if is_check else self.breaker.wait_seconds(now)
         if breaker > GRACE_SECONDS:
             problem = f"{self.provider} failed {self.breaker.failures} times in a row ({self.last_problem})"
             return Held("breaker", breaker, f"{problem}; paused for {breaker:.0f} s")
         paused = self.paused_until - now
         if paused > GRACE_SECONDS:
-            return Held("rate", paused, f"{self.provider} asked for a pause of {paused:.0f} s")
+            return Held("rate", paused, f"{self.provider} requested a pause of {paused:.0f} s")
         rate = self.rates.wait_seconds(now, tokens)
         if rate > 0:
-            return Held("rate", rate, f"the calls a minute that settings allow for {self.provider} are used up")
+            return Held("rate", rate, f"the calls per minute that settings allow for {self.provider} are used up")
         return None
 
     def wait_seconds(self, now: float) -> float:
-        """Remaining pause in seconds; 0 if it can be called."""
+        """Return the remaining pause in seconds; 0 if it can be called."""
         return max(0.0, self.breaker.wait_seconds(now), self.paused_until - now)
 
 
@@ -271,18 +271,18 @@ class ProviderState:
     provider: str
     breaker: BreakerState
     failures: int
-    """In a row."""
+    """Consecutive failures."""
     retry_after_seconds: float
     """Remaining pause; 0 if the provider can be called."""
     running: int
-    """Calls of this process."""
+    """Calls in progress in this process."""
     requests_last_minute: int
     tokens_last_minute: int
     last_problem: str
 
 
 class Providers:
-    """Shared by all calls of a process."""
+    """The limits of all providers, shared by all calls of a process."""
 
     def __init__(self, settings: ModelsSettings, calls: Calls, clock: Clock) -> None:
         self._settings = settings
@@ -293,12 +293,12 @@ class Providers:
         self._has_remembered = False
 
     async def limits(self, provider: str) -> ProviderLimits:
-        """One and the same for all calls of a provider."""
+        """Return the limits that all calls of a provider share."""
         await self._remember()
         return self._of(provider)
 
     async def states(self) -> list[ProviderState]:
-        """Everyone who was asked, here or lately by another process."""
+        """List the providers that were called here, or recently by another process."""
         await self._remember()
         now = self._clock.monotonic()
         return [
@@ -323,16 +323,16 @@ class Providers:
             since_us = now_us - int(REMEMBERED_SECONDS * 1_000_000)
             try:
                 newest = await self._calls.newest(since_us, limit=MAX_REMEMBERED_CALLS)
-            except FoveateError as error:  # limits are a precaution; a damaged store is reported where it is needed
+            except FoveateError as error:  # limits are a precaution; a damaged store is reported elsewhere
                 _log.warning("the calls of the last hour can't be read: %s", error)
                 return
             self._has_remembered = True
-        rows = [row for row in newest if row.at_us <= now_us]  # later ones are of a clock that was set back
+        rows = [row for row in newest if row.at_us <= now_us]  # later ones are from before the clock was set back
         for provider in dict.fromkeys(row.provider for row in rows if row.provider):
             self._replay([row for row in rows if row.provider == provider], self._of(provider))
 
     def _replay(self, rows: Sequence[CallRow], limits: ProviderLimits) -> None:
-        """What calls did to the limits of their process they do to these."""
+        """Apply the calls of other processes to these limits."""
         zero = self._clock.monotonic() - self._clock.now()
         for row in rows:
             limits.rates.take(zero + row.at_us / 1_000_000, row.input_tokens + row.output_tokens)
@@ -358,7 +358,7 @@ class Providers:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a call is for."""
+    """The purpose of a call."""
 
     purpose: Purpose
     session_id: str | None
@@ -389,13 +389,13 @@ class Bulletin:
             self._publish_held(about, error)
 
     def capped(self, about: About, day_us: int, error: ModelHeldBack) -> None:
-        """Once a day: a smaller call may still fit, so that the cap has no end before midnight."""
+        """Publish once a day: a smaller call may still fit, so the cap lasts until midnight."""
         if self._capped_day_us != day_us:
             self._capped_day_us = day_us
             self._publish_held(about, error)
 
     def answered(self, about: About, provider: str, day_us: int) -> None:
-        """Whatever held this provider back is over."""
+        """Clear the reported reasons of a provider that answered."""
         reasons = self._held.pop(provider, set())
         if self._capped_day_us is not None and self._capped_day_us != day_us:
             self._capped_day_us = None
@@ -422,9 +422,9 @@ class Bulletin:
 @dataclass(frozen=True, slots=True)
 class Clock:
     now: Callable[[], float] = time.time
-    """Seconds since 1970: which day it is, for the cap."""
+    """Unix time, which determines the day of the cap."""
     monotonic: Callable[[], float] = time.monotonic
-    """For everything that is measured."""
+    """For durations."""
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     chance: Callable[[], float] = random.random
-    """From 0 to 1."""
+    """Random number from 0 to 1."""

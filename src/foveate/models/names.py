@@ -1,9 +1,9 @@
-"""Where a model's name leads: to a provider, to an endpoint by its address, to this machine, or to a plug-in.
+"""Names of models: of a provider, of an endpoint by its address, of a model on this machine, or of a plug-in.
 
     openai:gpt-5-mini    anthropic:claude-haiku-4-5    google:gemini-2.5-flash    openrouter:qwen/qwen3-32b
     ollama:qwen3:8b      qwen3@http://127.0.0.1:8080/v1      local      scripted:FILE
 
-A name is parsed without any I/O; `load_model` then makes the model, and says what to install or set if it can't.
+A name is parsed without any I/O; `load_model` then loads the model, or reports what to install or set.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from foveate.plugins import Registry
 Kind = Literal["openai", "anthropic", "google", "openrouter", "ollama", "endpoint", "local", "plugin"]
 
 PLUGINS: Final[Registry[Callable[[str, ModelsSettings], Model]]] = Registry("foveate.models")
-"""The entry points whose name is a prefix; the value is a callable `(name, ModelsSettings) -> Model`."""
+"""Entry points by prefix; the value is a callable `(name, ModelsSettings) -> Model`."""
 ENDPOINT_KEY: Final = "FOVEATE_ENDPOINT_KEY"
-"""Holds the key of endpoints that settings name and `models.key_variables` does not list; most need none."""
+"""Holds the key of endpoints in the settings that `models.key_variables` does not list; most need none."""
 OLLAMA_ADDRESS: Final = "OLLAMA_BASE_URL"
-"""Where Ollama is, if not on this machine. The packages of other providers read such a variable of their own."""
+"""Ollama's address, if it is not on this machine. Packages of other providers read their own variables."""
 HOST_KEYS: Final[Mapping[str, str]] = {"api.openai.com": "OPENAI_API_KEY", "openrouter.ai": "OPENROUTER_API_KEY"}
-"""Where the keys of known hosts are, unless `models.key_variables` says otherwise."""
+"""Default key variables of known hosts, which `models.key_variables` overrides."""
 MAX_NAME_CHARS: Final = 500
 FORMS: Final = (
     "write openai:MODEL, anthropic:MODEL, google:MODEL, openrouter:VENDOR/MODEL, ollama:MODEL, "
@@ -42,13 +42,13 @@ FORMS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """A provider with a prefix of its own."""
+    """A provider with its own prefix."""
 
     kind: Kind
     key_variables: tuple[str, ...]
-    """The first that is set counts."""
+    """The first one that is set is used."""
     base_url: str | None = None
-    """None: the provider's own package knows it, and takes another from its own environment variable."""
+    """None: the default of the provider's package, or its own environment variable."""
 
 
 SERVICES: Final[Mapping[str, Service]] = {
@@ -59,24 +59,24 @@ SERVICES: Final[Mapping[str, Service]] = {
     "ollama": Service("ollama", (), "http://localhost:11434/v1"),
 }
 _MEANT: Final = {"gemini": "google", "claude": "anthropic", "gpt": "openai", "chatgpt": "openai", "llama": "ollama"}
-"""What people write for a provider, and what it is called here."""
+"""Common aliases of providers."""
 _FAMILIES: Final = ((r"gpt-|o\d|chatgpt|codex", "openai"), (r"claude", "anthropic"), (r"gemini|gemma", "google"))
-"""Models that are known without their provider."""
+"""Name patterns of models whose provider is known."""
 
 _ENDPOINT = re.compile(r"(?P<model>.*)@(?P<url>[a-zA-Z][\w+.-]*://.*)")
 
 
 @dataclass(frozen=True, slots=True)
 class ModelName:
-    """A name, understood."""
+    """A parsed name."""
 
     name: str
-    """As in the settings."""
+    """As written in the settings."""
     kind: Kind
     model: str
-    """What the provider calls it."""
+    """The provider's name for it."""
     provider: str
-    """Whose limits it shares."""
+    """The provider whose limits it shares."""
     base_url: str | None = None
     key_variables: tuple[str, ...] = ()
     needs_key: bool = False
@@ -100,10 +100,10 @@ def parse_name(
     plugins: Collection[str] = (),
     hosts: Collection[str] = (),
 ) -> ModelName:
-    """The parsed name; `ModelUnavailable` says what is wrong with it and what is accepted.
+    """Parse a name; raise `ModelUnavailable` with the problem and the accepted forms.
 
-    `key_variables` is the setting of that name, `plugins` the prefixes that plug-ins have registered. `hosts` are those
-    that `FOVEATE_ENDPOINT_KEY` is for; none: any.
+    `key_variables` is the setting of that name, `plugins` the prefixes registered by plug-ins. `hosts` are those that
+    `FOVEATE_ENDPOINT_KEY` may be sent to; empty: any.
     """
     _check_text(name)
     if match := _ENDPOINT.fullmatch(name):
@@ -129,11 +129,11 @@ def _check_text(name: str) -> None:
     if len(name) > MAX_NAME_CHARS:
         raise _bad_name(name[:20] + "…", f"the name is longer than {MAX_NAME_CHARS} characters; {FORMS}")
     if any(char.isspace() or not char.isprintable() for char in name):
-        raise _bad_name(name, f"there is a space or an unprintable character in the name; {FORMS}")
+        raise _bad_name(name, f"the name contains a space or an unprintable character; {FORMS}")
     if scrub(name) != name or "?" in name:
         raise _bad_name(
             name.partition("?")[0],
-            f"there may be a key in the name, where it would be shown; put it in the environment (the variable of the "
+            f"the name may contain a key, and names are shown; put the key in the environment (the variable of the "
             f"provider, {ENDPOINT_KEY}, or one that models.key_variables names), and {FORMS}",
         )
 
@@ -144,7 +144,7 @@ def _endpoint(name: str, model: str, url: str, key_variables: Mapping[str, str],
         raise _bad_name(name, f"the model is missing in front of the @: write MODEL@{url}")
     host = parts.hostname or ""
     place = parts.netloc.lower()
-    # A server that is named without a path serves its API under /v1: llama.cpp, vLLM, Ollama and LM Studio all do.
+    # The default path of an API is /v1, as in llama.cpp, vLLM, Ollama and LM Studio.
     path = parts.path.rstrip("/") or "/v1"
     given = key_variables.get(place) or key_variables.get(host)
     shared = (ENDPOINT_KEY,) if not hosts or place in hosts else ()
@@ -167,17 +167,17 @@ def _address(name: str, url: str) -> SplitResult:
     except ValueError as error:
         raise _bad_name(name, f"the address can't be read ({error}): write MODEL@http://host:port/v1") from None
     if parts.scheme not in ("http", "https"):
-        raise _bad_name(name, f"the address begins with {parts.scheme}://: it takes http:// or https://")
+        raise _bad_name(name, f"the address begins with {parts.scheme}://: use http:// or https://")
     if not parts.hostname:
         raise _bad_name(name, "the address has no host: write MODEL@http://host:port/v1")
     if parts.path.rstrip("/").endswith("/chat/completions"):
-        raise _bad_name(name, "the address goes too far: it ends before /chat/completions, as in http://host:port/v1")
+        raise _bad_name(name, "the address is too long: omit /chat/completions, e.g. http://host:port/v1")
     return parts
 
 
 def _what_was_meant(name: str, prefix: str, model: str, plugins: Collection[str]) -> str:
     if "@" in name:
-        return "the address after the @ begins with http:// or https://, as in MODEL@http://host:port/v1"
+        return "the address after the @ must begin with http:// or https://, e.g. MODEL@http://host:port/v1"
     known = [*SERVICES, "local", *sorted(plugins)]
     if model:
         near = _MEANT.get(prefix.lower()) or next(iter(difflib.get_close_matches(prefix.lower(), known, n=1)), None)
@@ -188,7 +188,7 @@ def _what_was_meant(name: str, prefix: str, model: str, plugins: Collection[str]
     if near in SERVICES:
         return f"the model is missing: write {near}:MODEL"
     meant = f"did you mean {family}:{prefix}? Or " if family else f"did you mean {near}? Or " if near else ""
-    return f"the name says no provider; {meant}{FORMS}"
+    return f"the name has no provider; {meant}{FORMS}"
 
 
 def _bad_name(name: str, problem: str) -> ModelUnavailable:
@@ -197,9 +197,9 @@ def _bad_name(name: str, problem: str) -> ModelUnavailable:
 
 
 def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
-    """The model for a purpose, then the fallbacks, each once; nothing where no model is named for it.
+    """Return the model for a purpose, then the fallbacks without duplicates; empty if no model is configured for it.
 
-    S is made by rules unless a model is named for it; T has the model of C.
+    S is made by rules unless a model is configured for it; T uses the model of C.
     """
     own: dict[Purpose, str | None] = {
         "smooth": settings.smooth,
@@ -218,9 +218,9 @@ def models_for(purpose: Purpose, settings: ModelsSettings) -> tuple[str, ...]:
 
 
 def understand(name: str, settings: ModelsSettings, more: Iterable[str | None] = ()) -> ModelName:
-    """`parse_name` with these settings and the plug-ins that are installed.
+    """Parse a name with these settings and the installed plug-ins.
 
-    `more` are the models that other sections of the settings name.
+    `more` are models named in other sections of the settings.
     """
     return parse_name(
         name,
@@ -231,9 +231,9 @@ def understand(name: str, settings: ModelsSettings, more: Iterable[str | None] =
 
 
 def plain_model(name: str, settings: ModelsSettings) -> str | None:
-    """A model's name as information: without a provider or an address that it could be asked at.
+    """Return a model's name without its provider or address, for information.
 
-    `gpt-5@http://host/v1` and `openai:gpt-5` are both `gpt-5`; None if nothing is left.
+    `gpt-5@http://host/v1` and `openai:gpt-5` both become `gpt-5`; None if nothing remains.
     """
     while name:
         try:
@@ -244,19 +244,19 @@ def plain_model(name: str, settings: ModelsSettings) -> str | None:
 
 
 def named_hosts(settings: ModelsSettings) -> frozenset[str]:
-    """The hosts of endpoints that the settings name, as `host` or `host:port`."""
+    """Return the hosts of endpoints named in the settings, as `host` or `host:port`."""
     return _model_hosts(settings) | settings.key_variables.keys()
 
 
 def _model_hosts(settings: ModelsSettings, more: Iterable[str | None] = ()) -> frozenset[str]:
-    """The hosts of the models that the settings name."""
+    """Return the hosts of the models named in the settings."""
     names = (settings.default, settings.chat, settings.compress, settings.tiny, settings.smooth, settings.roll_up)
     found = (_ENDPOINT.fullmatch(name or "") for name in (*names, *settings.fallbacks, *more))
     return frozenset(urlsplit(match["url"]).netloc.lower() for match in found if match)
 
 
 def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) -> ApiKey | None:
-    """The key from the environment, if one of the variables is set."""
+    """Return the key from the environment, if one of the variables is set."""
     environment = os.environ if environment is None else environment
     for variable in parsed.key_variables:
         if value := environment.get(variable, "").strip():
@@ -265,16 +265,16 @@ def find_key(parsed: ModelName, environment: Mapping[str, str] | None = None) ->
 
 
 def address_of(parsed: ModelName, environment: Mapping[str, str] | None = None) -> str | None:
-    """Where its API is, as far as that is known here."""
+    """Return the address of its API, if known."""
     environment = os.environ if environment is None else environment
     own = environment.get(OLLAMA_ADDRESS) if parsed.kind == "ollama" else None
     return own or parsed.base_url
 
 
 def load_model(name: str, settings: ModelsSettings, more: Iterable[str | None] = ()) -> Model:
-    """The model that a name leads to; `ModelUnavailable` says what to install, set or write instead.
+    """Load a model by name; raise `ModelUnavailable` with what to install, set or write instead.
 
-    `more` are the models that other sections of the settings name.
+    `more` are models named in other sections of the settings.
     """
     parsed = understand(name, settings, more)
     if parsed.kind == "local":
@@ -300,14 +300,14 @@ def _load_plugin(point: EntryPoint, parsed: ModelName, settings: ModelsSettings)
 
 
 def window_of(name: str, settings: ModelsSettings) -> int | None:
-    """The model's window in tokens by its name or by the list that came with `genai-prices`; None if neither says.
+    """Return the model's window in tokens, from its name or the list of `genai-prices`; None if unknown.
 
-    Takes a moment the first time, while the list is loaded.
+    The first call loads the list, which takes a moment.
     """
     try:
         parsed = understand(name, settings)
         if parsed.kind == "local":
-            from foveate.models import local  # noqa: PLC0415 - others need not pay for it
+            from foveate.models import local  # noqa: PLC0415 - needed only for local models
 
             return local.parse_name(name).window_tokens
         import genai_prices  # noqa: PLC0415 - an extra

@@ -1,6 +1,6 @@
-"""What tokens cost: by settings, by the model itself, by a price list that is part of the extra, or assumed.
+"""Prices of tokens: from settings, from the model itself, from a bundled price list, or assumed.
 
-Nothing is downloaded: the list is the one that came with the package `genai-prices`.
+Nothing is downloaded: the list is part of the package `genai-prices`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FREE = Price(input=0, output=0)
 
 @runtime_checkable
 class KnowsItsPrice(Protocol):
-    """A model, of a plug-in say, may know its own price."""
+    """A model that knows its own price, e.g. of a plug-in."""
 
     @property
     def price(self) -> Price: ...
@@ -39,7 +39,7 @@ class PriceEntry:
     address: str | None = None
 
     def usd(self, usage: Usage) -> Decimal:
-        """`LookupError` if the list does not have it."""
+        """Compute the cost; raise `LookupError` if the list does not contain the model."""
         import genai_prices  # noqa: PLC0415 - an extra
 
         counts = genai_prices.Usage(
@@ -55,21 +55,21 @@ class PriceEntry:
 
 @dataclass(frozen=True, slots=True)
 class Tariff:
-    """What one model's tokens cost."""
+    """The price of one model's tokens."""
 
     source: Price | PriceEntry
     is_estimate: bool = False
-    """The price is assumed, since no list has it."""
+    """True if the price is assumed, since no list contains it."""
     share: float = 1.0
-    """Of this price that is paid, e.g. in a batch."""
+    """Share of this price that is paid, e.g. in a batch."""
 
     def nano_usd(self, usage: Usage) -> int:
-        """In whole nano-dollars, rounded up; of a usage that is `believed`."""
+        """Return the cost in nano-dollars, rounded up, of a `believed` usage."""
         usd = self.source.usd(usage) if isinstance(self.source, PriceEntry) else _usd(self.source, usage)
         return int((usd * Decimal(str(self.share)) * NANO).to_integral_value(ROUND_CEILING))
 
     def most_nano_usd(self, input_tokens: int, output_tokens: int) -> int:
-        """The most that such a call can cost: some providers take more for what goes into their cache."""
+        """Return the maximum cost of such a call: some providers charge more for cache writes."""
         plain = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
         kept = replace(plain, cache_write_tokens=input_tokens)
         found = replace(plain, cache_read_tokens=input_tokens)
@@ -77,9 +77,9 @@ class Tariff:
 
 
 def tariff_for(name: str, settings: ModelsSettings, *, own: Price | None = None) -> Tariff:
-    """The tariff of a model. `own` is what the model says of itself; settings overrule it.
+    """Return the tariff of a model. `own` is the model's own price; settings override it.
 
-    Takes a moment the first time, while the list is loaded.
+    The first call loads the list, which takes a moment.
     """
     price = settings.prices.get(name, own)
     if price is not None:
@@ -112,7 +112,7 @@ def _is_listed(listing: PriceEntry) -> bool:
 
 
 def _is_here(parsed: ModelName) -> bool:
-    """Whether it runs on this machine, free of charge."""
+    """Return whether it runs on this machine, free of charge."""
     if parsed.kind == "local":
         return True
     try:

@@ -1,12 +1,12 @@
-"""The prompts that models are sent: those that ship with the package, and the texts that override them.
+"""Prompts for models: built-in texts, and texts that override them.
 
     {name}               a variable
     {{name}}             the text {name} itself
     {{include:key}}      another prompt, whole
     {{tier:3}}           a line of its own: what follows is for contexts of tier 3 and up
 
-All functions are pure, except `load_overrides`. The texts in force are those of a `with overridden(…)` block, in the
-tasks and threads that are started in it too.
+All functions are pure, except `load_overrides`. Overrides apply within a `with overridden(…)` block, including the
+tasks and threads started in it.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ BUILT_IN: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Package and file of each prompt, by its key."""
 MODES: Final = "modes/"
-"""Prompts of modes begin with this; they have no variables."""
+"""Prefix of prompts of modes; they have no variables."""
 CORE_MODE: Final = "modes/core"
-"""The part that all built-in modes include; no mode by itself."""
+"""The part that all built-in modes include; not a mode itself."""
 MAX_TIER: Final = 5
 MAX_DEPTH: Final = 16
-"""Of includes."""
+"""Maximum depth of includes."""
 MAX_COMPOSED_CHARS: Final = 1_000_000
 Lookup = Callable[[str], str | None]
 """The text of a prompt by its key; None if there is none."""
@@ -68,13 +68,13 @@ _log = logging.getLogger(__name__)
 
 @cache
 def built_in(key: str) -> str | None:
-    """The text that ships with the package; None if there is none."""
+    """Return the built-in text; None if there is none."""
     place = BUILT_IN.get(key)
     return None if place is None else files(place[0]).joinpath(*place[1].split("/")).read_text("utf-8")
 
 
 def prompt_text(key: str) -> str:
-    """The text of a built-in prompt that is in force here: the overriding one, if any."""
+    """Return the current text of a built-in prompt: the override, if any."""
     texts = _overrides.get()
     found = texts.get(key) if texts else None
     text = found if found is not None else built_in(key)
@@ -84,7 +84,7 @@ def prompt_text(key: str) -> str:
 
 @contextmanager
 def overridden(texts: Mapping[str, str] | None) -> Iterator[None]:
-    """Within the block these texts are in force, by key."""
+    """Override prompts by key within the block."""
     token = _overrides.set(texts)
     try:
         yield
@@ -93,12 +93,12 @@ def overridden(texts: Mapping[str, str] | None) -> Iterator[None]:
 
 
 async def load_overrides(store: Store) -> dict[str, str]:
-    """The owner's texts of built-in prompts, composed."""
+    """Load the owner's texts of built-in prompts, composed."""
     return composed_overrides({row.key: row.text for row in await store.prompts.newest("") if row.text is not None})
 
 
 def composed_overrides(own: Mapping[str, str]) -> dict[str, str]:
-    """Texts of built-in prompts, composed. One that can't be composed is skipped, with a warning."""
+    """Compose texts of built-in prompts. Invalid ones are skipped with a warning."""
     found: dict[str, str] = {}
     for key in own:
         if key in BUILT_IN:
@@ -110,14 +110,14 @@ def composed_overrides(own: Mapping[str, str]) -> dict[str, str]:
 
 
 def variables_of(text: str) -> frozenset[str]:
-    """The names of the variables in a text."""
+    """Return the names of the variables in a text."""
     return frozenset(_VARIABLE.findall(text))
 
 
 def compose(key: str, lookup: Lookup, *, tier: int | None = None) -> str:
-    """A prompt with everything it includes, sized for a tier; by default with all of it.
+    """Compose a prompt with all its includes, limited to a tier; default: all lines.
 
-    `InvalidPrompt` for a cycle, which it shows, an include that does not exist, and too large a text.
+    Raise `InvalidPrompt` for a cycle, a missing include, or a text that is too large.
     """
     return _composed(key, lookup, tier, ())
 
@@ -142,7 +142,7 @@ def _composed(key: str, lookup: Lookup, tier: int | None, above: tuple[str, ...]
 
 
 def _sized(key: str, text: str, tier: int | None) -> str:
-    """The lines for a tier."""
+    """Return the lines for a tier."""
     least, kept = 1, []
     for line in text.splitlines(keepends=True):
         mark = _TIER.fullmatch(line)
@@ -157,7 +157,7 @@ def _sized(key: str, text: str, tier: int | None) -> str:
 
 
 def fill(key: str, text: str, variables: Mapping[str, str]) -> str:
-    """A composed text with its variables; `InvalidPrompt` names missing and unknown ones."""
+    """Fill in the variables of a composed text; raise `InvalidPrompt` with missing and unknown ones."""
     wanted = variables_of(text)
     check_variables(key, wanted, frozenset(variables))
     filled = _VARIABLE.sub(lambda match: variables[match[1]], text)
@@ -165,7 +165,7 @@ def fill(key: str, text: str, variables: Mapping[str, str]) -> str:
 
 
 def check_variables(key: str, wanted: frozenset[str], given: frozenset[str]) -> None:
-    """`InvalidPrompt` unless these are the same; it names the missing and the unknown ones."""
+    """Raise `InvalidPrompt` with the missing and unknown variables, if any."""
     missing, unknown = sorted(wanted - given), sorted(given - wanted)
     if missing or unknown:
         problems = [f"needs {_named(missing)}"] * bool(missing) + [f"has no {_named(unknown)}"] * bool(unknown)

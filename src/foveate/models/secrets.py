@@ -1,4 +1,4 @@
-"""Removing keys from messages: nothing a provider echoes may carry one into a log, an event or a database."""
+"""Removal of keys from messages, so that no provider's message carries one into a log, an event or a database."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ MASK = "[key]"
 SHOWN_CHARS = 300
 """Characters shown of a provider's message in an error."""
 MIN_KEY_CHARS = 4
-"""A shorter value is no key, and taking it out would only garble the text."""
+"""A shorter value is not a key, and removing it would only garble the text."""
 
-# Prefixes that providers give their keys, also with the middle starred out; and the value of a header.
+# Prefixes of providers' keys, also with the middle masked by asterisks; and the value of a header.
 _LOOKS_LIKE_A_KEY = re.compile(
     r"(?i:\b(?:api[-_]?key|x-api-key|x-goog-api-key|authorization|access[-_]?token)"
     r"['\"]?\s*[=:]\s*['\"]?(?:(?:bearer|basic)\s+)?[^\s,;&'\"]{4,})"
@@ -31,12 +31,12 @@ _LOOKS_LIKE_A_SECRET = re.compile(
     r"|(?:auth|refresh|session)[-_]?token|passwort|kennwort)['\"]?\s*[=:]\s*['\"]?[^\s,;&'\"\[]{4,})",
     re.DOTALL,
 )
-"""What people and tools write into turns: keys of other services, private keys, passwords with their names."""
+"""Secrets in turns: keys of other services, private keys, passwords with their names."""
 _USER_IN_URL = re.compile(r"(?<=://)[^/@\s]+@")
 
 
 def scrub(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text without these secrets and without whatever else looks like a key."""
+    """Remove these secrets and anything else that looks like a key."""
     for secret in secrets:
         if len(secret) >= MIN_KEY_CHARS:
             for form in _forms(secret):
@@ -45,25 +45,27 @@ def scrub(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redact(text: str) -> str:
-    """The text of a turn without anything that looks like a secret: keys, tokens, private keys and passwords."""
+    """Remove everything that looks like a secret from a turn's text: keys, tokens, private keys and passwords."""
     return _LOOKS_LIKE_A_SECRET.sub(MASK, scrub(text))
 
 
 def scrub_line(text: str, secrets: Iterable[str] = ()) -> str:
-    """The same on one line, cut to SHOWN_CHARS; scrubbed before it is cut, so that no part of a key is left over."""
+    """Scrub a text and join it into one line of at most SHOWN_CHARS; scrubbed first, so that no part of a key
+    remains."""
     line = " ".join(scrub(text, secrets).split())
     return line if len(line) <= SHOWN_CHARS else line[: SHOWN_CHARS - 1] + "…"
 
 
 def secrets_in(url: str) -> tuple[str, ...]:
-    """What gives access in an address: its password, or a user without one; a user's name beside it is no secret."""
+    """Return the credentials in a URL: its password, or a user without one; a user name with a password is not a
+    secret."""
     parts = urlsplit(url)
     secret = parts.password or parts.username or ""
     return tuple(dict.fromkeys((secret, unquote(secret)))) if secret else ()
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """The secret as it is, and as a server may repeat it: in an address, or in base64."""
+    """Yield the secret and the forms in which a server may repeat it: in a URL, or in base64."""
     yield secret
     yield quote(secret, safe="", errors="replace")
     for encode in (base64.b64encode, base64.urlsafe_b64encode):

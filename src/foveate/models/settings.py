@@ -8,12 +8,12 @@ from msgspec import Meta, Struct
 
 
 class Price(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """US dollars for a million tokens."""
+    """US dollars per million tokens."""
 
     input: Annotated[float, Meta(ge=0, le=100_000)]
     output: Annotated[float, Meta(ge=0, le=100_000)]
     cached: Annotated[float, Meta(ge=0, le=100_000)] | None = None
-    """For input that came from the provider's cache; None: as other input."""
+    """For input that came from the provider's cache; None: the price of other input."""
 
 
 class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -30,14 +30,14 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     compress: str | None = None
     """For C, and for T unless `tiny` is set."""
     tiny: str | None = None
-    """For T. If it differs from `compress`, T takes a separate call."""
+    """For T. If it differs from `compress`, T needs a separate call."""
     smooth: str | None = None
     """For S. None: rules, since a model for every turn rarely pays."""
     roll_up: str | None = None
     """For eras, checkpoints, topic summaries and short messages. None: `default`. Rules make them first and are the
     fallback."""
     shrink: str | None = None
-    """For the compression agent of `hybrid`, which then starts by itself at the trigger. None: `foveate shrink` starts
+    """For the compression agent of `hybrid`, then started automatically at the trigger. None: `foveate shrink` starts
     it, with the model for C."""
     fallbacks: tuple[str, ...] = ()
     """Models to try, in this order, when a model fails or a limit is reached."""

@@ -1,4 +1,4 @@
-"""The state of the configured models: purposes, keys, prices, windows, and whether they answer."""
+"""Status of the configured models: purposes, keys, prices, windows, and whether they answer."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from foveate.store.rows import NANO
 from foveate.turn import Message, Text, Usage
 
 PURPOSES = ("chat", "compress", "tiny", "smooth", "roll_up", "shrink")
-"""As settings name them."""
+"""Purposes as named in the settings."""
 INHERITED = {"chat": ("default",), "compress": ("default",), "tiny": ("compress", "default")}
-"""Settings that name the model of a purpose without one of its own."""
+"""Settings that provide a purpose's model by default."""
 QUESTION = "Answer with the one word: yes"
 QUESTION_TOKENS = 16
 ANSWER_TOKENS = 256
-"""Room for models that think before their one word."""
+"""Room for models that reason before answering."""
 SAMPLE_TOKENS = 1_000
-"""The size of the request whose price is shown; a million tokens would get the price of a long prompt."""
+"""Size of the request whose price is shown; a million tokens would get the price of a long prompt."""
 MILLION = 1_000_000
 
 
 class ModelTarget(NamedTuple):
-    """A model that is tried once, however many uses it has; the same name may both talk and make vectors."""
+    """A model that is tested once, whatever its number of uses; the same name may both chat and embed."""
 
     model: str
     makes_vectors: bool
@@ -58,14 +58,14 @@ class ModelStatus:
     key_needed: bool = False
     key_set: bool = False
     input_usd: float | None = None
-    """For a million tokens; None if the price is unknown."""
+    """Per million tokens; None if the price is unknown."""
     output_usd: float | None = None
     window_tokens: int | None = None
     makes_vectors: bool = False
     answers: bool | None = None
-    """None: not tried."""
+    """None: not tested."""
     seconds: float | None = None
-    """Of the call alone."""
+    """Duration of the call alone."""
     reason: str | None = None
     problem: str | None = None
 
@@ -79,7 +79,7 @@ class ModelReport:
 
 
 def uses_of(settings: ModelsSettings) -> list[ModelUse]:
-    """Each purpose with its model and the setting that names it, then the fallbacks."""
+    """List each purpose with its model and the setting that names it, then the fallbacks."""
     uses: list[ModelUse] = []
     for purpose in PURPOSES:
         for source in (purpose, *INHERITED.get(purpose, ())):
@@ -91,13 +91,13 @@ def uses_of(settings: ModelsSettings) -> list[ModelUse]:
 
 
 def describe_models(uses: Iterable[ModelUse], settings: ModelsSettings) -> ModelReport:
-    """The report without any call."""
+    """Report the configured models without any call."""
     uses = tuple(uses)
     return ModelReport(uses, {use.target: status_of(use.target, settings) for use in uses})
 
 
 def status_of(target: ModelTarget, settings: ModelsSettings) -> ModelStatus:
-    """What settings, the environment and the price list say of a model; no call is made."""
+    """Return a model's status from settings, the environment and the price list, without a call."""
     name = target.model
     try:
         parsed = understand(name, settings, (name,))
@@ -127,7 +127,7 @@ def status_of(target: ModelTarget, settings: ModelsSettings) -> ModelStatus:
 
 
 async def try_model(status: ModelStatus, caller: Caller, *, name: str) -> ModelStatus:
-    """Ask a model for one word; `name` is what the caller knows it by."""
+    """Ask a model for one word; `name` is the caller's name for it."""
     ask = Ask(
         purpose="check",
         messages=(Message("user", (Text(QUESTION),)),),

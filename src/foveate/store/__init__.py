@@ -1,4 +1,4 @@
-"""Where turns are stored, raw and permanently, in one SQLite file or PostgreSQL.
+"""Store turns, raw and permanently, in one SQLite file or in PostgreSQL.
 
 `log`, `derived`, `queue`, `artefacts`, `passages`, `calls` and others are functions of a connection; `operations` makes
 them the methods of a `Store`; `database` runs them in transactions; `sqlite` and `postgres` are everything particular
@@ -57,18 +57,18 @@ POSTGRES_SCHEMES = ("postgresql", "postgres")
 
 
 async def open_store(location: str, settings: StoreSettings) -> Store:
-    """The store at a file path (created if there is none) or a database URL."""
+    """Open the store at a file path (created if missing) or a database URL."""
     dialect = dialect_of(location, settings)
     await asyncio.to_thread(dialect.prepare)
     return Store(dialect, Database(dialect, settings))
 
 
 def dialect_of(location: str, settings: StoreSettings) -> SqliteFile | PostgresServer:
-    """The database at a file path or a URL."""
+    """Return the dialect of the database at a file path or a URL."""
     scheme, separator, _ = location.partition("://")
     if separator and scheme not in POSTGRES_SCHEMES:
         kinds = "the path of a file, e.g. foveate.open('chat.db'), or postgresql://user:password@host/database"
-        raise InputError(f"{scheme}:// is not a kind of store; give {kinds}")
+        raise InputError(f"{scheme}:// is not a kind of store; use {kinds}")
     if separator:
         return _server(location, settings)
     from foveate.store.sqlite import SqliteFile  # noqa: PLC0415 - a store's driver loads when it is used

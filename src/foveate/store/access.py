@@ -1,4 +1,4 @@
-"""Keys of the server: who may use it, for which tenant, with which rights. Functions of a connection."""
+"""Access keys of the server, with their tenants and rights. Functions of a connection."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class AccessKeyRow:
     digest: bytes
     tenant: str
     rights: str
-    """Separated by spaces."""
+    """Space-separated."""
     created_us: int
     revoked_us: int | None = None
 
@@ -34,22 +34,22 @@ def add(connection: Connection, key: AccessKeyRow) -> None:
 
 
 def list_all(connection: Connection) -> list[AccessKeyRow]:
-    """All keys, the oldest first; revoked ones too."""
+    """List all keys, the oldest first, including revoked ones."""
     return [AccessKeyRow(*row) for row in connection.execute(LIST)]
 
 
 def find(connection: Connection, digest: bytes) -> AccessKeyRow | None:
-    """The key with this hash, unless it is revoked."""
+    """Return the key with this hash, or None if it is missing or revoked."""
     row = connection.execute(FIND, {"digest": digest}).fetchone()
     return None if row is None else AccessKeyRow(*row)
 
 
 def revoke(connection: Connection, key_id: str) -> bool:
-    """Revoke a key; whether there was one that was not revoked yet."""
+    """Revoke a key; return False if it is missing or already revoked."""
     return connection.execute(REVOKE, {"id": key_id, "now_us": now_us()}).rowcount > 0
 
 
 def exist(connection: Connection) -> bool:
-    """Whether any key was ever created: a server without keys serves loopback only."""
+    """Return whether any key was ever created; a server without keys serves loopback only."""
     (found,) = connection.execute(ANY).fetchone()
     return bool(found)

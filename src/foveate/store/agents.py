@@ -5,9 +5,9 @@
       │           │ └──► the worker died: queued again, or lost after too many attempts
       └─ waiting ◄┘      for an approval, an answer or other agents
 
-An agent is claimed with a lease, whose owner is another one with each claim. Only the newest claim can end the agent,
-so a worker that was presumed dead can't store a second result. Limits of a tree are checked in the transaction that
-adds an agent, or the call of a model.
+An agent is claimed with a lease; each claim has a new owner. Only the newest claim can end the agent,
+so a worker that was presumed dead can't store a second result. A tree's limits are checked in the transaction that
+adds an agent or a model call.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from foveate.store.rows import NANO, CallRow, NewSession
 from foveate.store.sql import Connection, now_us
 
 AgentState = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "lost"]
-"""`waiting`: for an approval, an answer or other agents. `lost`: too many workers ended while they ran it."""
+"""`waiting`: for an approval, an answer or other agents. `lost`: too many workers died while running it."""
 AGENT_STATES: tuple[AgentState, ...] = ("queued", "running", "waiting", "done", "failed", "cancelled", "lost")
 ENDED_STATES: tuple[AgentState, ...] = ("done", "failed", "cancelled", "lost")
 AgentKind = Literal["call", "run"]
-"""`call`: one prompt and its answer. `run`: until the model says that the task is done."""
+"""`call`: one prompt and its answer. `run`: until the model reports that the task is done."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,16 +47,16 @@ class NewAgent:
 
     id: str
     parent: str | None
-    """The agent that it works for."""
+    """The agent that requested it."""
     parent_session_id: str | None
-    """The session that it works for."""
+    """The session that requested it."""
     tree: str
-    """The session at the top."""
+    """Id of the session at the root of the tree."""
     depth: int
     kind: AgentKind
     task: str
     spec: str
-    """How it works, as JSON."""
+    """Its settings, as JSON."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,30 +76,30 @@ class AgentRow:
     result: str | None
     problem: str | None
     waits: str
-    """What it waits for, as JSON; empty if for nothing."""
+    """What it waits for, as JSON; empty if it does not wait."""
     grants: str
-    """What people allowed and answered, as JSON."""
+    """Permissions and answers that people gave, as JSON."""
     decision: str
-    """A person's decision about the call that it waited with, as JSON. The next claim gets it, and no other."""
+    """A person's decision about the call that it waited for, as JSON. Only the next claim receives it."""
     claims: int
     """Number of the newest claim."""
     attempts: int
-    """Workers that died with it, since it last waited."""
+    """Number of workers that died while running it, since it last waited."""
     owner: str
-    """Of the newest claim's lease; another one with each claim. Empty unless it is running."""
+    """Owner of the newest claim's lease, new for each claim. Empty unless it is running."""
     until_us: int
-    """When the lease ends, or the wait."""
+    """End of the lease, or of the wait."""
     created_us: int
     started_us: int | None
     ended_us: int | None
     read_us: int | None
-    """When its result was shown to the session it works for."""
+    """When its result was shown to the session that requested it."""
     tenant: str
 
 
 @dataclass(frozen=True, slots=True)
 class AgentTotals:
-    """What a tree has used of its limits."""
+    """Usage of a tree, compared with its limits."""
 
     agents: int
     tokens: int
@@ -109,22 +109,22 @@ class AgentTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClaimRequest:
-    """Which agents a worker asks for."""
+    """The agents that a worker can claim."""
 
     owner: str
-    """The worker; the owner of each lease begins with it."""
+    """The worker's name, the prefix of each lease's owner."""
     limit: int
     lease_seconds: float
     max_attempts: int
     tree: str | None = None
-    """Agents of this tree only."""
+    """Claim only agents of this tree."""
     top: str | None = None
-    """This agent and those below it only."""
+    """Claim only this agent and its descendants."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallLimit:
-    """What a call of a model by an agent has to keep within, and the claim that allows it."""
+    """The limits of an agent's model call, and the claim that allows it."""
 
     tree: str
     agent_id: str
@@ -198,9 +198,9 @@ def spawn(
     fork_turn: int | None = None,
     override: AgentLimits | None = None,
 ) -> AgentRow:
-    """Add an agent with its session: a fork of the parent's at a turn (0 shares no turn), or one without a parent.
+    """Add an agent and its session: a fork of the parent's at a turn (0 shares no turn), or one without a parent.
 
-    `LimitReached` if the tree has no room for it. `override` holds for the tree if this is its first agent.
+    Raise `LimitReached` if the tree has no room for it. `override` sets the tree's limits if this is its first agent.
     """
     if agent.parent_session_id is None or fork_turn is None:
         row = log.create_session(connection, session)
@@ -217,7 +217,7 @@ def spawn(
 
 
 def get(connection: Connection, agent_id: str) -> AgentRow:
-    """The agent of this id; `AgentNotFound` if there is none."""
+    """Return the agent with this id; raise `AgentNotFound` if there is none."""
     found = _select(connection, f"{SELECT} WHERE a.id = :id", {"id": agent_id})
     if not found:
         raise AgentNotFound(agent_id)
@@ -225,7 +225,7 @@ def get(connection: Connection, agent_id: str) -> AgentRow:
 
 
 def of_session(connection: Connection, session_id: str) -> AgentRow | None:
-    """The agent that works in a session."""
+    """Return the agent that works in a session."""
     found = _select(connection, f"{SELECT} WHERE s.id = :id", {"id": session_id})
     return found[0] if found else None
 
@@ -239,37 +239,37 @@ def list_agents(
     parent_session: str | None = None,
     limit: int = 1_000,
 ) -> list[AgentRow]:
-    """The agents that fit all conditions, the newest first."""
+    """List the agents that match all conditions, the newest first."""
     values = {"tenant": tenant, "state": state, "tree": tree, "parent_session": parent_session, "limit": limit}
     return _select(connection, LIST, values)
 
 
 def totals(connection: Connection, tree: str, limits: AgentLimits) -> AgentTotals:
-    """What a tree has used of its limits. A call in progress counts with the most it may take."""
+    """Return a tree's usage. A call in progress counts with its maximum."""
     tokens, nano_usd = _spent(connection, tree)
     (count,) = connection.execute(COUNT_OPEN, {"tree": tree}).fetchone()
     return AgentTotals(count, tokens, nano_usd, _limits(connection, tree, limits))
 
 
 def is_free(connection: Connection, tree: str | None = None, top: str | None = None) -> bool:
-    """Whether there is an agent to claim: any, one of a tree, or `top` or one below it."""
+    """Return whether an agent can be claimed: any, one of a tree, or `top` and its descendants."""
     values = {**leases.times(connection), "tree": tree, "top": top, "limit": 1}
     return connection.execute(LIST_FREE, values).fetchone() is not None
 
 
-def claim(connection: Connection, wanted: ClaimRequest) -> list[AgentRow]:
+def claim(connection: Connection, request: ClaimRequest) -> list[AgentRow]:
     """Lease queued agents, those whose worker died and those whose wait timed out, the oldest first. One that failed
-    too often is lost; it is among what is returned, with this state."""
-    times = leases.times(connection, wanted.lease_seconds)
-    values = {**times, "tree": wanted.tree, "top": wanted.top, "limit": wanted.limit}
+    too often is returned as `lost`."""
+    times = leases.times(connection, request.lease_seconds)
+    values = {**times, "tree": request.tree, "top": request.top, "limit": request.limit}
     claimed = []
     for agent_id, state, claims, attempts, decision in connection.execute(LIST_FREE, values).fetchall():
         tried = attempts + (state == "running")
-        if tried >= wanted.max_attempts:
+        if tried >= request.max_attempts:
             _end(connection, agent_id, "lost", problem=LOST.format(attempts=tried))
             claimed.append(get(connection, agent_id))
             continue
-        owner = f"{wanted.owner}/{agent_id}/{claims + 1}"
+        owner = f"{request.owner}/{agent_id}/{claims + 1}"
         connection.execute(TAKE, {**times, "id": agent_id, "owner": owner, "attempts": tried})
         claimed.append(replace(get(connection, agent_id), decision=decision))
     return claimed
@@ -289,7 +289,7 @@ def finish(
     result: str | None = None,
     problem: str | None = None,
 ) -> AgentRow:
-    """Store how an agent ended, and queue those that wait for it; `ClaimLost` if another worker has it."""
+    """Store an agent's outcome and queue the agents that wait for it; raise `ClaimLost` if another worker has it."""
     check_claim(connection, claimed.id, claimed.owner)
     _end(connection, claimed.id, state, result=result, problem=problem)
     return get(connection, claimed.id)
@@ -298,10 +298,10 @@ def finish(
 def park(
     connection: Connection, claimed: AgentRow, waits: str, children: Sequence[str] = (), until_us: int = 0
 ) -> AgentRow:
-    """Let an agent wait; if one of the agents that it waits for has ended or was deleted meanwhile, it is queued at
-    once. From `until_us` on it can be claimed though nothing happened; 0: never."""
+    """Let an agent wait. If an agent that it waits for has ended or was deleted, it is queued at once. From `until_us`
+    on it can be claimed in any case; 0: never."""
     check_claim(connection, claimed.id, claimed.owner)
-    connection.execute(FORGET_OWN_WAITS, {"id": claimed.id})  # of an earlier wait: they would end this one
+    connection.execute(FORGET_OWN_WAITS, {"id": claimed.id})  # left over from an earlier wait, they would end this one
     for child in children:
         connection.execute(ADD_WAIT, {"agent": claimed.id, "child": child})
     ended = any(connection.execute(IS_OPEN, {"id": child}).fetchone() is None for child in children)
@@ -312,7 +312,7 @@ def park(
 
 
 def resume(connection: Connection, agent_id: str, *, expected: str, grants: str, decision: str = "") -> AgentRow:
-    """Queue an agent that waits for a person; `AgentEnded` if it does not wait for what was expected any more."""
+    """Queue an agent that waits for a person; raise `AgentEnded` if it no longer waits for `expected`."""
     row = get(connection, agent_id)
     if row.state != "waiting" or row.waits != expected:
         raise AgentEnded(agent_id, row.state)
@@ -321,7 +321,7 @@ def resume(connection: Connection, agent_id: str, *, expected: str, grants: str,
 
 
 def cancel(connection: Connection, agent_id: str) -> list[AgentRow]:
-    """End an agent and all below it that have not ended; those that were cancelled."""
+    """Cancel an agent and its descendants that have not ended; return those that were cancelled."""
     get(connection, agent_id)
     below = [found for (found,) in connection.execute(DESCENDANTS, {"id": agent_id}).fetchall()]
     for found in below:
@@ -330,10 +330,11 @@ def cancel(connection: Connection, agent_id: str) -> list[AgentRow]:
 
 
 def delete_session(connection: Connection, session_id: str) -> None:
-    """Remove a session and all its own turns; `ForkInUse` while forks read them.
+    """Remove a session and its own turns; raise `ForkInUse` while forks read them.
 
-    An agent that works in it is cancelled first, so that those that wait for it are queued. What it spent still
-    counts against the limits of its tree."""
+    An agent that works in it is cancelled first, so that agents waiting for it are queued. Its spending still counts
+    against the limits of its tree.
+    """
     agent = of_session(connection, session_id)
     if agent is not None:
         cancel(connection, agent.id)
@@ -343,18 +344,18 @@ def delete_session(connection: Connection, session_id: str) -> None:
 
 
 def mark_read(connection: Connection, agent_id: str) -> None:
-    """Note that its result was shown to the session it works for."""
+    """Mark an agent's result as shown to the session that requested it."""
     connection.execute(MARK_READ, {"id": agent_id, "now_us": now_us()})
 
 
 def check_call(connection: Connection, call: CallRow, within: CallLimit) -> None:
-    """`LimitReached` if a tree has no room for a call of a model, `ClaimLost` if the caller has lost the agent."""
+    """Raise `LimitReached` if the tree has no room for a model call, `ClaimLost` if the caller has lost the agent."""
     check_claim(connection, within.agent_id, within.owner)
     limits = _limits(connection, within.tree, within.limits)
     tokens, nano_usd = _spent(connection, within.tree)
     needed = call.input_tokens + call.output_tokens
     if tokens + needed > limits.max_tokens:
-        used = f"{tokens:,} of {limits.max_tokens:,} tokens are used, and the next call may take {needed:,}"
+        used = f"{tokens:,} of {limits.max_tokens:,} tokens are used, and the next call may use {needed:,}"
         raise LimitReached(within.tree, "tokens", f"{used}; agents.max_tokens raises the limit")
     if nano_usd + call.nano_usd > limits.max_nano_usd:
         used = f"${nano_usd / NANO:.4f} of ${limits.max_nano_usd / NANO:.4f} are spent"

@@ -1,4 +1,4 @@
-"""Artefacts of strategies, and records of what people did: states, boards, goals and documents.
+"""Artefacts of strategies, and records of user decisions: states, boards, goals and documents.
 
 Functions of a connection. Artefacts can be made again; a damaged one is dropped. Goals and documents can't, so a prune
 keeps them and a fork starts with a copy. Damaged states and boards are set aside, never dropped.
@@ -50,7 +50,7 @@ def mark(connection: Connection, session_id: str, strategy: str) -> ArtefactsMar
 
 
 def made(connection: Connection, session_id: str, strategy: str) -> list[ArtefactRow]:
-    """A strategy's artefacts of the session itself, by name; a fork has its own."""
+    """List a strategy's artefacts of the session itself, by name; a fork has its own."""
     owner = _owner(connection, session_id, strategy)
     found = []
     for *values, digest in connection.execute(LIST_MADE, owner).fetchall():
@@ -82,7 +82,7 @@ def keep_made(
 
 
 def replace_made(connection: Connection, session_id: str, strategy: str, old: ArtefactRow, new: ArtefactRow) -> bool:
-    """Replace an artefact if it is still unchanged; whether it was replaced."""
+    """Replace an artefact if it is unchanged; return whether it was replaced."""
     assert old.name == new.name, "an artefact is replaced by its name"
     owner = _owner(connection, session_id, strategy)
     values = {**_values(new), **owner, "made_us": _after(mark(connection, session_id, strategy)), "old_data": old.data}
@@ -90,17 +90,17 @@ def replace_made(connection: Connection, session_id: str, strategy: str, old: Ar
 
 
 def state(connection: Connection, session_id: str, strategy: str) -> bytes | None:
-    """A strategy's state, a record of what people did; None if there is none, or a damaged one."""
+    """Return a strategy's state, a record of user decisions; None if it is missing or damaged."""
     return load_data(connection, "states", number_of(connection, session_id), strategy)
 
 
 def keep_state(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
-    """Replace a state; a damaged one is set aside, where `check` finds it."""
+    """Replace a state; a damaged one is set aside for `check`."""
     keep_record(connection, "states", number_of(connection, session_id), strategy, data)
 
 
 def replace_state(connection: Connection, session_id: str, strategy: str, old: bytes | None, new: bytes) -> bool:
-    """Replace a state if it is still unchanged; whether it was replaced."""
+    """Replace a state if it is unchanged; return whether it was replaced."""
     if state(connection, session_id, strategy) != old:
         return False
     keep_state(connection, session_id, strategy, new)
@@ -108,17 +108,17 @@ def replace_state(connection: Connection, session_id: str, strategy: str, old: b
 
 
 def board(connection: Connection, session_id: str) -> bytes | None:
-    """The session's board; None if there is none, or a damaged one."""
+    """Return the session's board; None if it is missing or damaged."""
     return load_data(connection, "boards", number_of(connection, session_id), BOARD)
 
 
 def keep_board(connection: Connection, session_id: str, data: bytes) -> None:
-    """Replace the board; a damaged one is set aside, where `check` finds it."""
+    """Replace the board; a damaged one is set aside for `check`."""
     keep_record(connection, "boards", number_of(connection, session_id), BOARD, data)
 
 
 def goals(connection: Connection, session_id: str) -> list[GoalRow]:
-    """The goals of a session, in the order they were added."""
+    """List the goals of a session, in the order in which they were added."""
     return [GoalRow(*row) for row in connection.execute(LIST_GOALS, {"session": number_of(connection, session_id)})]
 
 
@@ -129,7 +129,7 @@ def add_goal(connection: Connection, session_id: str, data: bytes) -> GoalRow:
 
 
 def update_goal(connection: Connection, session_id: str, number: int, data: bytes) -> GoalRow | None:
-    """Update a goal; None if there is none of that number."""
+    """Update a goal; return None if no goal has that number."""
     session = number_of(connection, session_id)
     values = {"session": session, "number": number, "data": data, "now_us": now_us()}
     row = connection.execute(UPDATE_GOAL, values).fetchone()
@@ -137,7 +137,7 @@ def update_goal(connection: Connection, session_id: str, number: int, data: byte
 
 
 def documents(connection: Connection, session_id: str) -> list[DocumentRow]:
-    """The documents of a session, by name."""
+    """List the documents of a session, by name."""
     found = connection.execute(LIST_DOCUMENTS, {"session": number_of(connection, session_id)})
     return [DocumentRow(*row) for row in found]
 

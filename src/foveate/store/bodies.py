@@ -1,4 +1,4 @@
-"""A message's body as the store keeps it: JSON, compressed where that helps, with a hash that is checked on reading."""
+"""A message's stored body: JSON, compressed where that helps, with a hash that is verified on reading."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from foveate.text import json_slices, json_text
 from foveate.turn import Json
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
-"""No JSON text begins like this, so a body says by itself whether it is compressed."""
+"""zstd's first bytes. No JSON text starts with them, so a body's compression is detected from its content."""
 SMALLEST_COMPRESSED_BYTES = 200
 """Below this, zstd's frame costs more than it saves."""
 MAX_BODY_BYTES = 512 * 1024 * 1024
-"""Half of what one SQLite row holds."""
+"""Half of SQLite's maximum row size."""
 
 _local = threading.local()
 
@@ -32,9 +32,9 @@ class Body:
 
 
 def pack(value: Json, compression_level: int, *, in_slices: bool = True) -> Body:
-    """The value as bytes to store. Lone surrogates are kept as they are (UTF-8 with surrogates passed).
+    """Encode a value as bytes to store. Lone surrogates are preserved (UTF-8 with `surrogatepass`).
 
-    Without `in_slices` no other thread runs while it is encoded, which is faster for a short value.
+    Without `in_slices` no other thread runs during encoding, which is faster for a short value.
     """
     raw = encode(value) if in_slices else json_text(value).encode("utf-8", "surrogatepass")
     if len(raw) > MAX_BODY_BYTES:
@@ -51,29 +51,29 @@ def encode(value: Json) -> bytes:
 
 
 def squeeze(value: Json, compression_level: int = 3) -> bytes:
-    """A derived value as bytes; the row that holds it is hashed as a whole."""
+    """Encode a derived value as bytes; the row that holds it is hashed as a whole."""
     return pack(value, compression_level).data
 
 
 def expand(data: bytes) -> Json:
-    """The value that `squeeze` was given."""
+    """Decode the result of `squeeze`."""
     return load(expand_bytes(data))
 
 
 def squeeze_bytes(raw: bytes, compression_level: int = 3) -> bytes:
-    """Bytes, compressed where that helps; they must not begin as zstd's do."""
+    """Compress bytes where that helps; they must not start with zstd's magic number."""
     if len(raw) < SMALLEST_COMPRESSED_BYTES:
         return raw
     return min(raw, _compressor(compression_level).compress(raw), key=len)
 
 
 def expand_bytes(data: bytes) -> bytes:
-    """The bytes that `squeeze_bytes` was given."""
+    """Decompress the result of `squeeze_bytes`."""
     return _decompressor().decompress(data) if data.startswith(ZSTD_MAGIC) else data
 
 
 def unpack(data: bytes, digest: bytes, *, is_packed: bool | None = None) -> bytes:
-    """The bytes; `ValueError` if they are not what was stored. JSON shows by itself whether it is compressed."""
+    """Return the original bytes; raise `ValueError` if they are damaged. Compression of JSON is detected by default."""
     if data.startswith(ZSTD_MAGIC) if is_packed is None else is_packed:
         try:
             data = _decompressor().decompress(data, max_output_size=MAX_BODY_BYTES)
@@ -85,7 +85,7 @@ def unpack(data: bytes, digest: bytes, *, is_packed: bool | None = None) -> byte
 
 
 def digest_of(*values: object) -> bytes:
-    """The hash of a derived row: of its bytes, and of its texts and numbers as they are written."""
+    """Hash the values of a derived row: bytes as they are, texts and numbers as text."""
     digest = hashlib.sha256()
     for index, value in enumerate(values):
         data = value if isinstance(value, bytes) else str(value).encode("utf-8", "surrogatepass")
@@ -94,18 +94,18 @@ def digest_of(*values: object) -> bytes:
 
 
 def is_intact(digest: bytes | None, *values: object) -> bool:
-    """Whether values are those that were stored; those stored before rows were hashed are taken as they are."""
+    """Return whether values match their hash; rows stored before hashes existed count as intact."""
     return digest is None or digest_of(*values) == digest
 
 
 def load(raw: bytes) -> Json:
-    """The value that `pack` was given."""
+    """Decode the JSON value that `pack` encoded."""
     value: Json = json.loads(raw.decode("utf-8", "surrogatepass"))
     return value
 
 
 def _compressor(level: int) -> zstandard.ZstdCompressor:
-    """One per thread: they are dear to make, and not to be shared."""
+    """Return this thread's compressor: expensive to create, and not thread-safe."""
     if getattr(_local, "level", None) != level:
         _local.compressor = zstandard.ZstdCompressor(level=level)
         _local.level = level

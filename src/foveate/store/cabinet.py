@@ -1,4 +1,4 @@
-"""The file cabinet: whole contents, the turns that refer to them, and keys to them. Functions of a connection.
+"""The file cabinet: contents in full, their keys, and the turns that refer to them. Functions of a connection.
 
 A key is removed when it expires; bytes are removed when neither a turn nor a key refers to them.
 """
@@ -16,11 +16,11 @@ from foveate.store.rows import SessionRow
 from foveate.store.sql import Connection, Values
 
 KEY_CHARS = 12
-"""Hexadecimal characters of a key; more only if another content has them."""
+"""Hexadecimal characters of a key; longer only on a collision."""
 KEY_STEP = 4
 MAX_LISTED = 1_000_000
 MAX_REMOVED = 200
-"""Expired keys that are removed by the way when something is filed."""
+"""Maximum number of expired keys that are removed whenever something is filed."""
 _COLUMNS = """c.tenant, c.key, c.digest, c.size, c.name, c.media_type, c.source, s.id, c.turn, c.created_us,
     c.expires_us, c.removed_us"""
 _FROM = "FROM cabinet c LEFT JOIN sessions s ON s.number = c.session"
@@ -91,7 +91,7 @@ class NewContent:
     source: str
     expires_us: int
     session_id: str | None = None
-    """The session whose tool returned it; None: filed by hand."""
+    """The session whose tool returned it; None if it was filed manually."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ class CabinetRow:
 
 @dataclass(frozen=True, slots=True)
 class TurnContentRow:
-    """A content that a turn refers to. `key` is empty if it has none any more."""
+    """A content that a turn refers to. `key` is empty if its key was removed."""
 
     turn: int
     tenant: str
@@ -135,14 +135,14 @@ class PackedContent:
 
 
 def pack(content: bytes, compression_level: int) -> PackedContent:
-    """The content, compressed where that helps; any bytes, those that look compressed too."""
+    """Compress a content where that helps; any bytes, including those that look compressed."""
     squeezed = bodies.squeeze_bytes(content, compression_level) if content else content
     is_packed = len(squeezed) < len(content)
     return PackedContent(squeezed if is_packed else content, is_packed)
 
 
 def file(connection: Connection, new: NewContent, *, now_us: int) -> CabinetRow:
-    """Store a content and its key, and that a turn refers to it. Filed again, the key lives longer."""
+    """Store a content, its key and the turn's reference to it. Filing it again extends the key's life."""
     session = None if new.session_id is None else get_session(connection, new.session_id)
     values: dict[str, Any] = {
         "tenant": new.tenant,
@@ -170,7 +170,7 @@ def file(connection: Connection, new: NewContent, *, now_us: int) -> CabinetRow:
 
 
 def _open_turn(session: SessionRow) -> int:
-    """The turn in progress, whose tool this is; after a complete turn the next one."""
+    """Return the turn in progress, or the next one after a complete turn: the turn of the tool call."""
     return session.last_turn + (not session.is_open)
 
 
@@ -184,7 +184,7 @@ def _free_key(connection: Connection, tenant: str, digest: bytes) -> str:
 
 
 def find(connection: Connection, tenant: str | None, key: str) -> CabinetRow | None:
-    """A key, expired ones too."""
+    """Return a key, or None; expired keys are included."""
     row = connection.execute(FIND, {"tenant": tenant, "key": key}).fetchone()
     return None if row is None else CabinetRow(*row)
 
@@ -192,13 +192,13 @@ def find(connection: Connection, tenant: str | None, key: str) -> CabinetRow | N
 def list_keys(
     connection: Connection, tenant: str | None, session_id: str | None = None, *, now_us: int
 ) -> list[CabinetRow]:
-    """The keys that are not expired, of one session or all, the newest first."""
+    """List the unexpired keys of one session or all, the newest first."""
     values = {"tenant": tenant, "session_id": session_id, "now_us": now_us}
     return [CabinetRow(*row) for row in connection.execute(LIST, values)]
 
 
 def read(connection: Connection, tenant: str, digest: bytes) -> bytes | None:
-    """A content; `Damaged` if it is not what was stored."""
+    """Return a content; raise `Damaged` if it does not match its hash."""
     row = connection.execute(READ, {"tenant": tenant, "digest": digest}).fetchone()
     return None if row is None else _checked(connection, digest, *row)
 
@@ -212,7 +212,7 @@ def _checked(connection: Connection, digest: bytes, is_packed: int, data: bytes)
 
 
 def content_problem(digest: bytes, is_packed: int, data: bytes) -> str | None:
-    """What is wrong with a stored content."""
+    """Return what is wrong with a stored content, or None."""
     try:
         bodies.unpack(data, digest, is_packed=bool(is_packed))
     except ValueError as error:
@@ -221,14 +221,14 @@ def content_problem(digest: bytes, is_packed: int, data: bytes) -> str | None:
 
 
 def renew(connection: Connection, tenant: str, keys: Sequence[str], *, expires_us: int) -> int:
-    """Let keys live until then, expired ones too if their bytes are still stored; how many were changed."""
+    """Set when keys expire, including expired ones whose bytes are still stored; return how many were changed."""
     return sum(
         connection.execute(RENEW, {"tenant": tenant, "key": key, "expires_us": expires_us}).rowcount for key in keys
     )
 
 
 def expired(connection: Connection, tenant: str | None, *, now_us: int) -> list[CabinetRow]:
-    """The keys that are over and not removed yet."""
+    """List the expired keys that are not removed yet."""
     return [
         CabinetRow(*row)
         for row in connection.execute(EXPIRED, {"tenant": tenant, "now_us": now_us, "limit": MAX_LISTED})
@@ -238,7 +238,7 @@ def expired(connection: Connection, tenant: str | None, *, now_us: int) -> list[
 def remove_expired(
     connection: Connection, tenant: str | None, *, now_us: int, limit: int = MAX_LISTED
 ) -> list[CabinetRow]:
-    """Remove the keys that are over, and the bytes that no turn refers to."""
+    """Remove expired keys, and bytes that no turn refers to."""
     values = {"tenant": tenant, "now_us": now_us, "limit": limit}
     gone = [CabinetRow(*row) for row in connection.execute(EXPIRED, values).fetchall()]
     for row in gone:
@@ -249,24 +249,24 @@ def remove_expired(
 
 
 def references(connection: Connection, tenant: str, digest: bytes) -> list[tuple[str, int]]:
-    """The sessions and turns of the log that have a content, the newest turn first."""
+    """List the sessions and turns of the log that refer to a content, the newest turn first."""
     return [(session, turn) for session, turn in connection.execute(REFERENCES, {"tenant": tenant, "digest": digest})]
 
 
 def of_turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnContentRow]:
-    """The contents that these turns refer to, its ancestors' included."""
+    """List the contents that these turns refer to, including ancestors' turns."""
     found = select_spans(connection, OF_TURNS, chain_of(connection, session_id), first, last)
     return [TurnContentRow(*row) for row in found]
 
 
 def sizes_of(connection: Connection, where: str, values: Values) -> tuple[int, int]:
-    """The bytes, and the stored bytes, that `release` of these turns would remove."""
+    """Return the bytes, and the stored bytes, that `release` of these turns would remove."""
     size, stored = connection.execute(SIZES_WHERE.format(where=where), values).fetchone()
     return size, stored
 
 
 def release(connection: Connection, where: str, values: Values) -> None:
-    """The turns of this condition refer to no contents any more; keys and bytes that are nobody else's go too."""
+    """Remove the references of the turns that match a condition, with keys and bytes that nothing else refers to."""
     gone = connection.execute(DIGESTS_WHERE.format(where=where), values).fetchall()
     connection.execute(DROP_TURNS.format(where=where), values)
     for tenant, digest in gone:

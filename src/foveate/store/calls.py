@@ -1,4 +1,4 @@
-"""The accounts: every call of a model, its tokens and its cost. Functions of a connection."""
+"""The accounts: every model call, its tokens and its cost. Functions of a connection."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ LIST_COSTS = """SELECT s.id, c.at_us / 86400000000 AS day, c.model, c.purpose, c
 
 
 def add(connection: Connection, call: CallRow) -> int:
-    """Record a call and return its number; if its session is gone, without one."""
+    """Record a call and return its number; the call has no session if that was deleted."""
     (number,) = connection.execute(ADD, asdict(call)).fetchone()
     return int(number)
 
@@ -47,9 +47,8 @@ def add(connection: Connection, call: CallRow) -> int:
 def reserve(
     connection: Connection, call: CallRow, *, since_us: int, limit_nano_usd: int, within: CallLimit | None = None
 ) -> int | None:
-    """Record a call that is about to be made, at its maximum cost; None if all calls since a moment would
-    then cost more than the limit. `LimitReached` or `ClaimLost` if an agent may not make it. The check is atomic
-    across processes."""
+    """Record a call at its maximum cost before it is made; return None if all calls since `since_us` would exceed the
+    limit. Raise `LimitReached` or `ClaimLost` if an agent may not make it. The check is atomic across processes."""
     if within is not None:
         agents.check_call(connection, call, within)
     values = {**asdict(call), "since_us": since_us, "limit_nano_usd": limit_nano_usd}
@@ -58,29 +57,29 @@ def reserve(
 
 
 def settle(connection: Connection, reservation: int, call: CallRow) -> None:
-    """Replace a reservation by the call's real usage."""
+    """Replace a reservation with the call's actual usage."""
     connection.execute(SETTLE, {**asdict(call), "id": reservation})
 
 
 def mark_unfit(connection: Connection, number: int) -> None:
-    """Note that a call was answered, but the answer was rejected."""
+    """Mark a call whose answer was rejected."""
     connection.execute(MARK_UNFIT, {"id": number})
 
 
 def newest(connection: Connection, since_us: int, *, limit: int) -> list[CallRow]:
-    """The last `limit` calls since a moment, oldest first."""
+    """List the last `limit` calls since a moment, oldest first."""
     found = connection.execute(NEWEST, {"since_us": since_us, "limit": limit}).fetchall()
     return [_call(row) for row in reversed(found)]
 
 
 def spent(connection: Connection, since_us: int) -> int:
-    """Nano-dollars of all calls since a moment, of every session and process, reservations included."""
+    """Sum the nano-dollars of all calls since a moment, over all sessions and processes, including reservations."""
     (nano_usd,) = connection.execute(SUM, {"since_us": since_us}).fetchone()
     return int(nano_usd)
 
 
 def costs(connection: Connection, session_id: str | None = None, *, since_us: int = 0) -> list[CostRow]:
-    """Totals by session, day, model and purpose, oldest day first; of one session, or all."""
+    """List totals by session, day, model and purpose, oldest day first, for one session or all."""
     session = None if session_id is None else number_of(connection, session_id)
     found = connection.execute(LIST_COSTS, {"session": session, "since_us": since_us})
     return [_cost(row) for row in found]

@@ -1,4 +1,4 @@
-"""What `foveate doctor` verifies in any database: every hash, and that no message or turn is missing."""
+"""Verification of any database for `foveate doctor`: all hashes, and that no message or turn is missing."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from foveate.turn import turn_id
 
 BATCH = 200
 
-RESTORE = "restore the file from a backup, or export the sessions that still read with 'foveate export'"
-_ORPHANS = "nothing is lost by this; 'foveate export' and a new file give a clean one"
+RESTORE = "restore the file from a backup, or export the sessions that can still be read with 'foveate export'"
+_ORPHANS = "nothing is lost; 'foveate export' and a new file give a clean one"
 
 GAPS = """SELECT s.id, m.turn, count(*), max(m.position) FROM messages m JOIN sessions s ON s.number = m.session
     GROUP BY m.session, s.id, m.turn HAVING count(*) <> max(m.position) OR min(m.position) <> 1"""
@@ -43,7 +43,7 @@ ALL_BODIES = """SELECT s.id, m.turn, m.position, m.digest, m.pruned_us, b.data F
 
 
 def check_database(dialect: Dialect) -> Iterator[Finding]:
-    """All problems, and the progress of the check."""
+    """Yield all problems, and the progress of the check."""
     with dialect.errors():
         connection = dialect.connect(read_only=True)
     try:
@@ -51,7 +51,7 @@ def check_database(dialect: Dialect) -> Iterator[Finding]:
             try:
                 with dialect.errors(), dialect.read(connection):
                     yield from part(connection)
-            except (StoreError, TypeError, ValueError) as error:  # whatever values a damaged file returns
+            except (StoreError, TypeError, ValueError) as error:  # a damaged file may return any value
                 yield Finding(f"{part.__name__.strip('_').replace('_', ' ')} stopped: {error}", RESTORE)
     finally:
         connection.close()
@@ -61,8 +61,8 @@ def _check_structure(connection: Connection) -> Iterator[Finding]:
     for session, turn, count, last in connection.execute(GAPS):
         yield Finding(f"{turn_id(turn)} of session {session!r} has {count} of its {last} messages", RESTORE)
     for session, fork_turn, last_turn, found in connection.execute(MISSING_TURNS):
-        wanted = last_turn - fork_turn
-        yield Finding(f"session {session!r} has {found} of its {wanted} turns", RESTORE)
+        expected = last_turn - fork_turn
+        yield Finding(f"session {session!r} has {found} of its {expected} turns", RESTORE)
     for (session,) in connection.execute(LOST_PARENTS):
         yield Finding(f"session {session!r} is a fork of a session that is gone", RESTORE)
     for statement, what in ((ORPHAN_MESSAGES, "messages of no session"), (ORPHAN_BODIES, "bodies of no message")):
@@ -72,7 +72,7 @@ def _check_structure(connection: Connection) -> Iterator[Finding]:
 
 
 def _check_records(connection: Connection) -> Iterator[Finding]:
-    """Records of what people did can't be made again."""
+    """Check records of user decisions, which can't be regenerated."""
     for table, problem in _LOST.items():
         for session, name, data, digest in connection.execute(RECORDS.format(table=table)):
             if not bodies.is_intact(digest, data):
@@ -80,7 +80,7 @@ def _check_records(connection: Connection) -> Iterator[Finding]:
 
 
 def _check_contents(connection: Connection) -> Iterator[Finding]:
-    """The file cabinet, stored prompts and knowledge."""
+    """Check the file cabinet, stored prompts and knowledge."""
     for _, digest, is_packed, data in connection.stream(CONTENTS):
         problem = content_problem(digest, is_packed, data)
         if problem:

@@ -1,7 +1,7 @@
-"""Where the histories that clients send are in the log. Functions of a connection.
+"""Lookup of clients' histories in the log. Functions of a connection.
 
 The gateway records each message under a key that is a hash of the client's history up to it, so the longest known
-beginning of a history is a lookup by keys. Messages that a client never saw have no key.
+prefix of a history is found by its keys. Messages that a client never saw have no key.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from foveate.store.sql import Connection, now_us
 from foveate.turn import Json
 
 PROGRAM_STATE: Final = "program:"
-"""Begins the name of a session's state that a program keeps: ids and counts, none of its words. Pruning keeps it."""
+"""Prefix of the name of a session's state that a program stores: ids and counts, no text. Pruning keeps it."""
 BATCH_KEYS = 400
-"""Keys in one statement; databases limit its parameters."""
+"""Maximum number of keys in one statement; databases limit its parameters."""
 NEWEST_KEYS = 16
-"""Looked up first: all but the newest messages of a history are known as a rule."""
+"""Number of keys in the first lookup: usually all but the newest messages of a history are known."""
 NOT_SHOWN = ("origin", "run")
-"""Documents that no context shows."""
+"""Documents that are not shown in contexts."""
 _LATER = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.key IS NOT NULL
     AND (n.turn, n.position) > (m.turn, m.position))"""
 _LATER_IN_TURN = """EXISTS (SELECT 1 FROM messages n WHERE n.session = m.session AND n.turn = m.turn
@@ -69,17 +69,17 @@ class Standing:
 
     row: SessionRow
     messages: int
-    """Messages that contexts show, those of the sessions it forked from included."""
+    """Messages shown in contexts, including those of ancestors."""
     keyed: int
-    """Of these, the ones with a key: those that a client knows."""
+    """Number of these messages that have a key: those that the client knows."""
     tokens: int
     is_plain: bool
-    """No pin, document or board is shown beside them, and nothing of them was pruned."""
+    """True if no pin, document or board is shown with them, and nothing of them was pruned."""
 
 
 @dataclass(frozen=True, slots=True)
 class LocatedHistory:
-    """Where the longest known beginning of a client's history is; both None for an unknown one."""
+    """The longest known prefix of a client's history; both None if it is unknown."""
 
     place: KnownPlace | None
     standing: Standing | None
@@ -87,7 +87,7 @@ class LocatedHistory:
 
 @dataclass(frozen=True, slots=True)
 class ResponseRow:
-    """A response as a client got it, and the key of the history that it ends."""
+    """A response as sent to a client, and the key of the history that it ends."""
 
     id: str
     session_id: str
@@ -97,9 +97,9 @@ class ResponseRow:
 
 
 def find(connection: Connection, tenant: str, keys: Sequence[str], family: str | None = None) -> list[KnownPlace]:
-    """The places of the last of these keys that any session of the tenant has; all sessions that have it.
+    """Find the last of these keys that is known; return its places in all of the tenant's sessions that have it.
 
-    A `family` is a session and those whose id is its own followed by `~` and more.
+    A `family` is a session and those whose ids start with its id and `~`.
     """
     for batch in _batches(keys):
         named = {f"k{index}": key for index, key in enumerate(batch)}
@@ -117,7 +117,7 @@ def find(connection: Connection, tenant: str, keys: Sequence[str], family: str |
 
 
 def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
-    """The keys from the end, a few of them first."""
+    """Yield batches of keys from the end, a small one first."""
     end, size = len(keys), NEWEST_KEYS
     while end > 0:
         yield keys[max(0, end - size) : end]
@@ -125,7 +125,7 @@ def _batches(keys: Sequence[str]) -> Iterator[Sequence[str]]:
 
 
 def locate(connection: Connection, tenant: str, keys: Sequence[str], family: str | None = None) -> LocatedHistory:
-    """The best place of the last known key, and what its session holds: everything a request needs, in one read."""
+    """Return the best place of the last known key, and the totals of its session, in one read."""
     found = find(connection, tenant, keys, family)
     if not found:
         return LocatedHistory(None, None)
@@ -142,17 +142,17 @@ def _standing(connection: Connection, session_id: str) -> Standing:
 
 
 def find_tails(connection: Connection, tenant: str, tail: str) -> list[tuple[str, int]]:
-    """Sessions and turns with this answer, the last used first; a few at most."""
+    """List a few sessions and turns with this answer, the most recently used first."""
     return [(session, turn) for session, turn in connection.execute(FIND_TAILS, {"hash": tail, "tenant": tenant})]
 
 
 def family(connection: Connection, tenant: str, session_id: str) -> list[str]:
-    """A session and those whose id is its own followed by `~` and more, the last used first."""
+    """List a session and those whose ids start with its id and `~`, the most recently used first."""
     return [found for (found,) in connection.execute(FAMILY, {"tenant": tenant, "family": session_id})]
 
 
 def add_response(connection: Connection, session_id: str, response: ResponseRow) -> None:
-    """Store a response; one of the same id is kept as it is."""
+    """Store a response; an existing one with the same id is kept."""
     session = number_of(connection, session_id)
     values = {
         "id": response.id,
@@ -174,5 +174,5 @@ def get_response(connection: Connection, tenant: str, response_id: str) -> Respo
 
 
 def delete_response(connection: Connection, tenant: str, response_id: str) -> bool:
-    """Remove a response; whether there was one. The turn stays."""
+    """Remove a response; return whether it existed. The turn is kept."""
     return connection.execute(DELETE_RESPONSE, {"tenant": tenant, "id": response_id}).rowcount > 0

@@ -1,7 +1,7 @@
-"""From a message to the row that keeps it, and back: its body packed, its tokens counted once.
+"""Conversion of a message to its row and back: its body packed, its tokens counted once.
 
-The body holds the record as its format has it, so what was given comes back exactly, and a later
-version that understands a format better reads more out of the same bytes.
+The body holds the record in its original format, so it is restored exactly, and a later version with better support for
+a format reads more from the same bytes.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from foveate.turn import (
 
 CANONICAL = "foveate"
 LARGE_CHARS = 50_000
-"""From here on a batch is packed and counted in threads: tiktoken, zstd and sha256 let others run meanwhile."""
+"""From this size a batch is packed and counted in threads: tiktoken, zstd and sha256 release the GIL."""
 PACKERS = 2
 
 
@@ -50,7 +50,7 @@ async def draft_messages(
     sizes: SentSizes,
     compression_level: int,
 ) -> list[Draft]:
-    """Drafts whose turns are found by the rule; `at` is for messages that don't say when."""
+    """Make drafts whose turns are detected; `at` is the time of messages without one."""
 
     def make(message: Message, key: str | None, *, in_slices: bool = True) -> Draft:
         return _draft(message, at, key, sizes, compression_level, in_slices=in_slices)
@@ -63,14 +63,14 @@ async def draft_messages(
 async def draft_turn(
     turn: Turn, at: datetime | None, key: str | None, sizes: SentSizes, compression_level: int
 ) -> list[Draft]:
-    """Drafts of a turn that was given as one: it starts a turn of its own, whatever it holds."""
+    """Make the drafts of a whole turn, which always starts a new turn."""
     keys = [None if key is None else f"{key}#{index}" for index in range(len(turn.messages))]
     drafts = await draft_messages(turn.messages, at, keys, sizes, compression_level)
     return [replace(draft, starts=index == 0) for index, draft in enumerate(drafts)]
 
 
 def restore_message(row: MessageRow) -> Message:
-    """The message that a row keeps. A format that is not installed any more leaves its record unread, not lost."""
+    """Restore the message of a row. If its format is not installed any more, its record is kept but not parsed."""
     assert row.body is not None, "a pruned message has no body to restore"
     kept = bodies.load(row.body)
     assert isinstance(kept, dict), "a body is an object with a format and data"
@@ -86,7 +86,7 @@ def restore_message(row: MessageRow) -> Message:
 
 
 def note_body(role: Role, note: str) -> bytes:
-    """The body of a message that says something in place of one that can't be read."""
+    """Encode a note that replaces a message which can't be read."""
     return bodies.encode(_stored_form(Message(role, (Text(note),))))
 
 
@@ -130,12 +130,12 @@ def _stored_form(message: Message) -> Json:
 
 
 def weigh(message: Message) -> int:
-    """About how many characters a message has, without writing it out."""
+    """Estimate the characters of a message without serializing it."""
     return sum(map(weigh_part, message.parts))
 
 
 def weigh_part(part: Part) -> int:
-    """About how many characters a part has."""
+    """Estimate the characters of a part."""
     match part:
         case Text(text) | Reasoning(text):
             return len(text)

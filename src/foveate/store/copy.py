@@ -1,8 +1,8 @@
-"""Copies everything of a store into another one: from a file to a server, back, or from file to file.
+"""Copy of a whole store into another: from a file to a server, back, or from file to file.
 
-Sessions are copied one after another, parents first, some turns in each transaction, so a copy that was interrupted
-goes on where it ended. Numbers and ids of rows differ between databases; what refers to them is translated. A session
-counts as copied when the hash of its rows is the same on both sides. Run again, a copy brings over what is new.
+Sessions are copied one after another, parents first, some turns in each transaction, so an interrupted copy
+resumes where it stopped. Numbers and ids of rows differ between databases; what refers to them is translated. A session
+counts as copied when the hash of its rows is the same on both sides. A repeated copy transfers what is new.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ OF_SESSION = (
     "content_turns",
     "calls",
 )
-"""Tables of a session that are copied whole, in the transaction that completes it."""
+"""Tables of a session that are copied as a whole, in the transaction that completes it."""
 SHARED = {
     "contents": ("tenant", "digest"),
     "cabinet": ("tenant", "key"),
@@ -61,17 +61,17 @@ SHARED = {
     "learn_steps": ("run", "name"),
     "access_keys": ("id",),
 }
-"""Tables of the whole store, with their keys. A row with the same key is replaced."""
+"""Tables of the whole store, with their keys. Rows with the same key are replaced."""
 AREAS = Locks(names=frozenset(("agents", "cabinet", "calls", "knowledge", "prompts")))
 """The locks of those tables."""
 INDEX = Locks(names=frozenset(("passages",)))
 """The lock of the search index: readers look only beyond the newest entry they saw, so writes to it commit in order."""
 LEFT_OUT = ("bodies", "leases", "copies", "passage_words")
-"""Tables that are copied with others, made anew, or belong to one database."""
+"""Tables that are copied with others, rebuilt, or local to one database."""
 REFERENCES = ("session", "parent", "parent_session")
-"""Columns with numbers of sessions."""
+"""Columns that hold session numbers."""
 LOCAL_COLUMNS = ("id", "number", "message", "work_us", *REFERENCES)
-"""Columns that differ between databases, and are not part of a session's hash."""
+"""Columns that differ between databases and are excluded from a session's hash."""
 
 LIST_SESSIONS = "SELECT * FROM sessions ORDER BY number"
 GET_SESSION = "SELECT * FROM sessions WHERE id = :id"
@@ -99,29 +99,29 @@ HAS_CALL = """SELECT count(*) FROM calls WHERE session IS NULL AND at_us = :at_u
 
 Row = dict[str, Any]
 Progress = Callable[[int, int], object]
-"""Called with the turns that are done, and all turns."""
+"""Called with the number of finished turns and of all turns."""
 
 
 @dataclass(slots=True)
 class CopyReport:
-    """What a copy did."""
+    """Counts of a finished copy."""
 
     sessions: int = 0
-    """Sessions of the source."""
+    """Sessions in the source."""
     copied: list[str] = field(default_factory=list)
     unchanged: int = 0
-    """Sessions that were the same on both sides already."""
+    """Sessions that were identical on both sides before the copy."""
     turns: int = 0
-    """Turns that were written."""
+    """Turns written."""
     rows: int = 0
-    """Rows of tables that belong to no single session."""
+    """Copied rows of tables that belong to no session."""
     conflicts: list[str] = field(default_factory=list)
-    """Sessions that the target has with other content; they were not changed."""
+    """Sessions whose content in the target differs; they were not changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionDigest:
-    """Hashes of a session's messages, and of all its rows. Workers of the target may improve what is derived."""
+    """Hashes of a session's messages and of all its rows; derived rows of the target may be improved by its workers."""
 
     raw: str
     whole: str
@@ -131,7 +131,7 @@ class SessionDigest:
 
 
 class StoreCopy:
-    """A copy in progress, between two databases that have the current schema."""
+    """A copy in progress between two databases with the current schema."""
 
     def __init__(
         self, source: Dialect, target: Dialect, settings: StoreSettings, progress: Progress | None = None
@@ -143,7 +143,7 @@ class StoreCopy:
         self._to = target.connect(read_only=False)
         self._progress = progress
         self._numbers: dict[int, int] = {}
-        """The number that each session of the source has in the target."""
+        """Session numbers of the source, mapped to those of the target."""
         self._report = CopyReport()
         self._done_turns = self._all_turns = 0
 
@@ -170,11 +170,11 @@ class StoreCopy:
             self._report.conflicts.append(row["id"])
             self._advance(own_turns)
             return
-        wanted = self._digest(self._source, self._from, row)
+        expected = self._digest(self._source, self._from, row)
         found, copied = self._find(row["id"])
         if found is not None and copied != "":
             stored = self._digest(self._target, self._to, found)
-            if wanted.raw == stored.raw:
+            if expected.raw == stored.raw:
                 self._numbers[row["number"]] = found["number"]
                 if copied != str(stored):
                     self._mark(found["number"], row["id"], stored)
@@ -195,10 +195,10 @@ class StoreCopy:
             self._report.turns += high - low + 1
             self._advance(min(high, row["last_turn"]) - max(low - 1, row["fork_turn"]))
         self._complete(row, number)
-        self._verify(row, wanted)
+        self._verify(row, expected)
 
     def _clear(self, found: Row) -> None:
-        """Remove the turns of a session that was copied, and has changed in the source since; its forks stay."""
+        """Remove the turns of a copied session that has since changed in the source; its forks are kept."""
         values = {"session": found["number"]}
 
         def clear() -> None:
@@ -212,7 +212,7 @@ class StoreCopy:
         found["last_turn"] = _before(found)
 
     def _find(self, session_id: str) -> tuple[Row | None, str | None]:
-        """A session of the target; and the hash it was copied with, empty while it is incomplete."""
+        """Return a session of the target, and the hash it was copied with, empty while it is incomplete."""
 
         def find() -> tuple[Row | None, str | None]:
             found = _rows(self._to, GET_SESSION, {"id": session_id})
@@ -224,7 +224,7 @@ class StoreCopy:
         return self._read(self._target, self._to, find)
 
     def _begin(self, row: Row) -> int:
-        """Add a session without turns, which no worker looks at."""
+        """Add a session without turns, which workers ignore."""
         start = {"last_turn": _before(row), "last_position": 0, "head": "closed", "work_us": None}
         values = {**self._translated(row), **start}
         del values["number"]
@@ -285,14 +285,14 @@ class StoreCopy:
 
         self._write(_of_session(row["id"]), complete)
 
-    def _verify(self, row: Row, wanted: SessionDigest) -> None:
+    def _verify(self, row: Row, expected: SessionDigest) -> None:
         found, _ = self._find(row["id"])
         assert found is not None, "it was just written"
         stored = self._digest(self._target, self._to, found)
-        if stored != wanted:
-            problem = f"session {row['id']!r} changed while it was copied, or can't be read; run the copy again"
+        if stored != expected:
+            problem = f"session {row['id']!r} changed during the copy, or can't be read; run the copy again"
             raise StoreError(self._target.location, problem)
-        self._mark(found["number"], row["id"], wanted)
+        self._mark(found["number"], row["id"], expected)
         self._report.copied.append(row["id"])
 
     def _mark(self, number: int, session_id: str, digest: SessionDigest) -> None:
@@ -310,7 +310,7 @@ class StoreCopy:
             self._report.rows += len(batch)
 
     def _copy_loose_calls(self) -> None:
-        """Costs of sessions that were deleted."""
+        """Copy the costs of deleted sessions."""
         rows = [_without_id(row) for row in self._read_source(lambda: _rows(self._from, LOOSE_CALLS, {}))]
 
         def store() -> None:
@@ -326,15 +326,15 @@ class StoreCopy:
             self._write(AREAS, store)
 
     def _is_copied(self, row: Row) -> bool:
-        """Whether the sessions that a row refers to are in the target."""
+        """Return whether the sessions that a row refers to are in the target."""
         return all(row[name] in self._numbers for name in REFERENCES if isinstance(row.get(name), int))
 
     def _translated(self, row: Row) -> Row:
-        """A row of the source with the target's numbers."""
+        """Return a row of the source with the target's numbers."""
         return {**row, **{name: self._numbers[row[name]] for name in REFERENCES if isinstance(row.get(name), int)}}
 
     def _digest(self, dialect: Dialect, connection: Connection, row: Row) -> SessionDigest:
-        """The hash of all rows of a session, as both databases have them."""
+        """Hash all rows of a session, with the same result in both databases."""
         raw, whole = hashlib.sha256(), hashlib.sha256()
         whole.update(self._read(dialect, connection, lambda: _own_data(connection, row)))
         for first in range(_before(row) + 1, row["last_turn"] + 1, TURNS_PER_COMMIT):
@@ -348,7 +348,7 @@ class StoreCopy:
         return SessionDigest(raw.hexdigest(), whole.hexdigest())
 
     def _write(self, locks: Locks, job: Callable[[], T]) -> T:
-        """Run a job in a transaction of the target; again if it had no effect."""
+        """Run a job in a write transaction of the target, with retries if it had no effect."""
 
         def transaction() -> T:
             with self._target.errors(), self._target.write(self._to, locks):
@@ -360,7 +360,7 @@ class StoreCopy:
         return self._read(self._source, self._from, job)
 
     def _read(self, dialect: Dialect, connection: Connection, job: Callable[[], T]) -> T:
-        """Run a job in a read transaction; again if the connection was lost."""
+        """Run a job in a read transaction, with retries if the connection was lost."""
 
         def transaction() -> T:
             with dialect.errors(), dialect.read(connection):
@@ -379,7 +379,7 @@ def _of_session(session_id: str) -> Locks:
 
 
 def _own_data(connection: Connection, row: Row) -> bytes:
-    """What is hashed of a session's row and of the tables that are copied whole."""
+    """Return the hashed data of a session's row and of the tables that are copied as a whole."""
     parent = connection.execute(GET_ID, {"number": row["parent"]}).fetchone()
     parts = [_encoded([list(parent or ()), _hashed("sessions", row)])]
     for table in OF_SESSION:
@@ -389,7 +389,7 @@ def _own_data(connection: Connection, row: Row) -> bytes:
 
 
 def _turn_data(connection: Connection, span: Row) -> tuple[bytes, bytes, bytes]:
-    """What is hashed of turns: of their messages, of what is derived, and of the messages' bodies."""
+    """Return the hashed data of turns: of their messages, of what is derived, and of the messages' bodies."""
     tables = {table: _rows(connection, READ_TURNS.format(table=table), span) for table in BY_TURN}
     messages, *derived = (
         b"".join(_encoded([table, _hashed(table, each)]) for each in rows) for table, rows in tables.items()
@@ -398,7 +398,7 @@ def _turn_data(connection: Connection, span: Row) -> tuple[bytes, bytes, bytes]:
 
 
 def _before(row: Row) -> int:
-    """The turn before the first one with rows; a fork may have renditions of the turn it forked at."""
+    """Return the turn before the first one with rows; a fork may have renditions of the turn it forked at."""
     return max(int(row["fork_turn"]) - 1, 0)
 
 
@@ -409,12 +409,12 @@ def _rows(connection: Connection, statement: str, values: Row) -> list[Row]:
 
 
 def _without_id(row: Row) -> Row:
-    """The row as a new one: its id is given by the database."""
+    """Return the row without its id, which the database assigns."""
     return {name: value for name, value in row.items() if name != "id"}
 
 
 def _insert(connection: Connection, table: str, rows: Sequence[Row], keys: Iterable[str] = ()) -> None:
-    """Add rows; those whose keys exist are replaced."""
+    """Add rows, replacing those whose keys exist."""
     if not rows:
         return
     names = list(rows[0])
@@ -427,7 +427,7 @@ def _insert(connection: Connection, table: str, rows: Sequence[Row], keys: Itera
 
 
 def _hashed(table: str, row: Row) -> list[Any]:
-    """What both databases have of a row, in the order of its columns' names."""
+    """Return the values of a row that both databases share, ordered by column name."""
     left_out = LOCAL_COLUMNS[1:] if table == "responses" else LOCAL_COLUMNS
     return [[name, row[name]] for name in sorted(row) if name not in left_out]
 

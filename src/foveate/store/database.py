@@ -1,9 +1,4 @@
-"""Runs the functions of a connection: one writing thread with group commit, a few reading threads.
-
-A job is a function of a connection. Writes that wait together run one after another in one transaction and share one
-fsync; none returns before the commit. If one raises, the transaction is rolled back, that job alone fails, and the rest
-run again.
-"""
+"""Execution of jobs: one writing thread with group commit, a few reading threads."""
 
 from __future__ import annotations
 
@@ -26,7 +21,7 @@ from foveate.store.sql import NO_LOCKS, Connection, Dialect, Locks, Retries, Und
 T = TypeVar("T")
 Job = Callable[[Connection], T]
 
-FORKED = "was opened by process {process}, whose threads a forked process does not have; open it again in this one"
+FORKED = "was opened by process {process}, whose threads do not exist in a forked process; open it again in this one"
 
 
 @dataclass(slots=True, eq=False)
@@ -35,7 +30,7 @@ class _Write:
     locks: Locks = NO_LOCKS
     loop: asyncio.AbstractEventLoop | None = None
     future: asyncio.Future[Any] | None = None
-    """None for repairs, which nobody waits for."""
+    """None for repairs, whose result nobody awaits."""
     result: object = None
     error: BaseException | None = None
 
@@ -54,12 +49,12 @@ class _Rejected(Exception):
 
 
 class Database:
-    """The threads of an open database. `read` and `write` are the only ways to a connection."""
+    """The threads of an open database. `read` and `write` are the only access to a connection."""
 
     def __init__(self, dialect: Dialect, settings: StoreSettings) -> None:
         self.location = dialect.location
         self.commits = 0
-        """Commits so far, each with one fsync; concurrent writes share them."""
+        """Number of commits, each with one fsync; concurrent writes share them."""
         self._dialect = dialect
         self._group_limit = settings.group_limit
         self._lock_timeout_seconds = settings.lock_timeout_seconds
@@ -83,7 +78,7 @@ class Database:
         return await asyncio.get_running_loop().run_in_executor(self._readers, function, *arguments)
 
     async def write(self, job: Job[T], locks: Locks = NO_LOCKS) -> T:
-        """Run a job in a write transaction with these locks; returns once it is durable."""
+        """Run a job in a write transaction with these locks; return once it is durable."""
         self._require_open()
         loop = asyncio.get_running_loop()
         future: asyncio.Future[T] = loop.create_future()
@@ -96,7 +91,7 @@ class Database:
         return await future
 
     async def wait_for_signal(self, seconds: float) -> None:
-        """Wait until another process signals work, or for this time."""
+        """Wait until another process signals work, or until the timeout."""
         self._require_open()
         await asyncio.to_thread(self._dialect.wait_for_signal, seconds)
 
@@ -124,7 +119,7 @@ class Database:
                 self._local.connection = self._dialect.connect(read_only=True)
                 self._connections.append(self._local.connection)
             connection: Connection = self._local.connection
-            connection.take_repairs()  # of a try that had no effect
+            connection.take_repairs()  # of an attempt that had no effect
             with self._dialect.read(connection):
                 result = job(connection)
             if repairs := connection.take_repairs():
@@ -156,7 +151,7 @@ class Database:
         is_ending = False
         while not is_ending and (group := self._queue.get()) is not None:
             is_ending = self._collect(group)
-            with contained() as outcome:  # the thread outlives any fault; each waiting call raises it
+            with contained() as outcome:  # the thread survives any fault; each waiting call raises it
                 connection = connection or self._dialect.connect(read_only=False)
                 self._commit(connection, group)
             for write in group:
@@ -166,7 +161,7 @@ class Database:
             connection.close()
 
     def _collect(self, group: list[_Write]) -> bool:
-        """Add what else is queued; True if that includes the signal to stop."""
+        """Add the other queued writes; return True if they include the stop signal."""
         while len(group) < self._group_limit:
             try:
                 writes = self._queue.get_nowait()
@@ -189,7 +184,7 @@ class Database:
                 self.commits += 1
                 return
             except _Rejected as rejected:
-                if is_shared:  # what another write deferred may have failed
+                if is_shared:  # a deferred statement of another write may have failed
                     is_shared, rejected.write.error = False, None
                     continue
                 pending = [write for write in pending if write is not rejected.write]
@@ -198,7 +193,7 @@ class Database:
                 retries.wait(undone)
 
     def _run_all(self, connection: Connection, writes: Sequence[_Write], *, is_shared: bool) -> None:
-        """Run writes one after another; shared, what one of them defers may run with the next one."""
+        """Run writes one after another; if shared, statements that one of them defers may run with the next one."""
         for write in writes:
             try:
                 connection.set_tenant("")
@@ -214,7 +209,7 @@ class Database:
 
 
 class TenantDatabase:
-    """A database in whose transactions a tenant's rows are all there is."""
+    """A database whose transactions see only a tenant's rows."""
 
     def __init__(self, database: Database, tenant: str) -> None:
         self.database = database
@@ -237,7 +232,7 @@ class TenantDatabase:
         await self.database.wait_for_signal(seconds)
 
     async def close(self) -> None:
-        """It belongs to the owner."""
+        """Do nothing: the owner closes the database."""
 
     def _run(self, job: Job[T], connection: Connection) -> T:
         connection.set_tenant(self._tenant)
@@ -256,7 +251,7 @@ def _settle(group: Iterable[_Write]) -> None:
         if write.loop is not None:
             by_loop.setdefault(write.loop, []).append(write)
     for loop, writes in by_loop.items():
-        with suppress(RuntimeError):  # the loop was closed meanwhile, and with it everyone who waited
+        with suppress(RuntimeError):  # the loop was closed, so nobody waits any more
             loop.call_soon_threadsafe(_settle_in_loop, writes)
 
 

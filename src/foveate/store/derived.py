@@ -1,7 +1,7 @@
 """Renditions, eras, plans and boards: everything made from the raw log. Functions of a connection.
 
-Turns without renditions are the worker's queue: `claim` leases some, `add_renditions` stores the result, once,
-whoever else made it meanwhile. Turns that wait for a model are another queue: `foveate.store.queue`.
+Turns without renditions are the worker's queue: `claim` leases some, `add_renditions` stores the result once,
+even if several workers made it. Turns queued for a model are in another queue: `foveate.store.queue`.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ from foveate.store.rows import (
 from foveate.store.sql import Connection, keep_data, load_data, now_us
 
 CLAIM_WINDOW = 256
-"""How many turns beyond the settled ones a claim looks at."""
+"""Number of turns beyond the settled ones that a claim examines."""
 REGROWTH = 1.5
-"""An open turn gets new renditions when it has this many times the messages of its last ones."""
+"""An open turn gets new renditions once its number of messages has grown by this factor."""
 
 GET_SETTLED = "SELECT settled FROM sessions WHERE number = :number"
 SET_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :number AND settled < :settled"
@@ -100,14 +100,14 @@ _log = logging.getLogger(__name__)
 
 
 def unsettled(connection: Connection) -> list[str]:
-    """The sessions that have turns without renditions, open turns included."""
+    """List the sessions that have turns without renditions, including open turns."""
     return [row[0] for row in connection.execute(LIST_UNSETTLED)]
 
 
 def claim(
     connection: Connection, session_id: str, *, owner: str, limit: int, lease_seconds: float, include_open: bool
 ) -> list[Claim]:
-    """Lease up to `limit` turns that lack renditions; the open turn only if asked for, or much grown."""
+    """Lease up to `limit` turns without renditions; an open turn only if requested, or much grown."""
     session = get_session(connection, session_id)
     leased = leases.leased_turns(connection, session.number)
     lacking = list(_lacking(connection, session, include_open=include_open))
@@ -119,9 +119,9 @@ def claim(
 def add_renditions(
     connection: Connection, session_id: str, renditions: Sequence[NewRendition], *, owner: str | None = None
 ) -> list[int]:
-    """Store renditions and release their leases; existing ones are not replaced. The turns that were stored.
+    """Store renditions and release their leases; keep existing ones. Return the turns that were stored.
 
-    With an `owner`, those of turns that it has not leased any more are rejected.
+    With an `owner`, renditions of turns whose lease it has lost are rejected.
     """
     session = get_session(connection, session_id)
     number = session.number
@@ -134,7 +134,7 @@ def add_renditions(
 
 
 def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionSizes]:
-    """Tokens of the turns at each level, oldest first, ancestors' included."""
+    """List the tokens of the turns at each level, oldest first, including ancestors' turns."""
     chain = chain_of(connection, session_id)
     made = _newest(connection, LIST_SIZES, chain, first, last)
     missing = (None,) * 6
@@ -150,7 +150,7 @@ def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> 
 
 
 def counts(connection: Connection, session_id: str, first: int, last: int, *, chunk_turns: int) -> dict[int, int]:
-    """Number of renditions in each chunk of turns; sizes change only if it changes."""
+    """Count the renditions in each chunk of turns; sizes change only if the count changes."""
     found: Counter[int] = Counter()
     statement = COUNT_RENDITIONS.format(chunk_turns=chunk_turns)
     for chunk, count in _made(connection, statement, chain_of(connection, session_id), first, last):
@@ -159,13 +159,13 @@ def counts(connection: Connection, session_id: str, first: int, last: int, *, ch
 
 
 def renditions(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionRow]:
-    """The newest renditions of the turns that have any."""
+    """List the newest renditions of these turns."""
     made = _newest(connection, LIST_RENDITIONS, chain_of(connection, session_id), first, last, is_intact=_is_whole)
     return [RenditionRow(turn, *values[3:]) for turn, values in made.items()]
 
 
 def tinies(connection: Connection, session_id: str, first: int, last: int) -> list[tuple[int, str, int]]:
-    """The turns with their tiny texts and the tokens of these."""
+    """List the turns with their tiny texts and the tokens of these texts."""
     made = _newest(connection, LIST_TINIES, chain_of(connection, session_id), first, last, is_intact=_is_tiny_whole)
     return [(turn, text, tokens) for turn, (*_, text, tokens) in made.items()]
 
@@ -173,7 +173,7 @@ def tinies(connection: Connection, session_id: str, first: int, last: int) -> li
 def texts(
     connection: Connection, session_id: str, tiny: Sequence[TurnRange], whole: Sequence[TurnRange]
 ) -> tuple[list[tuple[int, str, int]], list[RenditionRow]]:
-    """Read the tiny texts of some ranges of turns, and all renditions of others."""
+    """Return the tiny texts of some ranges of turns, and all renditions of others."""
     chain = chain_of(connection, session_id)
     tinies = [
         (turn, text, tokens)
@@ -198,7 +198,7 @@ def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow]) ->
 
 
 def eras(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[EraRow]:
-    """Eras of a level by place, including those of ancestors before the fork."""
+    """List the eras of a level by place, including those of ancestors before the fork."""
     found = []
     for place, tokens, units, session, digest in _eras(connection, LIST_ERAS, session_id, level, (first, last)):
         if is_intact(digest, units, level, place, tokens):
@@ -211,12 +211,12 @@ def eras(connection: Connection, session_id: str, level: int, first: int, last: 
 
 
 def era_tokens(connection: Connection, session_id: str, level: int, first: int, last: int) -> list[tuple[int, int]]:
-    """The places of eras and their tokens, without units."""
+    """List the places of eras and their tokens, without units."""
     return _eras(connection, LIST_ERA_TOKENS, session_id, level, (first, last))
 
 
 def next_era(connection: Connection, session_id: str, level: int) -> int:
-    """The place of the first missing era of a level."""
+    """Return the place of the first missing era of a level."""
     place = 0
     for span in spans(chain_of(connection, session_id)):
         values = {"session": span.session, "level": level, "first": place, "last": _last_place(span, level)}
@@ -230,8 +230,8 @@ def next_era(connection: Connection, session_id: str, level: int) -> int:
 
 
 def settled(connection: Connection, session_id: str) -> int:
-    """The last turn up to which every turn has its renditions."""
-    # An ancestor counts only up to the fork; a turn it has not settled there holds the fork back too.
+    """Return the last turn up to which every turn has its renditions."""
+    # An ancestor counts only up to the fork; its unsettled turns before the fork limit the fork too.
     limit = NO_LIMIT
     for row in reversed(chain_of(connection, session_id)):
         if row.parent is None or limit >= row.fork_turn - 1:
@@ -240,7 +240,7 @@ def settled(connection: Connection, session_id: str) -> int:
 
 
 def plan(connection: Connection, session_id: str, strategy: str) -> bytes | None:
-    """The plan that a strategy keeps between calls; None if there is none, or a damaged one."""
+    """Return a strategy's stored plan; None if it is missing or damaged."""
     return load_data(connection, "plans", number_of(connection, session_id), strategy)
 
 
@@ -249,7 +249,7 @@ def keep_plan(connection: Connection, session_id: str, strategy: str, data: byte
 
 
 def offer(connection: Connection, session_id: str, strategy: str) -> bytes | None:
-    """The artefacts on display that a model may word; None if there are none, or damaged ones."""
+    """Return the displayed artefacts that a model may word; None if they are missing or damaged."""
     return load_data(connection, "offers", number_of(connection, session_id), strategy)
 
 
@@ -258,7 +258,7 @@ def keep_offer(connection: Connection, session_id: str, strategy: str, data: byt
 
 
 def recalled(connection: Connection, session_id: str) -> bytes | None:
-    """The last memory layer; None if there is none, or a damaged one."""
+    """Return the last memory layer; None if it is missing or damaged."""
     return load_data(connection, "recalled", number_of(connection, session_id), LAYER)
 
 
@@ -267,7 +267,7 @@ def keep_recalled(connection: Connection, session_id: str, data: bytes) -> None:
 
 
 def pruned(connection: Connection, session_id: str) -> int | None:
-    """When turns were pruned last; different after each prune."""
+    """Return the time of the last prune, different after each one; None if there was none."""
     row = connection.execute(GET_PRUNED, {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
@@ -275,8 +275,8 @@ def pruned(connection: Connection, session_id: str) -> int | None:
 
 
 def refine(connection: Connection, due: DueTurn, made: RefinedTurn) -> bool:
-    """Store a model's rendition and release the lease; False if the turn has newer renditions, or another worker has
-    claimed it since. It is stored beside the newest one: later ones are of more messages."""
+    """Store a model's rendition and release the lease. Return False if the turn has newer renditions or another worker
+    has claimed it. The row is added to the newest one: a later one covers more messages."""
     if not queue.take_due(connection, due):
         return False
     row = connection.execute(GET_RENDITION, {"rendition": due.rendition}).fetchone()
@@ -335,7 +335,7 @@ def backlog(connection: Connection, session_id: str) -> Backlog:
 
 
 def _eras(connection: Connection, statement: str, session_id: str, level: int, places: tuple[int, int]) -> list[Any]:
-    """A level's eras by place: the session's own, and those of its ancestors that end before the fork."""
+    """List a level's eras by place: the session's own, and those of its ancestors that end before the fork."""
     found: dict[int, Any] = {}
     for span in reversed(spans(chain_of(connection, session_id))):
         reach = min(places[1], _last_place(span, level))
@@ -346,7 +346,7 @@ def _eras(connection: Connection, statement: str, session_id: str, level: int, p
 
 
 def _last_place(span: TurnSpan, level: int) -> int:
-    """The last era of a span; an ancestor's last one ends before the fork."""
+    """Return the last era of a span; an ancestor's last era ends before the fork."""
     return NO_LIMIT if span.last == NO_LIMIT else (span.last - 1) // ERA_FANOUT**level - 1
 
 
@@ -360,14 +360,14 @@ def _add(connection: Connection, session: int, rendition: NewRendition) -> None:
 
 
 def _insert(connection: Connection, session: int, rendition: NewRendition, calls: int) -> int | None:
-    """The new row's id; None if these renditions are stored already."""
+    """Insert a rendition and return its id; None if it is stored already."""
     values = rendition_values(session, rendition, calls=calls, made_us=now_us())
     row = connection.execute(ADD_RENDITION, values).fetchone()
     return None if row is None else int(row[0])
 
 
 def rendition_values(session: int, rendition: NewRendition, *, calls: int, made_us: int) -> dict[str, Any]:
-    """The values of ADD_RENDITION."""
+    """Return the parameters of ADD_RENDITION."""
     values = {field.name: getattr(rendition, field.name) for field in fields(rendition) if field.name != "passages"}
     values |= {"session": session, "calls": calls, "now_us": made_us}
     values["tiny_digest"] = digest_of(rendition.tiny, rendition.tiny_tokens)
@@ -376,24 +376,24 @@ def rendition_values(session: int, rendition: NewRendition, *, calls: int, made_
 
 
 def _is_whole(values: tuple[Any, ...]) -> bool:
-    """Whether a row of LIST_RENDITIONS is as stored."""
+    """Return whether a row of LIST_RENDITIONS is undamaged."""
     _, _, digest, *stored, brief, _ = values
     return is_intact(digest, *stored[: len(_HASHED)], *_known(brief))
 
 
 def _known(value: T | None) -> tuple[T, ...]:
-    """The value, if there is one: rows without it were stored before it was part of them."""
+    """Return the value in a tuple, empty for None: a column that was added after the row was stored is not hashed."""
     return () if value is None else (value,)
 
 
 def _is_tiny_whole(values: tuple[Any, ...]) -> bool:
-    """Whether a row of LIST_TINIES is as stored."""
+    """Return whether a row of LIST_TINIES is undamaged."""
     _, _, digest, tiny, tokens = values
     return is_intact(digest, tiny, tokens)
 
 
 def _index(connection: Connection, session: int, made: Sequence[NewPassages]) -> None:
-    """Store index entries. A damaged index does not block the renditions; its turns are indexed after a rebuild."""
+    """Store index entries. A damaged index does not block renditions; its turns are indexed after a rebuild."""
     try:
         passages.add_all(connection, session, made)
     except Damaged as error:
@@ -410,7 +410,8 @@ def _newest(
     *,
     is_intact: Callable[[tuple[Any, ...]], bool] | None = None,
 ) -> dict[int, tuple[Any, ...]]:
-    """The newest renditions that cover exactly what the session sees of each turn; damaged ones are dropped."""
+    """Return the newest renditions that cover exactly the messages of each turn that the session sees; drop damaged
+    ones."""
     messages_of = dict(select_spans(connection, COUNT_MESSAGES, chain, first, last))
     found: dict[int, tuple[Any, ...]] = {}
     for turn, messages, *values in _made(connection, statement, chain, first, last):
@@ -429,7 +430,7 @@ def _newest(
 def _made(
     connection: Connection, statement: str, chain: Sequence[SessionRow], first: int, last: int
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows over the lineage, oldest turn first; a fork has its own of the turn it forked at, if that was open."""
+    """Yield rows of the lineage, oldest turn first; a fork has its own for the turn it forked at, if that was open."""
     yield from select_spans(connection, statement, chain, first, last)
     for session, turn in fork_turns(chain):
         if first <= turn <= last:
@@ -439,9 +440,9 @@ def _made(
 def _lacking(
     connection: Connection, session: SessionRow, *, include_open: bool, stop_early: bool = True
 ) -> Iterator[tuple[int, int]]:
-    """The turns beyond the settled ones that have no renditions of all their messages, with the message counts.
+    """Yield the unsettled turns that have no renditions of all their messages, with the message counts.
 
-    Those of one window are enough for a worker; `stop_early=False` finds all.
+    One window is enough for a worker; `stop_early=False` finds all.
     """
     (settled,) = connection.execute(GET_SETTLED, {"number": session.number}).fetchone()
     chain = chain_of(connection, session.id)
@@ -460,7 +461,7 @@ def _lacking(
 
 
 def _settle(connection: Connection, session: SessionRow) -> None:
-    """Record up to which turn nothing is missing, so that nobody looks there again."""
+    """Record the last turn up to which nothing is missing, so that these turns are not examined again."""
     first = next(_lacking(connection, session, include_open=False), None)
     settled = first[0] - 1 if first else session.last_turn - session.is_open
     connection.execute(SET_SETTLED, {"number": session.number, "settled": settled})

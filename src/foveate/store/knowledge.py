@@ -1,7 +1,7 @@
 """Knowledge: items by scope with their versions, topics of turns, and the runs that learn. Functions of a connection.
 
-Nothing is edited: a change is a new version, and the one before says what took its place and why. A run keeps the
-result of each step, and writes all its changes in one transaction at its end.
+Items are immutable: a change is a new version, and the old one records its replacement and the reason. A run stores the
+result of each step, and commits all changes in one transaction at its end.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from foveate.store.sql import Connection, Values, now_us
 KnowledgeKind = Literal["topic", "profile", "lesson", "reference", "recommendation"]
 KNOWLEDGE_KINDS: tuple[KnowledgeKind, ...] = ("topic", "profile", "lesson", "reference", "recommendation")
 KnowledgeState = Literal["proposed", "approved", "pinned", "retired"]
-"""`pinned`: approved, and no run changes it."""
+"""`pinned`: approved, and protected from changes by runs."""
 KNOWLEDGE_STATES: tuple[KnowledgeState, ...] = ("proposed", "approved", "pinned", "retired")
 PERSON = "person"
-"""The maker of versions that a person wrote or decided on."""
+"""The maker of versions that a person wrote or reviewed."""
 RunState = Literal["running", "done", "failed", "replaced"]
-"""`replaced`: its input changed before it ended, and a later run began anew."""
+"""`replaced`: its input changed before it ended, and a later run started over."""
 CHUNK_STEP = "chunk-"
-"""How the names of steps begin whose results depend on nothing but their names, which are hashes of what was read. A
-run whose input has changed takes them over."""
+"""Prefix of steps whose results depend only on their names, which are hashes of their input. A run whose input has
+changed reuses them."""
 _DETAILS = ("topics", "keywords", "technologies", "weight", "confidence")
 _COLUMNS = """k.tenant, k.id, k.version, k.scope, k.kind, k.state, k.title, k.text, k.data, k.maker, k.prompt_version,
     k.first_seen_us, k.last_seen_us, k.created_us, k.superseded_by, k.reason, k.digest,
@@ -112,7 +112,7 @@ class NewKnowledge:
     """A version of an item to add. If the item exists, this becomes its newest version."""
 
     id: str
-    """Stays the same from version to version."""
+    """Stable across versions."""
     scope: str
     kind: KnowledgeKind
     state: KnowledgeState
@@ -124,39 +124,39 @@ class NewKnowledge:
     """Words with their weights, the heaviest first."""
     technologies: tuple[str, ...] = ()
     weight: float = 0.5
-    """0 to 1: how much it matters. Lowered while it is not used."""
+    """Importance from 0 to 1. Reduced while it is not used."""
     confidence: float = 0.5
-    """0 to 1: how sure its maker is."""
+    """Confidence of its maker, from 0 to 1."""
     sources: tuple[KnowledgeSource, ...] = ()
     maker: str
     """`local` for rules, `person`, or the name of a model."""
     prompt_version: str = ""
     first_seen_us: int
     last_seen_us: int
-    """Times of its oldest and newest source turn."""
+    """Time of its newest source turn; `first_seen_us` is that of the oldest."""
     reason: str = ""
-    """Why it takes the place of the version before."""
+    """Why it replaces the previous version."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeRow(NewKnowledge):
-    """A version of an item as stored. Its `reason` is why another took its place, empty while it is current."""
+    """A stored version of an item. Its `reason` is why it was replaced, empty while it is current."""
 
     tenant: str
     version: int
     created_us: int
     superseded_by: str
-    """`ID@VERSION` of the version, or the id of the item, that took its place; empty while it is current."""
+    """`ID@VERSION` of the version, or the id of the item, that replaced it; empty while it is current."""
     uses: int
-    """Contexts that showed the item."""
+    """Number of contexts that showed the item."""
     helped: int
-    """Answers that used it."""
+    """Number of answers that used it."""
     last_used_us: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeMark:
-    """The current items of some scopes at one moment: the same as long as none is added, replaced or removed."""
+    """A fingerprint of the current items of some scopes, which changes when one is added, replaced or removed."""
 
     count: int
     versions: int
@@ -166,7 +166,7 @@ class KnowledgeMark:
 
 @dataclass(frozen=True, slots=True)
 class Supersession:
-    """An item that another one takes the place of, e.g. when two are merged."""
+    """An item and its replacement, e.g. when two are merged."""
 
     id: str
     by: str
@@ -184,28 +184,28 @@ class TurnTopicRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnowledgeChanges:
-    """All that a run changes, stored together or not at all."""
+    """All changes of a run, stored together or not at all."""
 
     items: tuple[NewKnowledge, ...] = ()
     superseded: tuple[Supersession, ...] = ()
     turn_topics: tuple[tuple[str, TurnTopicRow], ...] = ()
     """Sessions with topics of their turns."""
     topic_sessions: tuple[str, ...] = ()
-    """Sessions whose turn topics are replaced by these."""
+    """Sessions whose turn topics are replaced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewRun:
-    """A run that is to begin, or to go on if one with the same input was interrupted."""
+    """A run to start, or to resume if one with the same input was interrupted."""
 
     id: str
     tenant: str
     scope: str
     watermark: str
-    """A hash of everything the run reads."""
+    """A hash of the run's whole input."""
     prompt_version: str
     owner: str
-    """A name of this attempt that no other has."""
+    """A unique name of this attempt."""
     lease_seconds: float
 
 
@@ -224,11 +224,11 @@ class RunRow:
     started_us: int
     ended_us: int | None
     report: str
-    """What it did, as JSON; empty until it ends."""
+    """Its results, as JSON; empty until it ends."""
 
 
 def add(connection: Connection, tenant: str, items: Iterable[NewKnowledge]) -> list[KnowledgeRow]:
-    """Add versions of items; the current ones before them are superseded."""
+    """Add versions of items, superseding the current ones."""
     return [_add(connection, tenant, item) for item in items]
 
 
@@ -266,7 +266,7 @@ def list_items(
     scopes: Sequence[str] | None = None,
     kind: KnowledgeKind | None = None,
 ) -> list[KnowledgeRow]:
-    """The current items, those of these scopes if any are named, in the order of scopes, kinds and ids."""
+    """List the current items, optionally of these scopes, ordered by scope, kind and id."""
     wanted = [None] if scopes is None else sorted(set(scopes))
     found: list[KnowledgeRow] = []
     for scope in wanted:
@@ -275,7 +275,7 @@ def list_items(
 
 
 def mark(connection: Connection, tenant: str, scopes: Sequence[str]) -> KnowledgeMark:
-    """What tells whether the current items of these scopes changed."""
+    """Return a fingerprint that changes with the current items of these scopes."""
     found = [connection.execute(MARK, {"tenant": tenant, "scope": scope}).fetchone() for scope in sorted(set(scopes))]
     return KnowledgeMark(
         sum(int(row[0]) for row in found),
@@ -285,27 +285,28 @@ def mark(connection: Connection, tenant: str, scopes: Sequence[str]) -> Knowledg
 
 
 def versions(connection: Connection, tenant: str | None, item_id: str) -> list[KnowledgeRow]:
-    """All versions of an item, the oldest first; empty if there is none."""
+    """List all versions of an item, the oldest first; empty if it does not exist."""
     return _select(connection, VERSIONS, {"tenant": tenant, "id": item_id})
 
 
 def count_uses(connection: Connection, tenant: str, item_ids: Sequence[str], *, used: int = 0, helped: int = 0) -> None:
-    """Count that items were shown, and that answers used them."""
+    """Add to the counts of items shown, and of answers that used them."""
     values = {"tenant": tenant, "used": used, "helped": helped, "now_us": now_us()}
     connection.executemany(COUNT_USE, [{**values, "id": item_id} for item_id in item_ids])
 
 
 def turn_topics(connection: Connection, session_id: str, first: int, last: int) -> list[TurnTopicRow]:
-    """The topics of these turns, its ancestors' included; of each turn the heaviest first."""
+    """List the topics of these turns, including ancestors' turns, the heaviest of each turn first."""
     found = select_spans(connection, TURN_TOPICS, chain_of(connection, session_id), first, last)
     return [TurnTopicRow(*row) for row in found]
 
 
 def begin_run(connection: Connection, new: NewRun) -> RunRow:
-    """Begin a run, or go on with an interrupted one that has the same input; `RunInProgress` while another is running.
+    """Start a run, or resume an interrupted one with the same input; raise `RunInProgress` while another is running.
 
-    An interrupted run whose input has changed since is replaced; results of steps that hold for any input are taken
-    over. A run starts later than all before it, even if the clock was set back, so that the last one is known.
+    An interrupted run whose input has changed is replaced; results of steps that depend only on their names are reused.
+    A run's start time is later than that of all earlier runs, even if the clock was set back, so that the last one is
+    known.
     """
     times, moment = leases.times(connection, new.lease_seconds), now_us()
     lease = {"owner": new.owner, "until_us": times["until_us"]}
@@ -344,26 +345,26 @@ def get_run(connection: Connection, run_id: str) -> RunRow:
 def list_runs(
     connection: Connection, tenant: str | None, *, scope: str | None = None, limit: int = 100
 ) -> list[RunRow]:
-    """The runs, those of a scope if one is named, the newest first."""
+    """List the runs, optionally of one scope, the newest first."""
     return _runs(connection, LIST_RUNS, {"tenant": tenant, "scope": scope, "limit": limit})
 
 
 def keep_step(connection: Connection, run_id: str, owner: str, name: str, data: bytes) -> None:
-    """Keep the result of a step; `RunLost` if another has taken the run."""
+    """Store the result of a step; raise `RunLost` if another attempt has taken over the run."""
     _check_owner(connection, run_id, owner)
     connection.execute(KEEP_STEP, {"id": run_id, "name": name, "data": data, "digest": digest_of(data)})
 
 
 def steps(connection: Connection, run_id: str) -> dict[str, bytes]:
-    """The results of a run's steps by name; a damaged one counts as not done."""
+    """Return the results of a run's steps by name; damaged ones are omitted."""
     found = connection.execute(STEPS, {"id": run_id})
     return {name: data for name, data, digest in found if is_intact(digest, data)}
 
 
 def finish_run(connection: Connection, run_id: str, owner: str, report: str, changes: KnowledgeChanges) -> None:
-    """Store all changes of a run and end it; `RunLost` if another has taken it, and then nothing is stored.
+    """Store all changes of a run and end it; raise `RunLost` and store nothing if another attempt has taken it over.
 
-    Items that a person decided on while the run worked stay as the person left them.
+    Items that a person has reviewed or changed during the run are not changed.
     """
     _check_owner(connection, run_id, owner)
     run = get_run(connection, run_id)
@@ -390,7 +391,7 @@ def fail_run(connection: Connection, run_id: str, owner: str, report: str) -> No
 
 
 def forget(connection: Connection, where: str, values: Values) -> None:
-    """Forget what was learned from the turns of this condition alone, unless a person wrote or decided on it."""
+    """Remove the items learned only from turns that match a condition, unless a person wrote or reviewed them."""
     gone = connection.execute(_SOURCES_GONE.format(where=where), values).fetchall()
     connection.execute(_FORGET_SOURCES.format(where=where), values)
     connection.execute(_FORGET_TOPICS.format(where=where), values)
@@ -400,7 +401,7 @@ def forget(connection: Connection, where: str, values: Values) -> None:
 
 
 def is_sound(digest: bytes, *values: str) -> bool:
-    """Whether scope, kind, title, text and data of a version are those that were stored."""
+    """Return whether scope, kind, title, text and data of a version are undamaged."""
     return digest_of(*values) == digest
 
 

@@ -1,4 +1,4 @@
-"""Which stored rows a session reads: its ancestors' turns up to each fork, then its own."""
+"""The lineage of a session: its ancestors' turns up to each fork, then its own."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SELECT_SESSIONS = f"SELECT {_SELECTED} FROM sessions s LEFT JOIN sessions p ON p
 GET_SESSION = f"{SELECT_SESSIONS} WHERE s.id = :id"
 GET_SESSION_BY_NUMBER = f"{SELECT_SESSIONS} WHERE s.number = :number"
 SPAN = "session = :session AND turn BETWEEN :first AND :last AND (turn < :last OR position <= :last_position)"
-"""One `TurnSpan`: turns from :first to :last, of the last one only the messages up to the position at the fork."""
+"""Condition of one `TurnSpan`: turns :first to :last; of the last one only the messages up to the fork."""
 COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
     WHERE {SPAN} AND pruned_us IS NULL GROUP BY turn ORDER BY turn"""  # noqa: S608
 
@@ -29,7 +29,7 @@ def select_sessions(connection: Connection, statement: str, values: Values) -> l
 
 
 def get_session(connection: Connection, session_id: str) -> SessionRow:
-    """The session of this id; `SessionNotFound` if there is none."""
+    """Return the session with this id; raise `SessionNotFound` if there is none."""
     found = select_sessions(connection, GET_SESSION, {"id": session_id})
     if not found:
         raise SessionNotFound(session_id)
@@ -37,7 +37,7 @@ def get_session(connection: Connection, session_id: str) -> SessionRow:
 
 
 def number_of(connection: Connection, session_id: str) -> int:
-    """The number by which rows refer to a session."""
+    """Return the number that rows use to refer to a session."""
     row = connection.execute("SELECT number FROM sessions WHERE id = :id", {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
@@ -45,7 +45,7 @@ def number_of(connection: Connection, session_id: str) -> int:
 
 
 def chain_of(connection: Connection, session_id: str) -> list[SessionRow]:
-    """The session and its ancestors, nearest first."""
+    """Return the session and its ancestors, nearest first."""
     chain = [get_session(connection, session_id)]
     while chain[-1].parent is not None:
         chain += select_sessions(connection, GET_SESSION_BY_NUMBER, {"number": chain[-1].parent})
@@ -61,14 +61,14 @@ def select_spans(
     *,
     values: Values = MappingProxyType({}),
 ) -> list[tuple[Any, ...]]:
-    """The rows of a span statement over a session and its ancestors, oldest turn first."""
+    """Run a span statement over a session and its ancestors; return the rows, oldest turn first."""
     wanted = (span.clamp(first, last) for span in spans(chain))
     return [row for span in wanted if span for row in connection.execute(statement, {**values, **span.values()})]
 
 
 @dataclass(frozen=True, slots=True)
 class TurnSpan:
-    """Turns `first` to `last` of one session's rows; of the last one the messages up to `last_position`."""
+    """Turns `first` to `last` of one session's rows; of the last turn only the messages up to `last_position`."""
 
     session: int
     first: int
@@ -76,7 +76,7 @@ class TurnSpan:
     last_position: int
 
     def values(self) -> Values:
-        """The parameters of a span statement."""
+        """Return the parameters of a span statement."""
         return {
             "session": self.session,
             "first": self.first,
@@ -85,7 +85,7 @@ class TurnSpan:
         }
 
     def clamp(self, first: int, last: int) -> TurnSpan | None:
-        """The part between two turns."""
+        """Return the part between two turns, or None."""
         low, high = max(self.first, first), min(self.last, last)
         if low > high:
             return None
@@ -93,7 +93,7 @@ class TurnSpan:
 
 
 def spans(chain: Sequence[SessionRow]) -> list[TurnSpan]:
-    """The spans of a session and its ancestors (nearest first), oldest turns first."""
+    """List the spans of a session and its ancestors (nearest first), oldest turns first."""
     found: list[TurnSpan] = []
     last, last_position = NO_LIMIT, NO_LIMIT
     for row in chain:
@@ -104,9 +104,9 @@ def spans(chain: Sequence[SessionRow]) -> list[TurnSpan]:
 
 
 def fork_turns(chain: Sequence[SessionRow]) -> list[tuple[int, int]]:
-    """The sessions of a lineage, each with the turn it forked at, as far as that turn is seen from the first of them.
+    """List the sessions of a lineage, each with the turn it forked at, if the first session sees that turn.
 
-    That turn may have been open, so a fork has renditions of its own of it.
+    That turn may have been open, so a fork has its own renditions of it.
     """
     found: list[tuple[int, int]] = []
     limit = NO_LIMIT
@@ -119,14 +119,14 @@ def fork_turns(chain: Sequence[SessionRow]) -> list[tuple[int, int]]:
 
 @dataclass(slots=True)
 class HeadState:
-    """Where a session's next message goes."""
+    """The position of a session's next message."""
 
     turn: int
     position: int
     head: Head
 
     def place(self, drafts: Sequence[Draft]) -> Iterator[Place]:
-        """The place of each draft; moves the head."""
+        """Yield the place of each draft, advancing the head."""
         by_rule = starts_turn(drafts, prompted=self.head == "prompted")
         for draft, rule in zip(drafts, by_rule, strict=True):
             if self.head == "closed" or (rule if draft.starts is None else draft.starts):

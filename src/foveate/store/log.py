@@ -75,7 +75,7 @@ ADD_BODY = """INSERT INTO bodies (message, data) SELECT id, :data FROM messages
 FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key = :key"
 FIND_KEYS = "SELECT key, turn, position FROM messages WHERE session = :session AND key IN ({keys})"
 MAX_KEYS = 64
-"""That one statement looks for."""
+"""Maximum number of keys per lookup statement."""
 READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data
     FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
 READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us), max(at_us), sum(size),
@@ -127,7 +127,7 @@ _OWNED = (
     "responses",
     "agents",
 )
-# Layers of other sessions of the tenant may show words of the removed turns; they are made again.
+# Memory layers of the tenant's other sessions may contain text of the removed turns; they are rebuilt.
 _FORGET_LAYERS = """DELETE FROM recalled WHERE session IN (SELECT o.number FROM sessions s
     JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :{0})"""
 DELETE_SESSION = (
@@ -139,7 +139,7 @@ DELETE_SESSION = (
     "UPDATE agents SET parent_session = NULL WHERE parent_session = :number",
     "DELETE FROM sessions WHERE number = :number",
 )
-# A turn is old when its last message is; the open turn never is.
+# A turn is old if its last message is; the open turn never is.
 _OLD_TURNS = """SELECT turn FROM messages WHERE session = :session AND turn < :last_turn
     GROUP BY turn HAVING max(at_us) < :before_us AND max(coalesce(pruned_us, 0)) = 0"""
 IN_OLD_TURN = f"session = :session AND turn IN ({_OLD_TURNS})"
@@ -150,7 +150,7 @@ PRUNE = (
     f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
     _FORGET_LAYERS.format("session"),
     f"DELETE FROM responses WHERE {IN_OLD_TURN}",  # noqa: S608
-    # Eras, plans, states and boards may contain words of the removed turns; the states of programs contain ids.
+    # Eras, plans, states and boards may contain text of the removed turns; the states of programs contain ids.
     *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE if table != "states"),  # noqa: S608
     f"""DELETE FROM states WHERE session = :session
     AND substr(name, 1, {len(PROGRAM_STATE)}) <> '{PROGRAM_STATE}'""",  # noqa: S608
@@ -169,7 +169,7 @@ def create_session(connection: Connection, session: NewSession) -> SessionRow:
 
 
 def fork_session(connection: Connection, session: NewSession, parent_id: str, turn: int) -> SessionRow:
-    """Create a session that starts with its parent's turns up to `turn`, its pins, goals and documents.
+    """Create a session with its parent's turns up to `turn`, its pins, goals and documents.
 
     Turn 0 shares no turn: a child session.
     """
@@ -208,14 +208,14 @@ def list_sessions(
     scope: str | None = None,
     limit: int | None = None,
 ) -> list[SessionRow]:
-    """All sessions, or those with these labels, of this tenant or opened with this scope; the last used first, at
-    most `limit`."""
+    """List all sessions, or those with these labels, this tenant or this scope; the most recently used first, at most
+    `limit`."""
     wanted = {"platform": platform, "channel": channel, "tenant": tenant, "scope": scope}
     return select_sessions(connection, LIST_SESSIONS, {**wanted, "limit": NO_LIMIT if limit is None else limit})
 
 
 def update_session(connection: Connection, session_id: str, changes: Mapping[str, object]) -> SessionRow:
-    """Set columns named in UPDATABLE."""
+    """Update columns listed in UPDATABLE."""
     unknown = set(changes) - UPDATABLE
     if unknown:
         raise InputError(f"a session's {', '.join(sorted(unknown))} can't be changed")
@@ -248,12 +248,12 @@ def append(
     exact: bool = False,
     tail: str = "",
 ) -> list[Place]:
-    """Store all drafts, in order and durably, or none. A draft whose key the session has is not stored again.
+    """Store all drafts, in order and durably, or none. A draft whose key exists in the session is skipped.
 
-    With `newest_turn`: `TurnBegun` if a later turn has begun. With `after`: `SessionContinued` if the last message
-    of the session that has a key has another one; an empty `after` means that none has. With `exact`: `KeyReused`
-    if messages were stored under these keys that are not the same as the drafts. `tail` is the hash of a prompt and
-    its answer, by which `clients.find_tails` finds their turn.
+    With `newest_turn`: raise `TurnBegun` if a later turn has started. With `after`: raise `SessionContinued` unless it
+    is the key of the session's last message with a key (empty: no message has a key). With `exact`: raise `KeyReused`
+    if the messages stored under these keys differ from the drafts. `tail` is the hash of a prompt and its answer, by
+    which `clients.find_tails` finds their turn.
     """
     row = connection.heads.get(session_id) or connection.execute(GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
@@ -289,12 +289,12 @@ def append(
 
 
 def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> dict[int, Place]:
-    """The drafts whose key the session has already, by their index, and where they were stored."""
+    """Return the places of the drafts whose key exists in the session, by draft index."""
     keys = [draft.key for draft in drafts if draft.key is not None]
     found: dict[str, Place] = {}
     for start in range(0, len(keys), MAX_KEYS):
         part = keys[start : start + MAX_KEYS]
-        count = 1 << (len(part) - 1).bit_length()  # few different statements
+        count = 1 << (len(part) - 1).bit_length()  # limits the number of distinct statements
         names = {f"key{number}": part[min(number, len(part) - 1)] for number in range(count)}
         statement = FIND_KEYS.format(keys=", ".join(f":{name}" for name in names))
         for key, turn, position in connection.execute(statement, {"session": session, **names}):
@@ -308,7 +308,7 @@ def _last_key(connection: Connection, session: int) -> str:
 
 
 def _check_same(connection: Connection, session: int, drafts: Sequence[Draft], known: Mapping[int, Place]) -> None:
-    """Compare drafts that are numbered under one key with what is stored under it."""
+    """Compare drafts with the messages stored under their keys."""
     last = drafts[-1].key
     if last is None or not known:
         return
@@ -340,13 +340,13 @@ def _add_message(connection: Connection, session: int, draft: Draft, place: Plac
 
 
 def read(connection: Connection, session_id: str, first: int, last: int) -> list[MessageRow]:
-    """All messages of the turns `first` to `last`, its ancestors' included; a note in place of a damaged one."""
+    """List all messages of the turns `first` to `last`, including ancestors'; a damaged one is replaced with a note."""
     found = select_spans(connection, READ_MESSAGES, chain_of(connection, session_id), first, last)
     return [checked(connection, session_id, row) for row in found]
 
 
 def checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> MessageRow:
-    """The message; a note in place of a damaged one, so that the rest of its session stays usable."""
+    """Return a message; a damaged one is replaced with a note, so that the rest of its session stays usable."""
     turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data = row
     body = problem = None
     if pruned_us is None:
@@ -363,25 +363,26 @@ def checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> Me
 
 
 def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:
-    """The turns `first` to `last`, without bodies."""
+    """List the turns `first` to `last`, without bodies."""
     found = select_spans(connection, READ_TURNS, chain_of(connection, session_id), first, last)
-    # SQLite has no type of its own for the flag at the end.
+    # SQLite has no boolean type for the flag at the end.
     return [replace(row, pruned=bool(row.pruned)) for row in (TurnRow(*values) for values in found)]
 
 
 def outlines(connection: Connection, session_id: str, first: int, last: int) -> list[MessageOutline]:
-    """The messages of the turns `first` to `last`, without bodies."""
+    """List the messages of the turns `first` to `last`, without bodies."""
     found = select_spans(connection, READ_OUTLINES, chain_of(connection, session_id), first, last)
     return [MessageOutline(*row) for row in found]
 
 
 def keys(connection: Connection, session_id: str, first: int, last: int) -> list[str | None]:
-    """The key of each message of the turns `first` to `last`, None for those without; display messages are skipped."""
+    """List the key of each message of the turns `first` to `last`, None if it has none; display messages are
+    skipped."""
     return [key for (key,) in select_spans(connection, READ_KEYS, chain_of(connection, session_id), first, last)]
 
 
 def sizes(connection: Connection, session_id: str) -> StoredSizes:
-    """Totals of the session, its ancestors' turns included."""
+    """Return totals of the session, including its ancestors' turns."""
     found = select_spans(connection, READ_SIZES, chain_of(connection, session_id), 1, NO_LIMIT)
     messages, tokens, calls, raw, stored = (sum(row[column] for row in found) for column in range(5))
     moments = [moment for row in found for moment in row[5:] if moment is not None]
@@ -389,12 +390,12 @@ def sizes(connection: Connection, session_id: str) -> StoredSizes:
 
 
 def raw_tokens(connection: Connection, session_id: str, first: int, last: int) -> int:
-    """Raw size of the turns `first` to `last`, in base tokens."""
+    """Sum the raw base tokens of the turns `first` to `last`."""
     return sum(row[0] for row in select_spans(connection, SUM_TOKENS, chain_of(connection, session_id), first, last))
 
 
 def add_pin(connection: Connection, session_id: str, text: str, *, locked: bool) -> PinRow:
-    """Add a pin; if one with the same text exists, return it, locked if `locked`."""
+    """Add a pin; return the existing one if the text is the same, locked if `locked`."""
     now, session = now_us(), number_of(connection, session_id)
     values = {"session": session, "text": text, "locked": int(locked), "now_us": now}
     found = connection.execute(FIND_PIN, values).fetchone()
@@ -412,7 +413,7 @@ def list_pins(connection: Connection, session_id: str) -> list[PinRow]:
 
 
 def pin_of(row: Sequence[Any]) -> PinRow:
-    """A pin from the columns of `LIST_PINS`."""
+    """Make a pin from the columns of `LIST_PINS`."""
     number, text, locked, created = row
     return PinRow(number, text, bool(locked), created)
 
@@ -428,10 +429,10 @@ def remove_pin(connection: Connection, session_id: str, number: int, *, even_if_
 
 
 def prune(connection: Connection, session_id: str, *, before_us: int, dry_run: bool) -> PruneReport:
-    """Remove the bodies of the session's own turns that ended before then; `ForkInUse` while forks read them.
+    """Remove the bodies of the session's own turns that ended before a time; raise `ForkInUse` while forks read them.
 
-    What was made of them goes too: renditions, eras, plans, states (not those of programs), boards, artefacts, and
-    the responses of these turns. `derived.pruned` changes.
+    Everything derived from them is removed too: renditions, eras, plans, states (except those of programs), boards,
+    artefacts, and the responses of these turns. `derived.pruned` changes.
     """
     row = get_session(connection, session_id)
     now = now_us()

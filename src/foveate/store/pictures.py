@@ -1,4 +1,4 @@
-"""Pictures: what the contexts of a session showed each time its plan changed. Functions of a connection."""
+"""Pictures: the levels of a session's turns in its context, each time its plan changed. Functions of a connection."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from foveate.store.lineage import number_of
 from foveate.store.sql import Connection
 
 MAX_PICTURES = 500
-"""Kept of a session; the oldest go."""
+"""Maximum per session; the oldest are removed."""
 
 _COLUMNS = "made_us, turn, strategy, cause, tokens, budget_tokens, strip"
 ADD = f"""INSERT INTO pictures (session, {_COLUMNS})
@@ -21,7 +21,7 @@ DROP_OLDEST = """DELETE FROM pictures WHERE session = :session AND made_us <= co
 
 @dataclass(frozen=True, slots=True)
 class PictureRow:
-    """What a context showed."""
+    """The levels of the turns in a context."""
 
     made_us: int
     turn: int
@@ -36,13 +36,13 @@ class PictureRow:
 
 
 def add(connection: Connection, session_id: str, picture: PictureRow) -> None:
-    """Add a picture; of too many the oldest go."""
+    """Add a picture; remove the oldest beyond the limit."""
     session = number_of(connection, session_id)
     connection.execute(ADD, {"session": session, **asdict(picture)})
     connection.execute(DROP_OLDEST, {"session": session, "kept": MAX_PICTURES})
 
 
 def list_pictures(connection: Connection, session_id: str) -> list[PictureRow]:
-    """The pictures of a session, the oldest first."""
+    """List the pictures of a session, the oldest first."""
     found = connection.execute(LIST, {"session": number_of(connection, session_id)})
     return [PictureRow(*row) for row in found]

@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class PromptRow:
-    """A version of a stored prompt. Without a text it is a return to the built-in one."""
+    """A version of a stored prompt. None as its text restores the built-in prompt."""
 
     tenant: str
     key: str
@@ -33,7 +33,7 @@ class PromptRow:
 
 
 def add(connection: Connection, tenant: str, key: str, text: str | None) -> PromptRow:
-    """A new version; without a text, a return to the built-in prompt."""
+    """Add a version; without a text, restore the built-in prompt."""
     now = now_us()
     values = {"tenant": tenant, "key": key, "text": text, "digest": digest_of(text), "now_us": now}
     (version,) = connection.execute(ADD, values).fetchone()
@@ -41,17 +41,17 @@ def add(connection: Connection, tenant: str, key: str, text: str | None) -> Prom
 
 
 def newest(connection: Connection, tenant: str) -> list[PromptRow]:
-    """The newest version of each key."""
+    """List the newest version of each key."""
     return _intact(connection, connection.execute(NEWEST, {"tenant": tenant}))
 
 
 def history(connection: Connection, tenant: str, key: str) -> list[PromptRow]:
-    """All versions of a key, the oldest first."""
+    """List all versions of a key, the oldest first."""
     return _intact(connection, connection.execute(HISTORY, {"tenant": tenant, "key": key}))
 
 
 def texts(connection: Connection, rows: Iterable[Sequence[Any]]) -> dict[str, str]:
-    """The texts of rows of `NEWEST`, by key."""
+    """Return the texts of rows of `NEWEST`, by key."""
     return {row.key: row.text for row in _intact(connection, rows) if row.text is not None}
 
 
@@ -60,7 +60,7 @@ def digest_of(text: str | None) -> bytes:
 
 
 def _intact(connection: Connection, rows: Iterable[Sequence[Any]]) -> list[PromptRow]:
-    """The prompts as stored. A damaged one counts as absent; the check finds it."""
+    """Return the undamaged prompts; `check` reports the damaged ones."""
     found = []
     for tenant, key, version, text, created_us, digest in rows:
         if digest_of(text) == digest:

@@ -1,8 +1,8 @@
-"""The work queue: sessions to look at, and what waits for a model. Functions of a connection.
+"""The work queue: sessions to process, and turns queued for a model. Functions of a connection.
 
-Any number of workers share it; `foveate.store.leases` says who has which turn. A rendition with a due time is an entry
-of the model queue and counts the calls made for its turn, so after a restart, or in another process, work continues
-within the same limit.
+Any number of workers share it; `foveate.store.leases` records who works on which turn. A rendition with a due time is
+an entry of the model queue and counts the calls made for its turn, so after a restart, or in another process, work
+continues within the same limit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from foveate.store.rows import (
 from foveate.store.sql import Connection
 
 MAX_ATTEMPTS = 5
-"""Attempts at a turn whose workers died. After them it gets a coarse rendition without being compressed."""
-NO_CALLS_LEFT = "its workers ended before they stored a result, and it has no calls of a model left"
+"""Attempts at a turn whose workers died. After that it gets a coarse rendition without compression."""
+NO_CALLS_LEFT = "its workers ended before they stored a result, and it has no model calls left"
 
-# An open turn may still grow; it waits until it is closed.
+# An open turn may still grow; it is skipped until it is closed.
 _CLOSED = "(r.turn < s.last_turn OR s.head = 'closed')"
 NEWEST = """NOT EXISTS
     (SELECT 1 FROM renditions later WHERE later.session = r.session AND later.turn = r.turn AND later.id > r.id)"""
-# Jumps from session to session in the index of due times: its cost is the number of sessions with queued turns.
+# Skips from session to session in the index of due times: the cost grows with the sessions that have queued turns.
 LIST_DUE_SESSIONS = f"""WITH RECURSIVE waiting (session) AS (
         SELECT min(session) FROM renditions WHERE due_us IS NOT NULL
         UNION ALL SELECT (SELECT min(r.session) FROM renditions r WHERE r.due_us IS NOT NULL AND r.session > w.session)
@@ -87,9 +87,9 @@ LIST_PARKED = f"""SELECT s.id, r.turn, r.calls, r.parked FROM renditions r JOIN 
 
 
 def take_sessions(connection: Connection, *, limit: int, lease_seconds: float) -> list[SessionWork]:
-    """Sessions that got something new, and those that were put back and are due; the longest waiting first.
+    """Take sessions with new messages, and postponed ones that are due; the longest waiting first.
 
-    Nobody else gets them within the time of the lease, unless something is recorded in them.
+    No other worker gets them during the lease, unless something is recorded in them.
     """
     values = {**leases.times(connection, lease_seconds), "limit": limit}
     token = values["until_us"]
@@ -99,14 +99,14 @@ def take_sessions(connection: Connection, *, limit: int, lease_seconds: float) -
 
 
 def put_back(connection: Connection, work: SessionWork, seconds: float | None) -> None:
-    """Look at a session again after this time; None: when something was recorded. Without effect if something
-    was since it was taken."""
+    """Schedule a session's next visit after this time; None: when something is recorded. No effect if something was
+    recorded since it was taken."""
     due_us = None if seconds is None else connection.clock_us() + int(seconds * 1_000_000)
     connection.execute(PUT_BACK, {"id": work.session_id, "token": work.token, "due_us": due_us})
 
 
 def state(connection: Connection, *, limit: int) -> QueueState:
-    """Counts of the queue, and up to `limit` of the parked turns."""
+    """Return the counts of the queue, and up to `limit` of the parked turns."""
     moment = {"now_us": connection.clock_us()}
     sessions, due_sessions = connection.execute(COUNT_SESSIONS, moment).fetchone()
     queued, due, first_us = connection.execute(COUNT_DUE, moment).fetchone()
@@ -128,7 +128,7 @@ def state(connection: Connection, *, limit: int) -> QueueState:
 
 
 def sessions(connection: Connection) -> list[tuple[str, int]]:
-    """The sessions with queued turns and the first due time of each, the earliest first."""
+    """List the sessions with queued turns and the first due time of each, the earliest first."""
     return [(name, due_us) for name, due_us in connection.execute(LIST_DUE_SESSIONS)]
 
 
@@ -153,7 +153,7 @@ def claim(
     for row in connection.execute(LIST_DUE, values).fetchall():
         turn, messages, rendition, due_us, calls, smoothed, compressed = row
         counts = dict(select_spans(connection, COUNT_MESSAGES, chain, turn, turn))
-        if counts.get(turn) != messages:  # it has grown or is gone; its next rendition has a due time of its own
+        if counts.get(turn) != messages:  # it has grown or was removed; its next rendition has its own due time
             connection.execute(SET_DUE, {"rendition": rendition, "due_us": None})
             continue
         reserved = -(-max(0, max_calls - calls) // 2)
@@ -172,14 +172,14 @@ def claim(
 
 
 def reserve(connection: Connection, due: DueTurn, calls: int) -> bool:
-    """Record, before they are made, the total calls that the turn may have; False if its lease was lost."""
+    """Record, before they are made, the total calls allowed for the turn; return False if its lease was lost."""
     values = {"rendition": due.rendition, "calls": calls, "owner": due.owner}
     return connection.execute(RESERVE, values).rowcount > 0
 
 
 def postpone(connection: Connection, due: DueTurn, noted: PostponedTurn) -> bool:
-    """Leave the renditions as they are and release the lease; False, and nothing is changed, if another worker has
-    claimed the turn since."""
+    """Keep the renditions as they are and release the lease; return False and change nothing if another worker has
+    claimed the turn."""
     is_held = take_due(connection, due)
     if is_held:
         note(connection, due, noted)
@@ -187,7 +187,7 @@ def postpone(connection: Connection, due: DueTurn, noted: PostponedTurn) -> bool
 
 
 def take_due(connection: Connection, due: DueTurn) -> bool:
-    """End the lease of a claimed turn; False if another worker has it, or the session was deleted."""
+    """End the lease of a claimed turn; return False if another worker has it, or the session was deleted."""
     try:
         session = number_of(connection, due.session_id)
     except SessionNotFound:
@@ -196,37 +196,37 @@ def take_due(connection: Connection, due: DueTurn) -> bool:
 
 
 def note(connection: Connection, due: DueTurn, noted: PostponedTurn) -> None:
-    """Store the outcome of a claim that leaves the renditions as they are."""
+    """Store the outcome of a claim that does not change the renditions."""
     connection.execute(POSTPONE, {**asdict(noted), "rendition": due.rendition, "local": LOCAL_MAKER})
 
 
 def hold(connection: Connection, session_id: str, until_us: int) -> None:
-    """Postpone everything of a session until then."""
+    """Postpone all turns of a session until a time."""
     connection.execute(HOLD, {"session": number_of(connection, session_id), "until_us": until_us})
 
 
 def hurry(connection: Connection, now_us: int) -> None:
-    """Make everything postponed due now, in every session."""
+    """Make all postponed turns of every session due now."""
     connection.execute(HURRY, {"now_us": now_us})
 
 
-def want_again(connection: Connection, session_id: str, wanted: RedoRequest, now_us: int) -> int:
-    """Queue again what can be improved, with its calls reset; the number of turns."""
+def want_again(connection: Connection, session_id: str, request: RedoRequest, now_us: int) -> int:
+    """Queue again the turns that can be improved, with their calls reset; return their number."""
     session = {"session": number_of(connection, session_id)}
-    is_local_only = wanted.model_version is None
-    old = {"version": wanted.local_version, "local": LOCAL_MAKER, "is_local_only": is_local_only}
+    is_local_only = request.model_version is None
+    old = {"version": request.local_version, "local": LOCAL_MAKER, "is_local_only": is_local_only}
     stale = [turn for (turn,) in connection.execute(LIST_STALE, {**session, **old})]
     connection.executemany(DROP_RENDITIONS, [{**session, "turn": turn} for turn in stale])
     if stale:
         connection.execute(LOWER_SETTLED, {**session, "settled": min(stale) - 1})
     if is_local_only:
         return len(stale)
-    again = {**session, "version": wanted.model_version, "local": LOCAL_MAKER, "now_us": now_us}
+    again = {**session, "version": request.model_version, "local": LOCAL_MAKER, "now_us": now_us}
     return len(stale) + connection.execute(WANT_MODEL, again).rowcount
 
 
 def requested(connection: Connection, session_id: str, kind: RequestKind, name: str) -> int:
-    """A count of requests to models; 0 if none was noted."""
+    """Return the count of requests to models; 0 if none was recorded."""
     values = {"session": number_of(connection, session_id), "kind": kind, "name": name}
     row = connection.execute(GET_REQUESTED, values).fetchone()
     return int(row[0]) if row else 0

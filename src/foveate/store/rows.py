@@ -1,6 +1,6 @@
-"""The values that go into a store and come out of it: one class per kind of row.
+"""The rows of a store: one class per kind.
 
-Bodies, units, marks and vectors are bytes that the caller packed; a store keeps them without reading them.
+Bodies, units, marks and vectors are bytes packed by the caller; the store does not interpret them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from foveate.tokens import Counter, EncodingName, exact_counter
 from foveate.turn import Kind, Role
 
 Head = Literal["closed", "preamble", "prompted"]
-"""State of a session's newest turn: complete, without its prompt yet, or with it."""
+"""State of a session's newest turn: complete, prompt not recorded yet, or prompt recorded."""
 UPDATABLE = frozenset(
     {
         *("title", "platform", "channel", "strategy", "settings", "budget_tokens", "budget_chosen", "model"),
@@ -25,18 +25,18 @@ ERA_FANOUT = 32
 LOCAL_MAKER = "local"
 """The maker of renditions that need no model; every other maker is a model."""
 RequestKind = Literal["artefact", "era", "failures"]
-"""What is counted of requests to models: an artefact's, the next place of a level's eras, failed calls in a row."""
+"""Counters of requests to models: an artefact's, the next place of a level's eras, consecutive failed calls."""
 Speaker = Literal["user", "assistant", "tool", "system"]
-"""Author of a passage. Calls and results are a tool's; text injected by a program counts as the system's."""
+"""Author of a passage. Calls and results belong to the tool; text injected by a program belongs to the system."""
 SPEAKERS: tuple[Speaker, ...] = ("user", "assistant", "tool", "system")
 KEY_SHIFT = 12
-"""A passage's key is its row's id shifted by this many bits, plus its number in the row."""
+"""A passage's key is its row's id shifted left by this many bits, plus its number in the row."""
 PASSAGE_MASK = (1 << KEY_SHIFT) - 1
-"""The bits of a key that are the number."""
+"""The bits of a key that hold the number."""
 NEWEST_ID = (1 << 48) - 1
-"""Above every row's id."""
+"""Larger than any row's id."""
 NANO = 1_000_000_000
-"""Nano-dollars in a dollar: whole numbers add up the same in every database."""
+"""Nano-dollars in a dollar: integer sums are the same in every database."""
 DAY_US = 86_400_000_000
 OK = "ok"
 UNFIT = "unfit"
@@ -58,11 +58,11 @@ class NewSession:
     model: str | None
     encoding: EncodingName
     tenant: str = ""
-    """Whose it is; the local owner's is empty."""
+    """The owner's id; empty for the local owner."""
     budget_chosen: int = 1
-    """0: nobody chose the budget; it is the default, and less where the model's window is smaller."""
+    """0: the default budget, reduced if the model's window is smaller."""
     mode: str = ""
-    """The name of a stored prompt that is part of every system prompt; empty: none."""
+    """The name of a stored prompt that is included in every system prompt; empty: none."""
     scope: str = ""
     """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty: none."""
 
@@ -110,7 +110,7 @@ SESSION_COLUMNS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A message to store. `starts` overrides whether it starts a turn; a `key` is stored once per session."""
+    """A message to store. `starts` overrides the detection of a turn's start; a `key` is stored once per session."""
 
     role: Role
     kind: Kind
@@ -120,7 +120,7 @@ class Draft:
     tool_calls: int
     at_us: int | None
     body: bytes
-    """As `bodies.pack` made it."""
+    """The data of `bodies.pack`."""
     digest: bytes
     size: int
     key: str | None = None
@@ -139,7 +139,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A message as stored; `body` is None once pruned."""
+    """A stored message; `body` is None if it was pruned."""
 
     turn: int
     position: int
@@ -150,12 +150,12 @@ class MessageRow:
     recorded_us: int
     body: bytes | None
     problem: str | None = None
-    """How it is damaged; its body is a note then."""
+    """The damage, if any; the body is then a note."""
 
 
 @dataclass(frozen=True, slots=True)
 class MessageOutline:
-    """A message without its body. `tool_results` is None if it was stored before these were counted."""
+    """A message without its body. `tool_results` is None if it was stored before they were counted."""
 
     turn: int
     role: Role
@@ -164,7 +164,7 @@ class MessageOutline:
     tool_results: int | None
     at_us: int
     pruned: int
-    """1 where its body was removed."""
+    """1 if its body was removed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class PinRow:
 
 @dataclass(frozen=True, slots=True)
 class StoredSizes:
-    """Totals of a session: as recorded, and as stored."""
+    """Totals of a session: recorded and stored."""
 
     messages: int
     tokens: int
@@ -214,7 +214,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class PruneReport:
-    """What a prune removed, or would remove."""
+    """The counts of a prune, or of its dry run."""
 
     turns: int
     messages: int
@@ -230,28 +230,28 @@ class Claim:
     turn: int
     messages: int
     attempts: int = 1
-    """Claims in a row, this one included; the workers of those before it died."""
+    """Consecutive claims, including this one; the workers of the earlier ones died."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionWork:
-    """A session that a worker has taken from the queue of sessions."""
+    """A session that a worker has taken from the queue."""
 
     session_id: str
     token: int
-    """Proves that it was not taken or written to since."""
+    """Proof that it was not taken or written to since."""
     is_new: bool
-    """Something was recorded; False if it was put back, and nothing was recorded since."""
+    """True if something was recorded; False if it was put back, and nothing was recorded since."""
 
 
 @dataclass(frozen=True, slots=True)
 class ParkedTurn:
-    """A turn for which no more attempts are made."""
+    """A turn that is not attempted again."""
 
     session_id: str
     turn: int
     calls: int
-    """Calls of a model that were made or reserved for it."""
+    """Model calls made or reserved for it."""
     reason: str
 
 
@@ -260,22 +260,22 @@ class QueueState:
     """The work queue of a store."""
 
     sessions: int
-    """Sessions that a worker has to look at, now or later."""
+    """Sessions that need a worker, now or later."""
     due_sessions: int
     model_turns: int
     """Turns queued for a model, now or later."""
     due_model_turns: int
     waited_seconds: float
-    """How long the first turn that is due for a model has been."""
+    """Time since the first queued turn became due."""
     leased: int
     """Turns in progress."""
     expired: int
-    """Leases of workers that died; their turns can be claimed."""
+    """Leases of dead workers; their turns can be claimed."""
     owners: int
     """Workers that hold leases."""
     parked: int
     parked_turns: tuple[ParkedTurn, ...]
-    """Some of them, the newest first."""
+    """A few of them, the newest first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -300,11 +300,11 @@ class NewRendition:
     due_us: int | None = None
     """When a model is asked for a better rendition; None: never."""
     parked: str = ""
-    """Why no more attempts are made; empty for a rendition that was made as usual."""
+    """Why it is not attempted again; empty for a normal rendition."""
     words: bytes | None = None
-    """What the turn says, as `foveate.history.worth` packs it."""
+    """The turn's content words, as packed by `foveate.history.worth`."""
     brief: bytes | None = None
-    """`foveate.renditions.Renditions.brief`; None: there is none."""
+    """`foveate.renditions.Renditions.brief`; None if there is none."""
     brief_tokens: int | None = None
 
 
@@ -321,7 +321,7 @@ class RenditionSizes:
     tiny: int | None
     is_pruned: bool
     words: bytes | None = None
-    """What the turn says, as `foveate.history.worth` packs it."""
+    """The turn's content words, as packed by `foveate.history.worth`."""
     brief: int | None = None
 
 
@@ -355,7 +355,7 @@ class EraRow:
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """How many turns of a session have renditions, and how many are queued."""
+    """Counts of a session's turns with renditions, and of queued ones."""
 
     pending: int
     complete: int
@@ -364,9 +364,9 @@ class Backlog:
     waiting: int
     """Turns queued for a model, now or later."""
     due_us: int | None
-    """When the first of them is due."""
+    """Due time of the first of them."""
     by_model: int
-    """Turns whose newest renditions a model made."""
+    """Turns whose newest renditions were made by a model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,16 +381,16 @@ class DueTurn:
     calls: int
     """Total calls before this claim."""
     reserved: int
-    """Calls allowed now; counted as made until `refine` or `postpone` reports the real number."""
+    """Calls allowed now; counted as made until `refine` or `postpone` reports the actual number."""
     smoothed_tokens: int
     compressed_tokens: int
     owner: str
-    """Who claimed it; results of anybody else are rejected."""
+    """Owner of the claim; results of other owners are rejected."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefinedTurn:
-    """A model's rendition of a turn; a level that is None stays as it was."""
+    """A model's rendition of a turn; a level that is None is unchanged."""
 
     maker: str
     version: int
@@ -398,7 +398,7 @@ class RefinedTurn:
     """Total calls for the turn."""
     refusals: int
     is_complete: bool = True
-    """False: a level that a model should have made is missing; the turn is marked incomplete."""
+    """False if a level that a model should have made is missing; the turn is marked incomplete."""
     smoothed: bytes | None = None
     smoothed_tokens: int | None = None
     compressed: bytes | None = None
@@ -409,7 +409,7 @@ class RefinedTurn:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostponedTurn:
-    """The outcome of a claim that leaves the renditions as they are."""
+    """The outcome of a claim that does not change the renditions."""
 
     due_us: int | None
     """When a model is asked again; None: never."""
@@ -420,12 +420,12 @@ class PostponedTurn:
     is_marked: bool = False
     """The local rendition is a fallback for one a model failed to make."""
     parked: str = ""
-    """Why no more attempts are made, where that is no ordinary outcome."""
+    """Why it is not attempted again; empty for an ordinary outcome."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RedoRequest:
-    """Which renditions to make again."""
+    """A selection of renditions to make again."""
 
     local_version: int
     """Local renditions older than this, or incomplete, are made again."""
@@ -435,7 +435,7 @@ class RedoRequest:
 
 @dataclass(frozen=True, slots=True)
 class ArtefactRow:
-    """An artefact, by its name."""
+    """A stored artefact."""
 
     name: str
     kind: str
@@ -447,7 +447,7 @@ class ArtefactRow:
 
 @dataclass(frozen=True, slots=True)
 class ArtefactsMark:
-    """Changes whenever a strategy's artefacts do, so that they can be cached."""
+    """A fingerprint that changes with a strategy's artefacts, so that they can be cached."""
 
     count: int
     newest_us: int
@@ -475,7 +475,7 @@ class PassageText(NamedTuple):
     text: str
     tool: str | None
     extra: str
-    """Words that the database's own tokenizer would not find."""
+    """Words that the database's own tokenizer would miss."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -485,14 +485,14 @@ class NewPassages:
     turn: int
     messages: int
     at_us: int
-    """When the turn began."""
+    """Start time of the turn."""
     maker: str
-    """Version of the splitter and the embedder; passages of another maker are made again."""
+    """Version of the splitter and the embedder; passages of another version are rebuilt."""
     texts: tuple[PassageText, ...]
     embedded: tuple[int, ...]
-    """The numbers of those that have a vector or will get one."""
+    """Numbers of the passages that have or will get a vector."""
     marks: bytes
-    """What ranking needs without the texts."""
+    """Data for ranking without the texts."""
     vectors: bytes
 
 
@@ -513,7 +513,7 @@ class PassagesRow:
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """The keys of the passages that contain a phrase, the newest first; `is_cut` if there are more."""
+    """Keys of the passages that contain a phrase, the newest first; `is_cut` if there are more."""
 
     keys: Sequence[int]
     is_cut: bool
@@ -521,27 +521,27 @@ class Postings:
 
 @dataclass(frozen=True, slots=True)
 class IndexedSession:
-    """The turns of a session that a search covers."""
+    """The turns of a session that are searched."""
 
     number: int
     id: str
     created_us: int
     epoch: int
-    """If it changed, rows were removed: look again from the beginning."""
+    """Changes when rows were removed: read again from the beginning."""
     first_turn: int
     last_turn: int
     last_messages: int
-    """Of the last turn, which may be open."""
+    """Number of messages of the last turn, which may be open."""
 
 
 @dataclass(frozen=True, slots=True)
 class IndexSnapshot:
-    """The index at one moment: rows added since the last look, and the postings of phrases."""
+    """The index at one moment: rows added since the last read, and the postings of phrases."""
 
     sessions: Sequence[IndexedSession]
-    """The session that was asked for; or all, those used last first."""
+    """The requested session, or all, the most recently used first."""
     newest: int
-    """The highest id at that moment, in the whole store."""
+    """The highest id in the whole store at that moment."""
     rows: Sequence[PassagesRow]
     postings: Sequence[Postings]
     has_items: bool = False
@@ -550,7 +550,7 @@ class IndexSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class IndexState:
-    """What the index of a store contains."""
+    """The contents of a store's index."""
 
     turns: int
     passages: int
@@ -560,7 +560,7 @@ class IndexState:
     model: str = ""
     """The current embedding model; set by the caller."""
     problem: str = ""
-    """Why it can't be read."""
+    """Why it can't be read; empty if it can."""
 
     @property
     def vector_models(self) -> tuple[str, ...]:
@@ -576,7 +576,7 @@ class CallRow:
     turn: int | None
     at_us: int
     provider: str
-    """Whose limits it counts against."""
+    """The provider whose limits it counts against."""
     model: str
     purpose: str
     input_tokens: int
@@ -584,10 +584,10 @@ class CallRow:
     cached_tokens: int
     nano_usd: int
     is_estimate: bool
-    """The price is assumed, or the provider reported no usage."""
+    """True if the price is assumed, or the provider reported no usage."""
     latency_us: int
     outcome: str
-    """`ok`; `unfit` for an answer that was paid for and not used; or the reason of a `ModelError`."""
+    """`ok`; `unfit` for an answer that was paid for but not used; or the reason of a `ModelError`."""
     prompt_hash: str = ""
     """SHA-256 of the system prompt that was sent, in hex; empty if there was none."""
 
@@ -604,7 +604,7 @@ class CostRow:
     calls: int
     failed: int
     unfit: int
-    """Answered, but the answer was rejected."""
+    """Calls whose answer was rejected."""
     latency_us: int
     """Sum over the calls."""
     input_tokens: int

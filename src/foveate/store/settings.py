@@ -26,6 +26,6 @@ class CabinetSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """The file cabinet: whole tool results and fetched pages, by key."""
 
     retention_days: Annotated[float, Meta(gt=0, le=36_500)] = 30.0
-    """Days that a key lives. It lives longer while contexts show it. The log keeps the content in any case."""
+    """Days until a key expires. Extended while contexts show it. The log keeps the content in any case."""
     note_turns: Annotated[int, Meta(ge=0, le=1_000)] = 10
-    """Number of turns that a new key is listed on the board. 0: not at all."""
+    """Number of turns for which a new key is listed on the board. 0: not listed."""

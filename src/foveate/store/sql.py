@@ -1,4 +1,4 @@
-"""What all databases share: the connection that repositories are functions of, and the numbered migrations.
+"""Shared by all databases: the connection protocol that repositories use, and the numbered migrations.
 
 Statements are portable and take `:name` parameters; each repository has its own at the top of its file. A dialect
 (`foveate.store.sqlite`, `foveate.store.postgres`) adds type names, locks and its full-text index.
@@ -34,9 +34,9 @@ SET_ASIDE = "UPDATE {table} SET name = :aside WHERE session = :session AND name 
 SET_ASIDE_NAME = "{name} damaged {now_us}"
 
 STREAMED_ROWS = 200
-"""Rows that `Connection.stream` reads together."""
+"""Rows that `Connection.stream` fetches at a time."""
 MAX_RETRIES = 100
-"""Of a transaction that had no effect."""
+"""Maximum number of retries of a transaction that had no effect."""
 RETRY_SECONDS = 0.005
 MAX_RETRY_SECONDS = 1.0
 
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Locks:
-    """What a write reads before it writes: no other process may change it in between.
+    """The data that a write reads first: no other process may change it until the write.
 
     `sessions` are ids; `names` are areas that belong to no session (`agents`, `calls`, …).
     """
@@ -67,7 +67,7 @@ NO_LOCKS = Locks()
 
 
 class Undone(Exception):
-    """A transaction that surely had no effect, and may be run again; `error` is raised if that does not help."""
+    """A transaction that certainly had no effect and can be retried; `error` is raised if retries fail."""
 
     def __init__(self, error: StoreError) -> None:
         super().__init__(str(error))
@@ -75,14 +75,14 @@ class Undone(Exception):
 
 
 class Retries:
-    """Waits before a transaction is run again, for some time in all."""
+    """Waits before retries of a transaction, up to a total time."""
 
     def __init__(self, seconds: float) -> None:
         self._deadline = time.monotonic() + seconds
         self._tries = 0
 
     def wait(self, undone: Undone) -> None:
-        """Wait a little longer each time; the error of the transaction if the time is over."""
+        """Wait, longer each time; raise the transaction's error once the time is up."""
         if time.monotonic() > self._deadline or self._tries == MAX_RETRIES:
             raise undone.error from undone
         self._tries += 1
@@ -90,7 +90,7 @@ class Retries:
 
 
 def retried(seconds: float, transaction: Callable[[], T]) -> T:
-    """Run a transaction, again while it has no effect and the time is not over."""
+    """Run a transaction, with retries while it has no effect and time remains."""
     retries = Retries(seconds)
     while True:
         try:
@@ -100,14 +100,14 @@ def retried(seconds: float, transaction: Callable[[], T]) -> T:
 
 
 class Cursor(Protocol):
-    """The rows that a statement returned."""
+    """The rows returned by a statement."""
 
     @property
     def rowcount(self) -> int: ...
 
     @property
     def description(self) -> Sequence[Any] | None:
-        """A sequence for each column, whose first item is the column's name."""
+        """One sequence per column, whose first item is the column's name."""
 
     def __iter__(self) -> Iterator[Any]: ...
 
@@ -124,13 +124,13 @@ class TextWords(Protocol):
 
 
 class WordIndex(Protocol):
-    """The full-text index of passages, which every database has in its own way. An entry's key is the passage's."""
+    """The full-text index of passages, specific to each database. An entry's key is the passage's."""
 
     def guard(self) -> AbstractContextManager[None]:
         """Raise `Damaged` where the index can't be read."""
 
     def write(self) -> AbstractContextManager[None]:
-        """Like `guard`; changes inside are written at its end, or all of them undone."""
+        """Like `guard`; write the changes at the end, or undo all of them."""
 
     def add(self, session: int, entries: Iterable[tuple[int, PassageText]]) -> None: ...
 
@@ -142,7 +142,7 @@ class WordIndex(Protocol):
     def match(
         self, phrase: str, *, sessions: Sequence[int] = (), field: str | None = None, beyond: int = -1, limit: int = -1
     ) -> list[int]:
-        """The keys above `beyond` of passages that contain a phrase, the newest first.
+        """Return the keys above `beyond` of passages that contain a phrase, the newest first.
 
         `field` is `words` or `tool`, None for both. Without `sessions` all sessions are searched; a negative limit is
         no limit.
@@ -151,7 +151,7 @@ class WordIndex(Protocol):
     def match_many(
         self, phrases: Sequence[tuple[str, int]], *, sessions: Sequence[int] = (), limit: int = -1
     ) -> list[list[int]]:
-        """Like `match` for each phrase, given with the key to look beyond."""
+        """Like `match` for several phrases, each with the key to search beyond."""
 
     def index_texts(self, texts: Sequence[PassageText]) -> TextWords:
         """Index texts in memory, by the same rules."""
@@ -162,25 +162,25 @@ class WordIndex(Protocol):
         """Raise `Damaged` where the index is inconsistent."""
 
     def recreate(self) -> None:
-        """Drop the index, whatever state it is in, and create an empty one."""
+        """Drop the index, in any state, and create an empty one."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredVectors:
-    """The vectors of a turn's passages, each with the number of its passage; their lengths tell nothing."""
+    """The vectors of a turn's passages, each with the number of its passage; they are not normalised."""
 
     dimensions: int
     rows: Sequence[tuple[int, Sequence[float]]]
 
 
 class VectorIndex(Protocol):
-    """Finds the nearest vectors of all sessions, where the database can. A key is the passage's."""
+    """Finds the nearest vectors of all sessions, if the database supports it. A key is the passage's."""
 
     def add(self, session: int, made: Iterable[tuple[int, StoredVectors]], *, is_bulk: bool = False) -> None:
-        """Add the vectors of rows of passages, each given with its id; in bulk, `complete` is called at the end."""
+        """Add the vectors of rows of passages, each with the row's id; after adding in bulk, call `complete`."""
 
     def complete(self) -> None:
-        """Create what lets vectors be found quickly, if it does not exist; this is quicker after many were added."""
+        """Create the missing search structures, which is faster after many vectors were added."""
 
     def remove(self, rows: Sequence[int]) -> None: ...
 
@@ -189,11 +189,11 @@ class VectorIndex(Protocol):
     def nearest(
         self, vector: Sequence[float], *, sessions: Sequence[int] | None, limit: int
     ) -> list[tuple[int, float]] | None:
-        """Keys and similarities, the nearest first; None if the database has no such index."""
+        """Return keys and similarities, the nearest first; None if the database has no such index."""
 
 
 class NoVectors:
-    """Of a database that has no such index."""
+    """The vector index of a database without one."""
 
     def add(self, session: int, made: Iterable[tuple[int, StoredVectors]], *, is_bulk: bool = False) -> None:
         pass
@@ -226,51 +226,53 @@ class Connection(Protocol):
 
     @property
     def heads(self) -> dict[str, HeadRow]:
-        """Of the sessions that the transaction has locked, by id; for a tenant, and in a file, there are none.
+        """Heads of the sessions that the transaction has locked, by id; empty for a tenant, and in a file.
 
-        Who moves a head changes it here too; who deletes a session clears them.
+        Code that moves a head updates it here too; code that deletes a session clears them.
         """
 
     @property
     def skip_locked(self) -> str:
-        """The clause that skips rows which other transactions have locked; empty where there is one writer."""
+        """The clause that skips rows locked by other transactions; empty for a single writer."""
 
     def clock_us(self) -> int:
-        """The time that leases go by: the server's where there is one, so that clocks of workers may differ."""
+        """Return the clock used for leases: the server's if there is one, since workers' clocks may differ."""
 
     def signal(self) -> None:
-        """Wake the workers that wait for work, once this transaction is committed. They look anyway, less often."""
+        """Wake waiting workers once this transaction is committed. They also poll, less often."""
 
     def execute(self, sql: str, parameters: Values = ..., /) -> Cursor: ...
 
     def executemany(self, sql: str, parameters: Iterable[Values], /) -> Cursor: ...
 
     def select_all(self, queries: Sequence[tuple[str, Values]], /) -> list[list[Any]]:
-        """Run several queries in one round trip; the rows of each."""
+        """Run several queries in one round trip; return the rows of each."""
 
     def defer(self, sql: str, parameters: Values, /) -> None:
-        """Run a statement whose result nobody reads, at once or before the next one that `execute` runs.
+        """Run a statement whose result is not needed, now or before the next `execute`.
 
-        Deferred statements of the same text may run together, in the order in which the texts first came.
+        Deferred statements with the same text may run together, in the order in which the texts first appeared.
         """
 
     def flush(self) -> None:
-        """Run what was deferred, at the end of a transaction at the latest."""
+        """Run the deferred statements, at the end of a transaction at the latest."""
 
     def insert(self, sql: str, parameters: Iterable[Values], /) -> list[int]:
-        """Run an `INSERT … RETURNING id` for each of these values, together; the ids."""
+        """Run an `INSERT … RETURNING id` for each set of values in one batch; return the ids."""
 
     def stream(self, sql: str, /) -> Iterator[Any]:
-        """The rows of a large result, a few at a time."""
+        """Yield the rows of a large result, a few at a time."""
 
     def set_tenant(self, tenant: str) -> None:
-        """Restrict the rest of the transaction to the rows of a tenant, where the database can; empty: to none."""
+        """Restrict the rest of the transaction to a tenant's rows, if the database supports it; empty: no
+        restriction."""
 
     def repair(self, statement: str, values: Values) -> None:
-        """Run a statement in the next write transaction: how a reader drops a damaged row that can be made again."""
+        """Run a statement in the next write transaction; a reader uses it to drop a damaged row that can be
+        regenerated."""
 
     def take_repairs(self) -> list[tuple[str, Values]]:
-        """The statements given to `repair` since the last call."""
+        """Return the statements passed to `repair` since the last call."""
 
     @property
     def in_transaction(self) -> bool: ...
@@ -279,7 +281,7 @@ class Connection(Protocol):
 
 
 class Dialect(Protocol):
-    """What differs between databases. A new database is one file that has these."""
+    """The differences between databases. A new database is one file that implements this."""
 
     @property
     def location(self) -> str: ...
@@ -290,25 +292,25 @@ class Dialect(Protocol):
         """Translate the driver's errors into `foveate.errors`, or into `Undone`."""
 
     def read(self, connection: Connection) -> AbstractContextManager[None]:
-        """A read transaction: one snapshot for everything that is read inside."""
+        """Open a read transaction: one snapshot for all its reads."""
 
     def write(self, connection: Connection, locks: Locks) -> AbstractContextManager[None]:
-        """A write transaction with these locks: durable at its end, rolled back on an exception."""
+        """Open a write transaction with these locks: durable at its end, rolled back on an exception."""
 
     def is_fault(self, error: Exception) -> bool:
-        """Whether the database failed, as opposed to one statement that it rejected."""
+        """Return whether the database failed, rather than rejected one statement."""
 
     def check(self, connection: Connection) -> Iterator[Finding]:
-        """Problems of the file or server itself."""
+        """Yield problems of the file or server itself."""
 
     def close(self) -> None:
-        """Close what connections share."""
+        """Close the resources that connections share."""
 
     def describe(self, connection: Connection) -> dict[str, str]:
-        """What an operator wants to know about the server, by topic."""
+        """Return information about the server for an operator, by topic."""
 
     def wait_for_signal(self, seconds: float) -> None:
-        """Return when a transaction with a `signal` was committed, or after this time. For a thread of its own."""
+        """Wait for a committed transaction with a `signal`, or until the timeout. Blocks: needs its own thread."""
 
 
 def now_us() -> int:
@@ -316,19 +318,19 @@ def now_us() -> int:
 
 
 def keep_data(connection: Connection, table: Table, session: int, name: str, data: bytes) -> None:
-    """Store a value by its name, with its hash."""
+    """Store a named value with its hash."""
     values = {"session": session, "name": name, "data": data, "digest": bodies.digest_of(data)}
     connection.execute(KEEP.format(table=table), values)
 
 
 def load_data(connection: Connection, table: Table, session: int, name: str) -> bytes | None:
-    """A value that was stored by its name; a damaged one counts as absent."""
+    """Load a named value; a damaged one counts as absent."""
     row = connection.execute(GET_KEPT.format(table=table), {"session": session, "name": name}).fetchone()
     return None if row is None else intact_data(connection, table, session, name, row)
 
 
 def intact_data(connection: Connection, table: Table, session: int, name: str, row: Sequence[Any]) -> bytes | None:
-    """The data of a row with its hash; None if it is damaged."""
+    """Return the data of a row with its hash; None if it is damaged."""
     data, digest = row
     if not bodies.is_intact(digest, data):
         _log.warning("%s: %r in %s of session %d is damaged and ignored", connection.location, name, table, session)
@@ -337,7 +339,7 @@ def intact_data(connection: Connection, table: Table, session: int, name: str, r
 
 
 def keep_record(connection: Connection, table: Table, session: int, name: str, data: bytes) -> None:
-    """Like `keep_data`; but a damaged value is set aside under another name, where `check` finds it."""
+    """Store a named value like `keep_data`; a damaged value is set aside under another name for `check`."""
     owner = {"session": session, "name": name}
     row = connection.execute(GET_KEPT.format(table=table), owner).fetchone()
     if row is not None and not bodies.is_intact(row[1], row[0]):
@@ -351,7 +353,7 @@ def latest_version() -> int:
 
 
 def migrations(after: int, types: Mapping[str, str]) -> Iterator[tuple[int, list[str]]]:
-    """Each later version with the statements that lead to it."""
+    """Yield each later version with its statements."""
     for number, text in _migration_files():
         if number > after:
             lines = (line for line in text.splitlines() if not line.startswith("--"))
@@ -361,7 +363,7 @@ def migrations(after: int, types: Mapping[str, str]) -> Iterator[tuple[int, list
 
 @cache
 def _migration_files() -> Sequence[tuple[int, str]]:
-    """The number and text of each migration, in order."""
+    """List the number and text of each migration, in order."""
     folder = files("foveate.store").joinpath("migrations")
     found = [entry for entry in folder.iterdir() if entry.name.endswith(".sql")]
     return sorted((int(entry.name[:4]), entry.read_text("utf-8")) for entry in found)

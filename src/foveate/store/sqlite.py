@@ -1,4 +1,4 @@
-"""SQLite: the file, its errors, its full-text index. Everything that another database would do differently."""
+"""SQLite: the file, its errors, its full-text index. Everything specific to this database."""
 
 from __future__ import annotations
 
@@ -66,17 +66,17 @@ OWN_MIGRATIONS = {
         "DROP TABLE keepsakes",
     ),
 }
-"""Statements of a schema version that only SQLite has."""
+"""Statements of a schema version that are specific to SQLite."""
 MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID = 0x466F7665
-"""`Fove`: what `file` and other tools see in the header."""
+"""`Fove` in ASCII, stored in the header for `file` and other tools."""
 PRIVATE_MODE = 0o600
 RETRY_SECONDS = 0.02
 MAX_PAGE_PROBLEMS = 20
 
 
 class SqliteConnection(sqlite3.Connection):
-    """A connection in autocommit mode that waits for locks; any thread may use it, one at a time."""
+    """A connection in autocommit mode that waits for locks; usable from any thread, one at a time."""
 
     location = ""
     skip_locked = ""
@@ -89,7 +89,7 @@ class SqliteConnection(sqlite3.Connection):
         return sql.now_us()
 
     def signal(self) -> None:
-        """A file wakes nobody: workers look often, which costs a read."""
+        """Do nothing: workers poll a file often, which is cheap."""
 
     def select_all(self, queries: Sequence[tuple[str, sql.Values]], /) -> list[list[Any]]:
         return [self.execute(statement, values).fetchall() for statement, values in queries]
@@ -98,7 +98,7 @@ class SqliteConnection(sqlite3.Connection):
         self.execute(statement, parameters)
 
     def flush(self) -> None:
-        """Nothing is deferred."""
+        """Do nothing: nothing is deferred."""
 
     def insert(self, statement: str, parameters: Iterable[sql.Values], /) -> list[int]:
         return [self.execute(statement, values).fetchone()[0] for values in parameters]
@@ -107,7 +107,7 @@ class SqliteConnection(sqlite3.Connection):
         return self.execute(statement)
 
     def set_tenant(self, tenant: str) -> None:
-        """A file has no rules of its own; statements name the tenant."""
+        """Do nothing: a file has no row-level security; statements filter by tenant."""
 
     def repair(self, statement: str, values: sql.Values) -> None:
         self._repairs.append((statement, values))
@@ -141,7 +141,7 @@ class SqliteWords:
         try:
             yield
         except sqlite3.DatabaseError as error:
-            # The statements are right and their values quoted, so SQLITE_ERROR means a missing or broken table.
+            # The statements are valid and their values quoted, so SQLITE_ERROR means a missing or broken table.
             name = getattr(error, "sqlite_errorname", "") or ""
             if name.startswith("SQLITE_CORRUPT") or name == "SQLITE_ERROR":
                 raise Damaged(self._connection.location, DAMAGED_INDEX) from error
@@ -149,7 +149,7 @@ class SqliteWords:
 
     @contextmanager
     def write(self) -> Iterator[None]:
-        # FTS5 writes at a savepoint's release; at the commit a fault would fail every write that shares it.
+        # FTS5 writes at a savepoint's release; a fault at the commit would fail every write that shares it.
         execute = self._connection.execute
         execute("SAVEPOINT before_words")
         execute("SAVEPOINT words")
@@ -206,7 +206,7 @@ class SqliteWords:
         execute("SAVEPOINT drop_words")
         try:
             execute(DROP_WORDS)
-        except sqlite3.DatabaseError:  # a table that can't be read is dropped piece by piece
+        except sqlite3.DatabaseError:  # an unreadable table is dropped piece by piece
             execute("ROLLBACK TO drop_words")
             execute("PRAGMA writable_schema = ON")
             execute("DELETE FROM sqlite_master WHERE name = 'passage_words'")
@@ -219,14 +219,14 @@ class SqliteWords:
 
 
 class WordCutter:
-    """Cuts texts into the words that the full-text index has, for databases whose own tokenizer differs."""
+    """Splits texts into the words of the full-text index, for databases whose own tokenizer differs."""
 
     def __init__(self) -> None:
         self._local = threading.local()
         self.phrase = functools.lru_cache(maxsize=4_096)(self._phrase)
 
     def cut(self, texts: Sequence[PassageText]) -> list[tuple[list[str], list[str], list[str]]]:
-        """The words of each passage: of its text, of what it names, of its tool."""
+        """Return the words of each passage: of its text, its extra words and its tool."""
         memory = self._memory()
         memory.execute("BEGIN")
         try:
@@ -240,11 +240,11 @@ class WordCutter:
         return found
 
     def _phrase(self, phrase: str) -> list[str]:
-        """The words of a phrase."""
+        """Return the words of a phrase."""
         return self.cut([PassageText("user", phrase, None, "")])[0][0]
 
     def _memory(self) -> SqliteConnection:
-        """A table of this thread."""
+        """Return this thread's in-memory table."""
         if not hasattr(self._local, "memory"):
             memory = sqlite3.connect(":memory:", isolation_level=None, factory=SqliteConnection)
             memory.execute(CREATE_WORDS)
@@ -273,7 +273,7 @@ class SqliteTextWords:
 
 
 class SqliteFile:
-    """A database file: see `foveate.store.sql.Dialect`. `prepare` creates it or brings it to the current schema."""
+    """A database file: see `foveate.store.sql.Dialect`. `prepare` creates or migrates it."""
 
     def __init__(self, location: str, settings: StoreSettings) -> None:
         if location.startswith(":") or not location:
@@ -311,7 +311,7 @@ class SqliteFile:
             connection.execute("COMMIT")
 
     def write(self, connection: sql.Connection, locks: sql.Locks = sql.NO_LOCKS) -> AbstractContextManager[None]:  # noqa: ARG002
-        """The file has one writer at a time, so there is nothing else to lock."""
+        """Open a write transaction; the file has one writer at a time, so nothing else is locked."""
         return _transaction(connection, "BEGIN IMMEDIATE")
 
     def is_fault(self, error: Exception) -> bool:
@@ -338,17 +338,17 @@ class SqliteFile:
                 yield Finding(f"SQLite reports: {problem}", RESTORE)
 
     def close(self) -> None:
-        """Connections share nothing."""
+        """Do nothing: connections share nothing."""
 
     def describe(self, connection: sql.Connection) -> dict[str, str]:  # noqa: ARG002
-        """A file has no server."""
+        """Return nothing: a file has no server."""
         return {}
 
     def wait_for_signal(self, seconds: float) -> None:
         time.sleep(seconds)
 
     def prepare(self) -> None:
-        """Bring the file to the current schema, however many processes do so at once."""
+        """Create or migrate the schema; safe for concurrent processes."""
         self._create_private()
         deadline = time.monotonic() + self._settings.lock_timeout_seconds
         while True:
@@ -357,13 +357,13 @@ class SqliteFile:
                     self._migrate(connection)
                 return
             except StoreBusy:
-                # Switching a new file to WAL does not wait for the lock, whatever the timeout.
+                # Switching a new file to WAL ignores the lock timeout.
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(RETRY_SECONDS * (0.5 + random.random()))  # noqa: S311 - jitter
 
     def _create_private(self) -> None:
-        """Create an empty file that only its owner can read; SQLite gives its -wal and -shm the same mode."""
+        """Create an empty file that only its owner can read; SQLite copies its mode to the -wal and -shm files."""
         with self.errors():
             if self.path.is_dir():
                 raise NotADatabase(self.location, "is a folder; name a file")
@@ -394,7 +394,7 @@ class SqliteFile:
                 connection.execute(sql.WRITE_VERSION, {"version": number})
 
     def _version(self, connection: SqliteConnection) -> int:
-        """The schema's version; 0 for an empty file."""
+        """Return the schema version; 0 for an empty file."""
         tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         row = connection.execute(sql.READ_VERSION).fetchone() if sql.SCHEMA_TABLE in tables else None
         if row is None and tables:
@@ -426,7 +426,7 @@ def _words(text: PassageText, session: int) -> tuple[str, str, str]:
 
 
 def _tag(session: int) -> str:
-    """A word that is in no tool's name."""
+    """Return a word that no tool's name contains."""
     return f"session{session}session"
 
 

@@ -1,6 +1,6 @@
-"""Artefacts of a strategy: made of turns by rules at once, and worded by a model where one is named for roll-ups.
+"""Artefacts of a strategy: made from turns by rules at once, and worded by a model if one is configured for roll-ups.
 
-A fault in a maker gives a simpler artefact. A model is asked once for each artefact on display.
+If a maker fails, a simpler artefact is made. A model is asked once for each displayed artefact.
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import unpack_units
 
 MAX_READ_TURNS = 400
-"""Of more turns than this their units are read, not their messages."""
+"""Above this number of turns their units are read instead of their messages."""
 FALLBACK_TOKENS = 200
-"""Limit of the fallback for an artefact that could not be made."""
+"""Token limit of the fallback for an artefact that could not be made."""
 
 _log = logging.getLogger(__name__)
 
 
 def make_all(strategy: Strategy, materials: Sequence[Material], counter: Counter) -> list[Artefact]:
-    """Everything that is wanted, counted as it will be shown."""
+    """Make all requested artefacts, with their sizes as shown."""
     return [counted(_make(strategy, material), counter) for material in materials]
 
 
 def cutter(counter: Counter) -> Any:
-    """`Material.cut` for texts of artefacts."""
+    """Return `Material.cut` for texts of artefacts."""
     count = counting("A", counter)
     return lambda text, max_tokens: cut_text(text, max_tokens, count, count(text))
 
 
 def _make(strategy: Strategy, material: Material) -> Artefact:
-    wanted = material.wanted
-    with contained(_log, "making the artefact %s of kind %s failed", wanted.name, wanted.kind):
+    spec = material.wanted
+    with contained(_log, "making the artefact %s of kind %s failed", spec.name, spec.kind):
         made = strategy.make(material)
-        return replace(made, name=wanted.name, kind=wanted.kind, first=wanted.first, last=wanted.last)
+        return replace(made, name=spec.name, kind=spec.kind, first=spec.first, last=spec.last)
     return _fallback(material)
 
 
 def _fallback(material: Material) -> Artefact:
-    """The most informative clauses, or nothing for short messages: those are then shown whole."""
+    """Make an artefact of the most informative clauses; empty for short messages, which are then shown in full."""
     units = [unit for turn in material.turns for unit in turn.units]
     return made_of(material.wanted, era_text(units, material.wanted.tokens or FALLBACK_TOKENS, material.count))
 
 
 def counted(made: Artefact, counter: Counter) -> Artefact:
-    """With the sizes that it is shown at."""
+    """Return the artefact with its sizes as shown."""
     sizes = {place: content_tokens(text, "M", counter) for place, text in short_texts(made).items()}
     return replace(made, tokens=content_tokens(made.text, "A", counter) if made.text else 0, sizes=sizes)
 
@@ -82,32 +82,32 @@ def unpack_made(row: ArtefactRow) -> Artefact:
     )
 
 
-def pack_wants(wants: Sequence[ArtefactSpec]) -> bytes:
-    return bodies.squeeze([asdict(wanted) for wanted in wants])
+def pack_wants(specs: Sequence[ArtefactSpec]) -> bytes:
+    return bodies.squeeze([asdict(spec) for spec in specs])
 
 
 def unpack_wants(data: bytes) -> list[ArtefactSpec]:
     kept: Any = bodies.expand(data)
-    return [ArtefactSpec(**wanted) for wanted in kept]
+    return [ArtefactSpec(**spec) for spec in kept]
 
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """An artefact as it is kept, and what it was made of; can be pickled."""
+    """A stored artefact and its sources; can be pickled."""
 
-    wanted: ArtefactSpec
+    spec: ArtefactSpec
     before: ArtefactRow
     rows: Sequence[MessageRow]
     units: Mapping[int, bytes]
-    """Packed, by turn."""
+    """Packed units by turn."""
     goals: Sequence[bytes]
     encoding: EncodingName
     strategy: str
-    """Whose artefact it is."""
+    """The strategy that owns the artefact."""
 
     @property
     def kind(self) -> ArtefactKind:
-        return load(self.strategy).artefacts[self.wanted.kind]
+        return load(self.strategy).artefacts[self.spec.kind]
 
     def material(self) -> Material:
         counter = exact_counter(self.encoding)
@@ -125,7 +125,7 @@ class Basis:
             for turn in sorted({*messages, *self.units})
         ]
         goals: Any = [bodies.expand(goal) for goal in self.goals]
-        return Material(self.wanted, turns, counting("A", counter), cutter(counter), goals=goals)
+        return Material(self.spec, turns, counting("A", counter), cutter(counter), goals=goals)
 
 
 def write_artefact_request(
@@ -136,23 +136,23 @@ def write_artefact_request(
 
 
 def weigh_artefact(assignment: ArtefactAssignment, answer: Answer, basis: Basis) -> ArtefactRow | None:
-    """The artefact with the wording that passed; None if it stays as it was."""
+    """Return the artefact with the accepted wording; None if it is unchanged."""
     with contained(_log, "an answer of %s could not be judged", answer.message.model):
         judged = basis.kind.load_wording().judge(assignment, answer, basis.material(), unpack_made(basis.before))
         if judged.made is not None:
             return pack_made(counted(judged.made, exact_counter(basis.encoding)))
-        _log.info("%s keeps the rules' text: %s", basis.wanted.name, judged.reason)
+        _log.info("%s keeps the rules' text: %s", basis.spec.name, judged.reason)
     return None
 
 
 class ArtefactJob(RollUpJob):
-    """One artefact."""
+    """A model's wording of one artefact."""
 
     kind = "artefacts"
 
-    def __init__(self, context: QueueContext, session: SessionRow, wanted: ArtefactSpec, before: ArtefactRow) -> None:
-        super().__init__(context, session, f"artefact {wanted.name}")
-        self.wanted, self.before = wanted, before
+    def __init__(self, context: QueueContext, session: SessionRow, spec: ArtefactSpec, before: ArtefactRow) -> None:
+        super().__init__(context, session, f"artefact {spec.name}")
+        self.spec, self.before = spec, before
         self._basis: Basis | None = None
         self._assignment: ArtefactAssignment | None = None
 
@@ -170,39 +170,39 @@ class ArtefactJob(RollUpJob):
         return bool(made)
 
     async def note(self, *, is_asked: bool) -> None:
-        name = _request_name(self.session, self.wanted)
+        name = _request_name(self.session, self.spec)
         await self._due.note_requested(self.session_id, "artefact", name, int(is_asked))
 
     async def _read(self) -> Basis:
-        store, session, wanted = self.context.store, self.session, self.wanted
-        first, last = max(1, wanted.first), wanted.last
-        kind = load(session.strategy).artefacts[wanted.kind]
+        store, session, spec = self.context.store, self.session, self.spec
+        first, last = max(1, spec.first), spec.last
+        kind = load(session.strategy).artefacts[spec.kind]
         is_read = kind.reads_messages and last - first < MAX_READ_TURNS
         rows = await store.read(session.id, first, last) if is_read else []
         units = {row.turn: row.units for row in await store.derived.renditions(session.id, first, last)}
         goals = [row.data for row in await store.artefacts.goals(session.id)]
-        return Basis(wanted, self.before, rows, units, goals, session.encoding, session.strategy)
+        return Basis(spec, self.before, rows, units, goals, session.encoding, session.strategy)
 
 
 async def artefact_jobs(context: QueueContext, session: SessionRow) -> AsyncGenerator[ArtefactJob, None]:
-    """The artefacts on display that no model was asked for, newest first."""
+    """Yield the displayed artefacts that no model was asked for, newest first."""
     store = context.store
     packed = await store.derived.offer(session.id, session.strategy)
     if packed is None:
         return
-    wants = sorted(unpack_wants(packed), key=lambda wanted: -wanted.last)
+    specs = sorted(unpack_wants(packed), key=lambda spec: -spec.last)
     requested = store.derived.due.requested
-    unasked = [one for one in wants if not await requested(session.id, "artefact", _request_name(session, one))]
+    unasked = [one for one in specs if not await requested(session.id, "artefact", _request_name(session, one))]
     if not unasked:
         return
     rows = {row.name: row for row in await store.artefacts.made(session.id, session.strategy)}
     settled = await store.derived.settled(session.id)
-    for wanted in unasked:
-        # A turn without units, such as an open one, is requested once it has them.
-        if wanted.last <= settled and wanted.name in rows:
-            yield ArtefactJob(context, session, wanted, rows[wanted.name])
+    for spec in unasked:
+        # An artefact is requested once all its turns have units; an open turn has none.
+        if spec.last <= settled and spec.name in rows:
+            yield ArtefactJob(context, session, spec, rows[spec.name])
 
 
-def _request_name(session: SessionRow, wanted: ArtefactSpec) -> str:
-    """One for each artefact, so that no process undoes another's note."""
-    return f"{session.strategy}:{wanted.name}"
+def _request_name(session: SessionRow, spec: ArtefactSpec) -> str:
+    """Return a unique name per artefact, so that no process overwrites another's note."""
+    return f"{session.strategy}:{spec.name}"

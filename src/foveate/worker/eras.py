@@ -1,4 +1,4 @@
-"""Ranges of turns become eras: by rules at once, and by a model, where one is named for it, in its own time."""
+"""Eras: made from ranges of turns by rules at once, and by a model, if one is configured, in the background."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import pack_units, unpack_units
 
 ERA_TOKENS = 640
-"""As much of an era as is kept; it is shown at any size up to this."""
+"""Maximum stored size of an era; it is shown at any size up to this."""
 
 
 async def read_units(store: Store, session_id: str, level: int, place: int) -> list[bytes]:
-    """What an era is made of: the units of its turns, or of the eras below."""
+    """Read the sources of an era: the units of its turns, or of the eras below."""
     first, last = place * ERA_FANOUT, (place + 1) * ERA_FANOUT - 1
     if level == 1:
         return [row.units for row in await store.derived.renditions(session_id, first + 1, last + 1)]
@@ -32,7 +32,7 @@ async def read_units(store: Store, session_id: str, level: int, place: int) -> l
 
 
 def make_era(level: int, place: int, packed: Sequence[bytes], encoding: EncodingName) -> EraRow:
-    """By rules."""
+    """Make an era by rules."""
     units = roll_up(_unpacked(packed), ERA_TOKENS, exact_counter(encoding).base)
     return _row(level, place, units, encoding)
 
@@ -51,7 +51,7 @@ def write_era_request(
 def weigh_era(
     assignment: EraAssignment, answer: Answer, packed: Sequence[bytes], encoding: EncodingName
 ) -> bytes | None:
-    """The units of an era, if enough of the answer passes."""
+    """Return the units of an era, if enough of the answer is accepted."""
     judged = judge_era(assignment, answer, _unpacked(packed), exact_counter(encoding).base)
     return pack_units(judged.units) if judged.units else None
 
@@ -67,7 +67,7 @@ def _row(level: int, place: int, units: Sequence[Unit], encoding: EncodingName) 
 
 
 class EraJob(RollUpJob):
-    """One era."""
+    """A model's wording of one era."""
 
     kind = "eras"
 
@@ -97,13 +97,13 @@ class EraJob(RollUpJob):
 
 
 async def era_jobs(context: QueueContext, session: SessionRow) -> AsyncGenerator[EraJob, None]:
-    """The eras of a session that no model was asked for, in order."""
+    """Yield the eras of a session that no model was asked for, in order."""
     derived = context.store.derived
     for level in count(1):
         end = await derived.next_era(session.id, level)
         if not end:
             return
-        # What ends before a fork is the ancestor's.
+        # Eras that end before a fork belong to the ancestor.
         first = (session.fork_turn - 1) // ERA_FANOUT**level if session.parent is not None else 0
         asked = await derived.due.requested(session.id, "era", str(level))
         for place in range(max(first, asked), end):

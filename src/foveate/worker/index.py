@@ -1,4 +1,4 @@
-"""What turns are found by, made afterwards: of turns recorded before there was an index, and by other models."""
+"""Delayed indexing: of turns recorded before the index existed, or indexed with other models."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class Indexer:
-    """Works through the turns that lack an entry, or have one by another maker, the newest first."""
+    """Indexes the turns without an entry, or with one of another maker, the newest first."""
 
     def __init__(self, store: Store, settings: Settings, *, pool: Pool, caller: Caller) -> None:
         self._store = store
@@ -37,25 +37,25 @@ class Indexer:
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> bool:
-        """Make all that a session lacks; False if its vectors are to be made later.
+        """Index everything missing in a session; return False if its vectors are postponed.
 
-        Until then its turns are found by their words. An index that can't be written waits to be rebuilt.
+        Until then its turns are found by their words. An index that can't be written must be rebuilt.
         """
         lock = self._locks.get(session_id) or self._locks.setdefault(session_id, asyncio.Lock())
         try:
-            async with lock:  # two at once would pay for the same vectors twice
+            async with lock:  # concurrent runs would pay for the same vectors twice
                 await self._finish(session_id, progress)
         except Damaged as error:
-            _log.warning("session %s is not indexed: %s", session_id, error)
+            _log.warning("session %s could not be indexed: %s", session_id, error)
         except ModelError as error:
-            _log.warning("session %s has no vectors yet, and is found by its words: %s", session_id, error)
+            _log.warning("session %s has no vectors yet and is found by its words: %s", session_id, error)
             return False
         return True
 
     async def _finish(self, session_id: str, progress: Progress | None) -> None:
         index = self._store.passages
         if self._settings.recall.embeddings != STATIC:
-            await index.want(session_id)  # those that were just made have no vectors yet
+            await index.want(session_id)  # new entries have no vectors yet
         elif session_id not in await index.unindexed():
             return
         maker = await self._maker()
@@ -86,7 +86,7 @@ class Indexer:
         return [entry for entry in await self._pool.run(make_passages, jobs) if entry is not None]
 
     async def _ready(self, made: list[NewPassages], maker: str) -> AsyncIterator[list[NewPassages]]:
-        """The passages with their vectors: at once, or one request at a time."""
+        """Yield the passages with their vectors: all at once, or one request at a time."""
         if self._embedder is None:
             yield made
             return
@@ -94,7 +94,8 @@ class Indexer:
             yield await self._with_vectors(self._embedder, some, maker)
 
     def _requests(self, made: Sequence[NewPassages]) -> Iterator[list[NewPassages]]:
-        """Turns whose texts make about one request each: what a limit stops later is not paid for again."""
+        """Yield groups of turns whose texts fill about one request: if a later one hits a limit, earlier ones are not
+        paid again."""
         some: list[NewPassages] = []
         texts = 0
         for entry in made:

@@ -1,6 +1,6 @@
-"""Jobs of the model queue: write a request, weigh the answer, store the result. What comes after is the queue's.
+"""Jobs of the model queue: write a request, weigh the answer, store the result. The queue schedules retries.
 
-A turn, an era and an artefact are the three kinds. Calls are counted in the store, so a restart does not reset them.
+The three kinds are turns, eras and artefacts. Calls are counted in the store, so a restart does not reset them.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ NONCE_BYTES = 8
 
 @dataclass(frozen=True, slots=True)
 class Setback:
-    """Why a job got no result."""
+    """The reason why a job got no result."""
 
     problem: str
     error: ModelError | None = None
-    """None: an answer did not pass."""
+    """None if an answer was rejected."""
     is_final: bool = False
-    """Another attempt would not help."""
+    """True if another attempt would not help."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueueContext:
-    """What every job uses."""
+    """Resources shared by all jobs."""
 
     store: Store
     events: EventBus
@@ -48,7 +48,7 @@ class QueueContext:
     compress: CompressSettings
 
     async def prompts(self) -> dict[str, str]:
-        """The texts that override built-in prompts now."""
+        """Return the current overrides of built-in prompts."""
         return await load_overrides(self.store)
 
     def publish(self, kind: EventKind, session_id: str, turn: str | None, data: dict[str, Json]) -> None:
@@ -56,10 +56,10 @@ class QueueContext:
 
 
 class Job(ABC):
-    """One thing that a model is asked for."""
+    """A request to a model."""
 
     was_answered = False
-    """A model was asked, and everything it should make passed."""
+    """True if a model was asked, and everything it should make was accepted."""
 
     def __init__(self, context: QueueContext, session_id: str, about: str, model: str, calls: int = 0) -> None:
         self.context = context
@@ -67,20 +67,20 @@ class Job(ABC):
         self.about = about
         self.model = model
         self.calls = calls
-        """Made for it so far, in earlier attempts too."""
+        """Calls made for it, including earlier attempts."""
         self._due = context.store.derived.due
 
     @abstractmethod
     async def run(self) -> Setback | None:
-        """Ask, weigh and store."""
+        """Ask the model, judge the answer and store the result."""
 
     @abstractmethod
     async def hold(self, until_us: int) -> None:
-        """A limit allows no calls before then."""
+        """Postpone the job because a limit allows no calls before a time."""
 
     @abstractmethod
     async def put_off(self, problem: str, due_us: int | None) -> None:
-        """Keep the rules' result and try again at `due_us`; None: never."""
+        """Keep the rules' result and retry at `due_us`; None: never."""
 
     @abstractmethod
     async def abandon(self) -> None:
@@ -88,15 +88,16 @@ class Job(ABC):
 
 
 class RollUpJob(Job):
-    """One era or artefact that rules have made. A model is asked once; it is noted before, so no process pays again.
+    """An era or artefact made by rules. A model is asked once; the request is noted before, so that no process pays
+    again.
 
-    The note is withdrawn if the job is postponed. Failed calls are counted for all jobs of a kind in a session.
+    The note is removed if the job is postponed. Failed calls are counted for all jobs of a kind in a session.
     """
 
     kind: ClassVar[str]
 
     is_waiting = False
-    """It was postponed, and so are those of its kind after it."""
+    """True if it was postponed, with the later jobs of its kind."""
 
     def __init__(self, context: QueueContext, session: SessionRow, about: str) -> None:
         self.session = session
@@ -105,11 +106,11 @@ class RollUpJob(Job):
 
     @abstractmethod
     async def request(self) -> Ask | None:
-        """None if it is not worth asking."""
+        """Write the request; None if it is not worth asking."""
 
     @abstractmethod
     async def keep(self, answer: Answer) -> bool:
-        """Store what passes; False if too little does."""
+        """Store what is accepted; return False if that is too little."""
 
     @abstractmethod
     async def note(self, *, is_asked: bool) -> None: ...

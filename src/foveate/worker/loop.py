@@ -1,6 +1,6 @@
-"""The background worker: turns that lack renditions get them, and ranges of turns become eras.
+"""The background worker: makes missing renditions of turns, and eras of ranges of turns.
 
-Nothing depends on memory: the queue is what the store lacks, each turn is leased while it is processed,
+No state is lost with the process: the queue is derived from the store, each turn is leased while it is processed,
 and storing the same renditions twice changes nothing. After a crash a later worker repeats the work in progress.
 """
 
@@ -34,22 +34,22 @@ from foveate.worker.refine import Refiner
 from foveate.worker.renditions import make_coarse, make_local
 
 RESUME_SECONDS = 0.5
-"""Work that an earlier program left is begun this long after a store was opened; a short command leaves it."""
+"""Delay before work of earlier processes is resumed; a short command ends before."""
 BATCH_TOKENS = 100_000
-"""Turns of more tokens together are compressed one batch after another, with other sessions' turns in between."""
+"""Turns with more tokens in total are compressed in several batches, alternating with other sessions."""
 ERA_BATCH = 64
-"""Eras rolled up between two looks at the clock."""
+"""Eras made between two checks of the clock."""
 GATHER_SECONDS = 0.1
-"""How long the loop waits for more when it is woken: a burst of turns is claimed and kept in few commits."""
+"""Delay after a wake-up to collect more work: a burst of turns is claimed and stored in few commits."""
 POLL_SECONDS = 0.02
 WATCH_SECONDS = 1.0
-"""How long a worker that waits for work goes without a look, if nothing wakes it."""
+"""Maximum interval between polls of an idle worker."""
 WATCH_SESSIONS = 8
-"""Sessions taken at a time; each gets one batch and goes behind the others."""
+"""Sessions taken at a time; after each batch a session goes to the end of the queue."""
 PAUSE_SECONDS = 0.5
 DEADLY = f"{MAX_ATTEMPTS} workers ended while they compressed it; it got a coarse rendition instead"
 MAX_FAILURES = 8
-"""A session whose work failed is tried again after a pause that doubles with each failure, up to this number."""
+"""Maximum exponent of the pause after a session's failures, which doubles with each one."""
 
 Progress = Callable[[int], object]
 """Called with the number of turns just finished."""
@@ -58,7 +58,7 @@ _log = logging.getLogger(__name__)
 
 
 class Worker:
-    """Works in a task of the loop it is first woken in; the CPU work is the pool's."""
+    """Runs in a task of the event loop that first woke it; CPU work runs in the pool."""
 
     def __init__(self, store: Store, events: EventBus, settings: Settings, caller: Caller) -> None:
         self._store = store
@@ -69,15 +69,15 @@ class Worker:
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
         self._refiner = Refiner(store, events, settings, pool=self._pool, caller=caller)
         self._sessions: dict[str, None] = {}
-        """Sessions to work on, in order: a session goes behind the others after each batch."""
+        """Sessions to process, in order: after each batch a session goes to the end."""
         self._quiet: dict[str, float] = {}
         """Sessions whose newest turn may still grow, and when it counts as finished."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        """A timer for each of them, which is set again if it fires too early."""
+        """A timer for each of them, which is restarted if it fires too early."""
         self._recorded: dict[str, None] = {}
-        """Sessions that got something new since the store was opened."""
+        """Sessions with new messages since the store was opened."""
         self._with_open: set[str] = set()
-        """Sessions whose newest turn has been quiet for long enough."""
+        """Sessions whose newest turn has been quiet long enough."""
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._failures: dict[str, int] = {}
@@ -88,7 +88,7 @@ class Worker:
         self._beside: set[asyncio.Task[object]] = set()
 
     def beside(self, work: Coroutine[Any, Any, object]) -> asyncio.Task[object]:
-        """Do something in the background that `settle` waits for and `close` ends."""
+        """Start background work that `settle` waits for and `close` ends."""
         task = asyncio.create_task(work)
         self._beside.add(task)
         task.add_done_callback(self._ended)
@@ -100,7 +100,7 @@ class Worker:
             _log.warning("background work failed; it is repeated when a context needs it", exc_info=task.exception())
 
     def wake(self, session_id: str) -> None:
-        """A session has something new; look at it soon, and at its newest turn when that has been quiet."""
+        """Schedule a session with new messages: soon, and again once its newest turn has been quiet."""
         if not self._settings.enabled or self._closed:
             return
         self._recorded[session_id] = None
@@ -111,7 +111,7 @@ class Worker:
         self._queue(session_id)
 
     def resume(self) -> None:
-        """Go on with what earlier programs left, soon."""
+        """Schedule the unfinished work of earlier processes."""
         if self._settings.enabled and self._resumed is None:
             self._resumed = asyncio.create_task(self._resume())
 
@@ -137,10 +137,10 @@ class Worker:
             self._task = asyncio.create_task(self._run())
 
     async def watch(self, is_stopping: Callable[[], bool] | None = None, *, drain: bool = False) -> None:
-        """Work on what any process records in the store, until it should stop or, with `drain`, nothing is left."""
+        """Process what any process records in the store, until stopped or, with `drain`, until nothing is left."""
         due = self._store.derived.due
         while not (is_stopping and is_stopping()):
-            with contained(_log, "work can't be taken from the queue; it is tried again") as outcome:
+            with contained(_log, "work can't be taken from the queue; retrying") as outcome:
                 taken = await due.take_sessions(limit=WATCH_SESSIONS, lease_seconds=self._settings.lease_seconds)
                 for work in taken:
                     await self._attend(work, include_open=drain or not work.is_new)
@@ -154,14 +154,14 @@ class Worker:
                 await asyncio.sleep(PAUSE_SECONDS)
 
     async def _attend(self, work: SessionWork, *, include_open: bool) -> None:
-        """One batch of a session that was taken from the store's queue; the open turn once it has been quiet."""
+        """Process one batch of a session taken from the store's queue; the open turn once it has been quiet."""
         seconds = await self._advance(work.session_id, include_open=include_open, with_models=True)
         if seconds is None and not include_open:
             seconds = self._settings.quiet_seconds
         await self._store.derived.due.put_back(work, seconds)
 
     def reword(self, session_id: str) -> None:
-        """A session shows something that a model may word."""
+        """Schedule wording by a model of a session's displayed artefacts."""
         if self._settings.enabled and not self._closed:
             self._refiner.wake_roll_ups(session_id)
 
@@ -175,7 +175,8 @@ class Worker:
             await asyncio.sleep(POLL_SECONDS)  # another worker has leased the rest
 
     async def finish(self, session_id: str, progress: Progress | None = None) -> None:
-        """Make at once what a session lacks, its open turn included, except for work that needs a provider's model."""
+        """Make everything that a session lacks now, including its open turn, except for work that needs a provider's
+        model."""
         while True:
             while await self._work(session_id, include_open=True, progress=progress):
                 pass
@@ -199,17 +200,17 @@ class Worker:
         await self._refiner.settle_roll_ups(dict.fromkeys([*unfinished, *waiting]))
 
     async def _unfinished(self) -> list[str]:
-        """The sessions that lack something."""
+        """List the sessions with missing work."""
         return list(dict.fromkeys([*await self._store.derived.unsettled(), *await self._store.passages.unindexed()]))
 
     async def want_again(self, session_id: str) -> int:
-        """Have what may come out better made again; how many turns that are."""
+        """Queue again the turns that can be improved; return their number."""
         found = await self._refiner.want_again(session_id)
         self.wake(session_id)
         return found
 
     async def close(self) -> None:
-        """End the background work. Recorded turns are compressed as far as `close_seconds` allows."""
+        """End the background work. Recorded turns are compressed within `close_seconds`."""
         self._closed = True
         if self._resumed:
             self._resumed.cancel()
@@ -224,7 +225,7 @@ class Worker:
         await asyncio.to_thread(self._pool.close)
 
     async def _drain(self) -> None:
-        """Work off the queue, newest turns included, and what earlier programs left."""
+        """Process the whole queue, including newest turns and unfinished work of earlier processes."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
@@ -248,7 +249,7 @@ class Worker:
                 session_id = next(iter(self._sessions))
                 del self._sessions[session_id]
                 include_open = session_id in self._with_open
-                # What an earlier program left is finished by rules; models, which cost, wait until the session goes on.
+                # Unfinished work of an earlier process uses rules only; models wait until the session continues.
                 with_models = session_id in self._recorded
                 seconds = await self._advance(session_id, include_open=include_open, with_models=with_models)
                 if seconds is None and include_open:
@@ -260,10 +261,10 @@ class Worker:
             self._idle.set()
 
     async def _advance(self, session_id: str, *, include_open: bool, with_models: bool) -> float | None:
-        """One batch of a session, and once none is left its index, eras and roll-ups.
+        """Process one batch of a session, or once none is left its index, eras and roll-ups.
 
-        The seconds until more of it is done: 0 after a batch, for others to go first; a longer pause each time it
-        fails; None if nothing is left.
+        Return the delay until the next batch: 0 after a batch, with other sessions first; a longer pause after each
+        failure; None if nothing is left.
         """
         try:
             if await self._work(session_id, include_open=include_open):
@@ -276,7 +277,7 @@ class Worker:
                 self._failures.pop(session_id, None)
                 return None
         except SessionNotFound:
-            return None  # deleted meanwhile
+            return None  # deleted in the meantime
         except Damaged as error:
             _log.warning("background compression of %s is retried later: %s", session_id, error)
         except Exception:  # noqa: BLE001 - the worker's boundary: one session's fault must not stop the rest
@@ -292,9 +293,10 @@ class Worker:
             self._queue(session_id)
 
     async def _work(self, session_id: str, *, include_open: bool, progress: Progress | None = None) -> bool:
-        """Claim a batch for each process, make its renditions and keep them; False if nothing was left to claim.
+        """Claim a batch for each process, make its renditions and store them; return False if nothing was left to
+        claim.
 
-        Of turns that are large together only the first are made; the rest is given back.
+        If the turns are large in total, only the first are processed; the rest is released.
         """
         settings, batch_turns = self._settings, self._settings.batch_turns * self._pool.width
         async with Lease(self._store.leases, "session", settings.lease_seconds) as lease:
@@ -318,13 +320,13 @@ class Worker:
             batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
             made = await asyncio.gather(*(self._make(session, batch, rows, lease.owner) for batch in batches if batch))
             if sum(made) == len(claims):
-                lease.settle()  # with their results stored
+                lease.settle()  # the results are stored
             if progress:
                 progress(sum(made))
         return True
 
     async def _light(self, session_id: str, claims: Sequence[Claim]) -> Sequence[Claim]:
-        """The first of the claimed turns that are not too large together; at least one."""
+        """Return the first claimed turns whose total size is within the limit; at least one."""
         sizes = await self._store.turns(session_id, claims[0].turn, claims[-1].turn)
         tokens = {row.turn: row.tokens for row in sizes}
         left = BATCH_TOKENS
@@ -335,18 +337,18 @@ class Worker:
         return claims
 
     async def _make(self, session: SessionRow, claims: Sequence[Claim], rows: Sequence[MessageRow], owner: str) -> int:
-        """Make and store the renditions of claimed turns; how many there are."""
+        """Make and store the renditions of claimed turns; return their number."""
         by_turn: dict[int, list[MessageRow]] = {claim.turn: [] for claim in claims}
         for row in rows:
             if row.turn in by_turn:
                 by_turn[row.turn].append(row)
-        asked, now_us = self._refiner.asked, time.time_ns() // 1000
+        call_levels, now_us = self._refiner.asked, time.time_ns() // 1000
         jobs = [
-            (turn, found[: claim.messages], session.encoding, asked, now_us, self._embeddings, self._settings)
+            (turn, found[: claim.messages], session.encoding, call_levels, now_us, self._embeddings, self._settings)
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
-            if all(row.body is not None for row in found)  # else it was pruned meanwhile
+            if all(row.body is not None for row in found)  # otherwise it was pruned in the meantime
         ]
-        # A turn that its workers did not survive is not tried again.
+        # A turn that killed its workers is not retried.
         deadly = {claim.turn for claim in claims if claim.attempts > MAX_ATTEMPTS}
         coarse = [replace(make_coarse(*job), parked=DEADLY) for job in jobs if job[0] in deadly]
         usual = [job for job in jobs if job[0] not in deadly]
@@ -369,16 +371,16 @@ class Worker:
         self._events.publish(Event(kind, session_id, datetime.now(UTC), turn_id(rendition.turn), data))
 
     async def _make_eras(self, session_id: str) -> None:
-        """Roll up every block of turns that is complete, then every block of eras."""
+        """Make the missing eras of every complete block of turns, then of every block of eras."""
         derived = self._store.derived
         session = await self._store.get_session(session_id)
         settled = await derived.settled(session_id)
         level = 1
         while settled // ERA_FANOUT**level:
             place = await derived.next_era(session_id, level)
-            wanted = settled // ERA_FANOUT**level
-            while place < wanted:
-                end = min(place + ERA_BATCH, wanted)
+            total = settled // ERA_FANOUT**level
+            while place < total:
+                end = min(place + ERA_BATCH, total)
                 known = {index for index, _ in await derived.era_tokens(session_id, level, place, end - 1)}
                 missing = [index for index in range(place, end) if index not in known]
                 made = [await self._make_era(session, level, index) for index in missing]

@@ -1,7 +1,7 @@
-"""Where compression runs: in processes beside the program, or in a thread where there can be none.
+"""The pool that runs compression: in child processes, or in a thread if there can be none.
 
-A job that crashes its process or takes too long costs that process, never the program: it is done in a simpler way
-(`instead`), and the others go on in a new process.
+A job that crashes its process or takes too long ends only that process, never the program: it gets a fallback
+(`instead`), and the others continue in a new process.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ T = TypeVar("T")
 Job = tuple[Any, ...]
 """The arguments of a call."""
 ATTEMPTS = 2
-"""A process may die for reasons of its own, so a job gets a second one."""
+"""Attempts per job: a process may die for unrelated reasons."""
 
 _log = logging.getLogger(__name__)
 
 
 class PoolClosed(Exception):
-    """The pool was closed while a job was running, or before it began."""
+    """Raised if the pool was closed while a job was running, or before it started."""
 
 
 class _TookTooLong(Exception):
-    """A job was stopped at its time limit."""
+    """Raised if a job was stopped at its time limit."""
 
 
 class Pool:
-    """Runs batches of jobs; each thread has a process of its own, started when it is first needed."""
+    """Runs batches of jobs; each thread has its own process, started when it is first needed."""
 
     def __init__(self, processes: int) -> None:
         self.width = max(1, processes)
@@ -64,10 +64,10 @@ class Pool:
         instead: Callable[..., T] | None = None,
         limit_seconds: float | None = None,
     ) -> list[T]:
-        """The result of the function for each job. It is one of `foveate.worker.process.JOBS`.
+        """Run a function of `foveate.worker.process.JOBS` for each job; return the results.
 
-        `instead` answers for a job that fails, crashes its process, or takes longer than `limit_seconds` there;
-        without it the error is raised.
+        `instead` replaces the result of a job that fails, crashes its process, or exceeds `limit_seconds`; without it
+        the error is raised.
         """
 
         def work() -> list[T]:
@@ -76,7 +76,7 @@ class Pool:
         return await asyncio.get_running_loop().run_in_executor(self._threads, work)
 
     def close(self) -> None:
-        """End the processes at once; jobs in progress are done another time."""
+        """End the processes at once; jobs in progress are repeated later."""
         self._is_closed = True
         for process in list(self._running):
             process.kill()
@@ -110,7 +110,7 @@ class Pool:
             try:
                 process = self._take()
             except OSError as error:
-                _log.warning("compressing in this process, since no child process can be started: %s", error)
+                _log.warning("compressing in this process, because no child process can be started: %s", error)
                 break
             try:
                 answer: T = process.call(function, job, limit_seconds)
@@ -142,7 +142,7 @@ class Pool:
 
 
 class _Process:
-    """A compressing process, one job at a time."""
+    """A child process for compression, one job at a time."""
 
     def __init__(self) -> None:
         command = module_command("foveate.worker.process")
@@ -189,7 +189,7 @@ class _Process:
 
     def end(self) -> None:
         if self._popen.stdin:
-            with suppress(OSError):  # it may be dead already, with something still to be written to it
+            with suppress(OSError):  # it may have died with unwritten input
                 self._popen.stdin.close()
         self._popen.terminate()
         self._popen.wait()

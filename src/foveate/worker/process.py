@@ -1,10 +1,10 @@
-"""The compressing process: reads named jobs with typed arguments from standard input, and writes their results.
+"""The compression process: reads named jobs with typed arguments from standard input, and writes their results.
 
-It is a program of its own, not a fork, so that a library user's main module is never imported twice; it ends when
-its input does, and so never outlives the program that started it.
+It is a separate program, not a fork, so that a library user's main module is never imported twice; it ends when its
+input closes, so it never outlives the program that started it.
 
-A message on the pipe is MessagePack: plain values, and values of the classes that the jobs' signatures name. Nothing
-in it can name other code.
+A message on the pipe is MessagePack: plain values, and values of the classes named in the jobs' signatures. It can't
+refer to other code.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ JOBS: Mapping[str, str] = {
     "weigh-artefact": "foveate.worker.artefacts:weigh_artefact",
     "play": "foveate.replay.compare:play",
 }
-"""Every job, and the function that does it."""
+"""All jobs, with their functions."""
 LENGTH = struct.Struct(">Q")
 NICENESS = 10
-"""The program's own work goes first."""
+"""Lower priority than the program's own work."""
 MAX_MEMORY_BYTES = 4 << 30
-"""A job that needs more fails, so that the machine does not swap."""
+"""Memory limit: a job that exceeds it fails, so that the machine does not swap."""
 CPU_SECONDS: Mapping[str, float] = {"make-renditions": 20.0, "make-passages": 20.0}
-"""Limits of single jobs. Unlike elapsed time they are the same on a busy machine. The process ends at the limit."""
+"""CPU limits of jobs. Unlike elapsed time they do not depend on the machine's load. The process ends at the limit."""
 SAFE_INTEGER = 2**63
 
 
@@ -54,7 +54,7 @@ class JobError(Exception):
 
 
 def read_frame(stream: BinaryIO) -> bytes | None:
-    """The next message, or None at the end."""
+    """Read the next message; return None at the end."""
     head = stream.read(LENGTH.size)
     if len(head) < LENGTH.size:
         return None
@@ -69,7 +69,7 @@ def write_frame(stream: BinaryIO, data: bytes) -> None:
 
 
 def job_name(function: Callable[..., object]) -> str:
-    """The name of a job, by the function that does it."""
+    """Return the name of a job by its function."""
     place = f"{function.__module__}:{function.__qualname__}"
     return next(name for name, known in JOBS.items() if known == place)
 
@@ -93,7 +93,7 @@ def pack_error(error: BaseException) -> bytes:
 
 
 def unpack_result(name: str, data: bytes) -> Any:
-    """What a job made; an error of the process is raised as a `JobError`."""
+    """Return a job's result; raise an error of the process as a `JobError`."""
     problem, result = msgspec.msgpack.decode(data)
     if problem is not None:
         raise JobError(problem)
@@ -101,7 +101,7 @@ def unpack_result(name: str, data: bytes) -> Any:
 
 
 def _plain(value: object) -> object:
-    """The value as scalars and lists; a list begins with the kind of what it holds."""
+    """Convert a value to scalars and lists; a list begins with the kind of its content."""
     if value is None or isinstance(value, bool | float | bytes):
         return value
     for known, write in _WRITERS:
@@ -163,7 +163,7 @@ def _label(kind: type) -> str:
 
 @cache
 def field_names(kind: type[Any]) -> tuple[str, ...]:
-    """The fields that a value of this class is made from; none for another class."""
+    """Return the init fields of a dataclass; empty for other classes."""
     if dataclasses.is_dataclass(kind):
         return tuple(field.name for field in dataclasses.fields(kind) if field.init)
     if issubclass(kind, msgspec.Struct):
@@ -179,7 +179,7 @@ def job_function(name: str) -> Callable[..., Any]:
 
 @cache
 def _classes(name: str) -> dict[str, type]:
-    """The classes that a job's signature names, and those their fields name, by name."""
+    """Return the classes in a job's signature, and in their fields, by name."""
     classes: dict[str, type] = {}
     pending: list[object] = list(_hints(job_function(name)))
     while pending:
@@ -191,12 +191,12 @@ def _classes(name: str) -> dict[str, type]:
 
 
 def _hints(function: Callable[..., object]) -> Iterable[object]:
-    # `Json` names itself, and what it is made of, in text that only its own module can read; it holds no classes.
+    # `Json` is recursive, with forward references that resolve only in its own module; it contains no classes.
     return get_type_hints(function, localns={"Json": Any, "Sequence": Sequence, "Mapping": Mapping}).values()
 
 
 def _named(hint: object) -> Iterator[type]:
-    """The classes inside a type."""
+    """Yield the classes inside a type."""
     if hasattr(hint, "__value__"):  # a type alias
         yield from _named(hint.__value__)
         return
@@ -213,7 +213,7 @@ def _named(hint: object) -> Iterator[type]:
 
 
 def main() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program; this ends with its input
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is handled by the program; this process ends with its input
     os.nice(NICENESS)
     _limit_memory()
     output = sys.stdout.buffer
@@ -225,9 +225,9 @@ def main() -> None:
 
 
 def _answer(frame: bytes) -> bytes:
-    with contained() as outcome:  # one job's fault does not end the process; the caller raises it
+    with contained() as outcome:  # a job's fault does not end the process; the caller raises it
         name, arguments = unpack_call(frame)
-        function = job_function(name)  # imports what it needs
+        function = job_function(name)  # imports its module
         _limit_cpu(CPU_SECONDS.get(name, 0))
         try:
             return pack_result(function(*arguments))
@@ -237,18 +237,18 @@ def _answer(frame: bytes) -> bytes:
 
 
 def _limit_cpu(seconds: float) -> None:
-    """Have the process end after this much CPU time; 0: no limit."""
+    """End the process after this much CPU time; 0: no limit."""
     if hasattr(signal, "setitimer"):  # not on Windows
         signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
 
 
 def is_cpu_limit(exit_status: int) -> bool:
-    """Whether a process ended because its job took too much CPU time."""
+    """Return whether a process ended because its job exceeded the CPU limit."""
     return hasattr(signal, "SIGVTALRM") and exit_status == -signal.SIGVTALRM
 
 
 def _limit_memory() -> None:
-    with suppress(ImportError, OSError, ValueError):  # where there is no such limit, or a lower one
+    with suppress(ImportError, OSError, ValueError):  # no such limit, or a lower one
         import resource  # noqa: PLC0415 - not on Windows
 
         _, hard = resource.getrlimit(resource.RLIMIT_DATA)

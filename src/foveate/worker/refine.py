@@ -1,7 +1,7 @@
 """The model queue: turns, eras and artefacts that rules have made get better texts from a model, in the background.
 
-No call waits for it. Due times, leases and counts are in the store, so a restart continues where this ended and
-nothing ever costs more than its limit. A job that fails keeps what rules made and is tried again later, up to its limit
+No request waits for it. Due times, leases and counts are in the store, so a restart resumes the work, and
+nothing exceeds its limit. A job that fails keeps the rules' result and is retried later, up to its limit
 of calls; one held back by a cap, a rate or a breaker waits until that allows it.
 """
 
@@ -35,32 +35,32 @@ from foveate.worker.pool import Pool
 from foveate.worker.turns import Parts, TurnJob
 
 START_SECONDS = 0.5
-"""A program that ends sooner, such as a command that records, leaves models alone."""
+"""Startup delay: a program that ends sooner, such as a command that records, calls no models."""
 LATER = 10
-"""A failed attempt is repeated after `backoff_seconds` times this factor."""
+"""A failed attempt is retried after `backoff_seconds` times this factor."""
 LATER_GROWTH = 6
-"""Factor for each call it took: the six calls of a turn outlast two hours without a provider."""
+"""Growth of the delay per call: the six calls of a turn outlast two hours without a provider."""
 MAX_LATER_SECONDS = 6 * 3600.0
-"""Limit of that delay. When a model answers again after an outage, all waiting turns are due."""
+"""Maximum delay. When a model answers again after an outage, all waiting turns become due."""
 LEAST_JITTER = 0.5
 OUTAGE_FAILURES = 3
-"""Failures in a row that count as an outage; one turn that always fails does not make the others due."""
+"""Consecutive failures that count as an outage; a single turn that always fails does not make the others due."""
 MAX_PARTS = 256
 LEAST_HOLD_SECONDS = 0.2
 UNAVAILABLE_SECONDS = 3600.0
-"""How long nothing is asked when a key, a package or a name is missing; a restart and `settle` ask at once."""
+"""Pause if a key, a package or a name is missing; a restart and `settle` retry at once."""
 LOOK_SECONDS = 2.0
-"""The interval for checking a turn that another process has leased."""
+"""Interval for checking a turn that another process has leased."""
 MAX_WAIT_SECONDS = 300.0
-"""The longest interval between two checks of the queue."""
+"""Maximum interval between two checks of the queue."""
 POLL_SECONDS = 0.05
 PAUSE_SECONDS = 5.0
 ABOUT_THE_JOB = ("too-long", "refused")
-"""Reasons to give up one job; the next may pass."""
+"""Reasons to give up only this job."""
 
 Progress = Callable[[int], object]
 Feed = Callable[[str], AsyncGenerator[Job, None]]
-"""Jobs, whose turns are claimed with this owner."""
+"""Yields jobs, whose turns are claimed with this owner."""
 
 _log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def _clock_us() -> int:
 
 
 class Refiner:
-    """Calls models for due work: several turns at a time, roll-ups one by one. It starts when it is first woken."""
+    """Calls models for due work: several turns at a time, roll-ups one by one. It starts at the first wake-up."""
 
     def __init__(
         self,
@@ -94,18 +94,18 @@ class Refiner:
         self._has_roll_ups = asyncio.Event()
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._roll_ups: dict[str, bool] = {}
-        """The sessions that were woken, and whether that was after the last check of their roll-ups."""
+        """The sessions that were woken, and whether their roll-ups were not checked since."""
         self._unavailable_until: dict[str, float] = {}
         """By model, on the monotonic clock."""
         self._warned: set[str] = set()
         self._parts: Parts = BoundedCache(MAX_PARTS)
         self._failures: Counter[str] = Counter()
-        """Jobs in a row that failed, by model."""
+        """Consecutive failed jobs, by model."""
         self._closed = False
 
     @property
     def asked(self) -> tuple[tuple[Level, ...], ...]:
-        """The levels of each call that a turn takes; none if no model is named."""
+        """The levels of each call for a turn; empty if no model is configured."""
         return tuple(group.levels for group in self._groups)
 
     @property
@@ -114,18 +114,18 @@ class Refiner:
         return tuple(self._roll_ups)
 
     def wake(self, session_id: str) -> None:
-        """Turns, eras or artefacts may be due."""
+        """Check for due turns, eras and artefacts of a session."""
         self.look()
         self.wake_roll_ups(session_id)
 
     def look(self) -> None:
-        """Turns that another process recorded may be due."""
+        """Check for due turns that another process recorded."""
         if not self._closed and self._groups:
             self._woken.set()
             self._start("turns", self._endless, self._settings.concurrency)
 
     def wake_roll_ups(self, session_id: str) -> None:
-        """Eras or artefacts of a session may be due."""
+        """Check for due eras and artefacts of a session."""
         if not self._closed and self._roll_up:
             self._roll_ups[session_id] = True
             self._has_roll_ups.set()
@@ -136,7 +136,7 @@ class Refiner:
             self._tasks[lane] = asyncio.create_task(self._run(feed, width))
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
-        """Process the turns that are due now, and not those postponed until later."""
+        """Process the turns that are due now, without those postponed until later."""
         if not self._groups:
             return
         self._unavailable_until.pop(self._turn_model, None)
@@ -149,7 +149,8 @@ class Refiner:
             await asyncio.sleep(POLL_SECONDS)  # another task or process has leased the rest
 
     async def settle_roll_ups(self, session_ids: Iterable[str]) -> None:
-        """Ask for the eras and artefacts of sessions that no model was asked for; a setback ends a session's kind."""
+        """Ask for the sessions' eras and artefacts that no model was asked for; a setback ends the jobs of its kind in
+        a session."""
         if not self._roll_up:
             return
         self._unavailable_until.pop(self._roll_up, None)
@@ -160,10 +161,11 @@ class Refiner:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def want_again(self, session_id: str) -> int:
-        """Queue again what older compressors made, what is marked, and what rules made though a model could."""
+        """Queue again turns made by older compressors, turns that are marked, and turns made by rules although a model
+        is configured."""
         model_version = PROMPT_VERSION if self._groups else None
-        wanted = RedoRequest(local_version=LocalCompressor().version, model_version=model_version)
-        return await self._due.want_again(session_id, wanted, self._now_us())
+        request = RedoRequest(local_version=LocalCompressor().version, model_version=model_version)
+        return await self._due.want_again(session_id, request, self._now_us())
 
     async def close(self) -> None:
         self._closed = True
@@ -176,7 +178,7 @@ class Refiner:
         while True:
             try:
                 await self._work(feed, width)
-            except Exception:  # noqa: BLE001 - the worker's boundary: a fault must not stop what comes later
+            except Exception:  # noqa: BLE001 - the worker's boundary: a fault must not stop later work
                 _log.warning("calling models in the background failed; it is retried later", exc_info=True)
                 await asyncio.sleep(PAUSE_SECONDS)
 
@@ -194,14 +196,14 @@ class Refiner:
                 if progress:
                     progress(1)
 
-        # Held until the last task has ended, and not only until the feed has.
+        # Held until the last task has ended, not only the feed.
         lease = Lease(self._store.leases, "session", self._lease_seconds)
         async with lease, aclosing(feed(lease.owner)) as jobs, asyncio.TaskGroup() as tasks:
             for _ in range(width):
                 tasks.create_task(work())
 
     async def _finite(self, session_ids: Sequence[str] | None, moment_us: int, owner: str) -> AsyncGenerator[Job, None]:
-        """The turns that were due at a moment and that no other process has leased."""
+        """Yield the turns that were due at a moment and are not leased by another process."""
         is_found = True
         while is_found and self._is_available(self._turn_model):
             is_found = False
@@ -212,7 +214,7 @@ class Refiner:
                         yield job
 
     async def _endless(self, owner: str) -> AsyncGenerator[Job, None]:
-        """The turns that are due; waits while there are none."""
+        """Yield the turns that are due; wait while there are none."""
         while True:
             self._woken.clear()
             is_found = False
@@ -226,7 +228,7 @@ class Refiner:
                         await self._woken.wait()
 
     async def _claimed(self, session_id: str, moment_us: int, owner: str) -> AsyncGenerator[TurnJob, None]:
-        """A few turns of one session, so that the others get theirs; those not started are released."""
+        """Yield a few turns of one session, so that other sessions are not blocked; release those not started."""
         try:
             claims = await self._due.claim(
                 session_id,
@@ -237,7 +239,7 @@ class Refiner:
                 now_us=moment_us,
             )
         except SessionNotFound:
-            return  # deleted meanwhile
+            return  # deleted in the meantime
         taken = 0
         try:
             for due in claims:
@@ -250,7 +252,7 @@ class Refiner:
                 await asyncio.shield(TurnJob(self._context, self._groups, due, self._parts).give_back(due.due_us))
 
     async def _finite_roll_ups(self, session_ids: list[str]) -> AsyncGenerator[RollUpJob, None]:
-        """The eras and artefacts of sessions; sessions that another process has leased stay in the list."""
+        """Yield the eras and artefacts of sessions; sessions leased by another process stay in the list."""
         for session_id in list(session_ids):
             try:
                 async with self._roll_up_lease(session_id) as lease:
@@ -260,14 +262,14 @@ class Refiner:
                         async for job in jobs:
                             yield job
             except SessionNotFound:
-                pass  # deleted meanwhile
+                pass  # deleted in the meantime
             session_ids.remove(session_id)
 
     def _roll_up_lease(self, session_id: str) -> Lease:
         return Lease(self._store.leases, "session", self._lease_seconds, job=(session_id, "roll-ups"))
 
     async def _endless_roll_ups(self, _owner: str) -> AsyncGenerator[Job, None]:
-        """The eras and artefacts of the sessions that were woken; waits while there are none."""
+        """Yield the eras and artefacts of the sessions that were woken; wait while there are none."""
         while True:
             await self._has_roll_ups.wait()
             self._has_roll_ups.clear()
@@ -282,7 +284,7 @@ class Refiner:
                 self._has_roll_ups.set()
 
     async def _session_roll_ups(self, session_id: str) -> AsyncGenerator[RollUpJob, None]:
-        """One job after another: each is done before the next is taken. One that is postponed ends its kind."""
+        """Yield one job after another, each done before the next is taken. A postponed job ends its kind."""
         session = await self._store.get_session(session_id)
         for find in (era_jobs, artefact_jobs):
             async with aclosing(find(self._context, session)) as jobs:
@@ -315,7 +317,7 @@ class Refiner:
         return time.monotonic() >= self._unavailable_until.get(model, 0.0)
 
     async def _do(self, job: Job) -> None:
-        """One job, to whatever end."""
+        """Run one job and handle any outcome."""
         try:
             setback = await job.run()
             if setback:
@@ -323,13 +325,13 @@ class Refiner:
             elif job.was_answered and self._failures.pop(job.model, 0) >= OUTAGE_FAILURES:
                 await self._due.hurry(self._now_us())
         except SessionNotFound:
-            return  # deleted meanwhile
+            return  # deleted in the meantime
         except Exception:  # noqa: BLE001 - the worker's boundary: one job's fault must not stop the rest
             _log.warning("%s of %s could not be processed by a model", job.about, job.session_id, exc_info=True)
             await job.abandon()
 
     async def _set_back(self, job: Job, setback: Setback) -> None:
-        """Decide when the job is tried again, if ever."""
+        """Decide when the job is retried, if ever."""
         error, seconds = setback.error, self._later_seconds(job)
         if isinstance(error, ModelHeldBack) and error.reason != "calls":
             await job.hold(self._moment_us(max(error.retry_after_seconds, LEAST_HOLD_SECONDS)))
@@ -360,5 +362,5 @@ class Refiner:
 
 
 def longest_wait_seconds(calls: int, backoff_seconds: float) -> float:
-    """The delay before a turn is tried again, by the calls it took."""
+    """Return the maximum delay before a turn is retried, by the calls made for it."""
     return float(min(backoff_seconds * LATER * LATER_GROWTH ** max(0, calls - 1), MAX_LATER_SECONDS))

@@ -1,4 +1,4 @@
-"""One turn's renditions, from stored rows to stored rows: what a worker runs for each turn, in whatever process."""
+"""One turn's renditions, from stored rows to stored rows: the job that a worker runs for each turn, in any process."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Tex
 
 MAX_UNIT_CHARS = 200
 MAX_TURN_CHARS = 2_000_000
-"""Of a larger turn only the beginning and the end of its long texts are compressed, and it is marked."""
+"""Long texts of a larger turn are reduced to their beginning and end, and the turn is marked as incomplete."""
 COARSE_CHARS = 20_000
-"""What a coarse rendition is made of."""
+"""Maximum source size of a coarse rendition."""
 MAX_ITEMS = 1_000
-"""Limit of the items that are read of a list or object in the arguments of a large turn."""
+"""Maximum number of items that are read from a list or object in the arguments of a large turn."""
 HEAD_SHARE = 2 / 3
-"""Of a text that is shortened this share is its beginning."""
+"""Share of a shortened text that is its beginning."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,25 +41,24 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     turn: int,
     rows: Sequence[MessageRow],
     encoding: EncodingName,
-    asked: Sequence[Sequence[Level]] = (),
+    call_levels: Sequence[Sequence[Level]] = (),
     due_us: int | None = None,
     embeddings: str | None = None,
     settings: CompressSettings | None = None,
 ) -> NewRendition:
-    """All fidelities of a turn, made without a model. It is due for one if any of the calls is worth making.
+    """Make all levels of a turn without a model. The turn is due for a model if any of its calls is worthwhile.
 
-    `asked` are the levels of each call that a model would be asked with. With `embeddings` named, the turn's entry in
-    the index is made too.
+    `call_levels` are the levels of each call to a model. With `embeddings` set, the turn's index entry is made too.
     """
     messages = without_recalled([restore_message(row) for row in rows])
     compressor = LocalCompressor.of(settings or CompressSettings())
     made = make_rendition(compressor, turn, messages, exact_counter(encoding))
     if embeddings is not None:
         made = replace(made, passages=_indexed(turn, rows[0].at_us, messages, embeddings))
-    if not asked:
+    if not call_levels:
         return made
     count = exact_counter(encoding).base
-    is_due = any(is_worth_asking(messages, count, levels) for levels in asked)
+    is_due = any(is_worth_asking(messages, count, levels) for levels in call_levels)
     return replace(made, due_us=due_us if is_due else None)
 
 
@@ -67,19 +66,19 @@ def make_coarse(  # noqa: PLR0917 - as `make_local`
     turn: int,
     rows: Sequence[MessageRow],
     encoding: EncodingName,
-    asked: Sequence[Sequence[Level]] = (),  # noqa: ARG001
+    call_levels: Sequence[Sequence[Level]] = (),  # noqa: ARG001
     due_us: int | None = None,  # noqa: ARG001
     embeddings: str | None = None,  # noqa: ARG001
     settings: CompressSettings | None = None,  # noqa: ARG001
 ) -> NewRendition:
-    """A turn's renditions in little time, whatever it holds: its beginning and its end, marked as incomplete."""
+    """Make a turn's renditions quickly, whatever it contains: its beginning and end, marked as incomplete."""
     messages = bound_messages(without_recalled([restore_message(row) for row in rows]), COARSE_CHARS)
     counter = exact_counter(encoding)
     return _packed(LocalCompressor(), turn, messages, fall_back(turn, messages, counter), counter)
 
 
 def make_rendition(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
-    """All fidelities of a turn. Whatever goes wrong, a turn gets some: a fallback, marked as one."""
+    """Make all levels of a turn; if that fails, a fallback, marked as one."""
     return _packed(compressor, turn, messages, compress_safely(compressor, turn, messages, counter), counter)
 
 
@@ -108,7 +107,7 @@ def _packed(
 
 
 def make_passages(turn: int, rows: Sequence[MessageRow], embeddings: str) -> NewPassages | None:
-    """A turn's entry in the index; None if that fails: the turn is then scanned by each search."""
+    """Make a turn's index entry; None if that fails: each search then scans the turn."""
     messages = without_recalled([restore_message(row) for row in rows])
     return _indexed(turn, rows[0].at_us, messages, embeddings)
 
@@ -127,8 +126,8 @@ def compress_safely(
     *,
     max_chars: int = MAX_TURN_CHARS,
 ) -> Renditions:
-    """What the compressor makes of the messages, or the fallback if it fails; of larger ones than `max_chars` what it
-    makes of their beginnings and ends, marked as incomplete."""
+    """Compress the messages, or return the fallback if that fails; larger ones than `max_chars` are reduced to their
+    beginnings and ends, and marked as incomplete."""
     bounded = bound_messages(messages, max_chars)
     with contained(_log, "the %s compressor failed on turn %d", compressor.name, turn):
         made = compressor.compress(turn, bounded, counter.base)
@@ -137,7 +136,7 @@ def compress_safely(
 
 
 def bound_messages(messages: Sequence[Message], max_chars: int) -> Sequence[Message]:
-    """The messages with their longest texts shortened, so that all together have about `max_chars` characters."""
+    """Shorten the longest texts, so that all messages have about `max_chars` characters in total."""
     sizes = [weigh_part(part) for message in messages for part in message.parts]
     if sum(sizes) <= max_chars:
         return messages
@@ -149,7 +148,7 @@ def bound_messages(messages: Sequence[Message], max_chars: int) -> Sequence[Mess
 
 
 def _level_limit(sizes: Sequence[int], total: int) -> int:
-    """The size that each may have at most, so that all fit: small ones keep theirs."""
+    """Return the maximum size of each text, so that all fit: small ones are kept in full."""
     left = total
     for place, size in enumerate(ordered := sorted(sizes)):
         share = left // (len(ordered) - place)
@@ -197,7 +196,7 @@ def _ends(text: str, most: int) -> str:
 
 
 def fall_back(turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
-    """The fallback: the next higher level in place of each, and a cut for tiny."""
+    """Make the fallback: each level is replaced by the next higher one, and tiny is truncated."""
     raw = turn_text(tuple(messages))
     text = raw.strip() or "(nothing said)"
     words = " ".join(text.split())

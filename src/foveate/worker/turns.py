@@ -31,7 +31,7 @@ from foveate.worker.jobs import NONCE_BYTES, Job, QueueContext, Setback
 MAX_PROBLEM_CHARS = 300
 UNEXPECTED = "it failed unexpectedly; the log of the worker has the details"
 OPTIONAL: frozenset[Level] = frozenset({"S"})
-"""What rules made of these levels is as good as complete; a model's that does not pass is no reason to mark a turn."""
+"""Levels for which the rules' text counts as complete; a rejected text of a model does not mark the turn."""
 
 _log = logging.getLogger(__name__)
 _MARK = re.compile(rf"\[(?:{MARK_WORDS})\b")
@@ -39,7 +39,7 @@ _MARK = re.compile(rf"\[(?:{MARK_WORDS})\b")
 
 @dataclass(slots=True)
 class AttemptState:
-    """What the guard let pass, in this attempt or an earlier one, and by whom."""
+    """The levels accepted by the guard, in this attempt or an earlier one, and their models."""
 
     passed: dict[Level, PassedLevel] = field(default_factory=dict)
     maker: str = ""
@@ -55,13 +55,13 @@ class Attempt:
     original: SourceTurnRows
     raw_tokens: int
     made: int = 0
-    """Calls made so far, in this attempt."""
+    """Calls made in this attempt."""
     refusals: int = 0
     is_garbled: bool = False
-    """The last answer could not even be read."""
+    """True if the last answer could not be parsed."""
     parts: AttemptState = field(default_factory=AttemptState)
     failed: list[tuple[Group, ModelError]] = field(default_factory=list)
-    """Who could not be asked, and why."""
+    """Groups of levels whose call failed, with the errors."""
     is_announced: bool = False
     _promised: int = 0
     _noted: int = 0
@@ -73,7 +73,7 @@ class Attempt:
 
     @property
     def calls(self) -> int:
-        """Spent on the turn, this attempt's included."""
+        """Calls spent on the turn, including this attempt."""
         return self.due.calls + self.made
 
     @property
@@ -82,12 +82,12 @@ class Attempt:
 
     @property
     def has_passed(self) -> bool:
-        """Every level that must come from a model does."""
+        """True if every level that must come from a model was accepted."""
         return self._asked - OPTIONAL <= self.parts.passed.keys() and bool(self.parts.passed)
 
     @property
     def usable(self) -> dict[Level, PassedLevel]:
-        """What passed, without a level that would be smaller than what rules made of the one below it."""
+        """The accepted levels, without a level that would be smaller than the rules' text of the one below it."""
         usable = dict(self.parts.passed)
         if "C" in usable and "T" not in usable and usable["C"].tokens < TINY_TOKENS:
             del usable["C"]
@@ -96,15 +96,15 @@ class Attempt:
         return usable
 
     async def run(self) -> None:
-        """Request the levels that have not passed yet; `failed` has the calls that failed."""
-        wanted = [group for group in self.groups if not self.parts.passed.keys() >= set(group.levels)]
+        """Request the levels that are not accepted yet; `failed` holds the calls that failed."""
+        missing = [group for group in self.groups if not self.parts.passed.keys() >= set(group.levels)]
         mode = self.context.settings.mode
         if mode == "separate":
-            await asyncio.gather(*(self._run(group, None) for group in wanted))
+            await asyncio.gather(*(self._run(group, None) for group in missing))
             return
-        for group in wanted:
+        for group in missing:
             if any(mode == "chained" or group.models == other.models for other, _ in self.failed):
-                return  # the next group needs the last one's result, or would fail the same way
+                return  # the next group needs this result, or would fail the same way
             await self._run(group, await self._source(group) if mode == "chained" else None)
 
     def refined(self) -> RefinedTurn:
@@ -160,15 +160,15 @@ class Attempt:
             spent = error.calls
             raise
         finally:
-            # A cancelled call has no known cost, and its reservation stays in the store.
+            # The cost of a cancelled call is unknown, so its reservation stays in the store.
             self._promised -= allowed
             self.made += spent
-        assert spent <= allowed, "a caller makes no more calls than it was allowed"
+        assert spent <= allowed, "a caller makes no more calls than allowed"
         self.parts.maker = answered.answer.message.model or group.models[0]
         return answered
 
     async def _allow(self, model: str) -> int:
-        """How many calls may be made next, noted in the store before they are."""
+        """Reserve calls in the store; return how many may be made next."""
         used = self.calls + self._promised
         left = self.context.settings.max_calls_per_turn - used
         allowed = self._noted - used if self._noted > used else -(-left // 2)
@@ -183,7 +183,7 @@ class Attempt:
         return allowed
 
     async def _weigh(self, group: Group, assignment: Assignment, answered: CallReport) -> None:
-        """Keep what passes; the rest is requested once more, if the answer was readable."""
+        """Keep the accepted levels; request the rest once more, if the answer was readable."""
         weighed = await self._weighed(assignment, answered)
         if weighed.again:
             await self._weighed(weighed.again, await self._ask(group, weighed.again))
@@ -201,7 +201,7 @@ class Attempt:
         return weighed
 
     def _above(self) -> dict[Level, int]:
-        """For each level the tokens of the next higher one in use."""
+        """Return, for each level, the tokens of the next higher one in use."""
         smoothed, compressed = self.parts.passed.get("S"), self.parts.passed.get("C")
         return {
             "S": self.raw_tokens,
@@ -210,7 +210,7 @@ class Attempt:
         }
 
     async def _source(self, group: Group) -> str | None:
-        """The level above the first of a group: the model's new text, or the stored one."""
+        """Return the text of the level above a group's first: the model's new one, or the stored one."""
         above: Level | None = {"C": "S", "T": "C"}.get(group.levels[0])  # type: ignore[assignment]
         if above is None:
             return None
@@ -222,16 +222,16 @@ class Attempt:
 
 
 def _marked(text: str) -> str:
-    """The text with a mark at its beginning: where there is none it is the user's."""
+    """Return the text with a mark at its beginning; the default is the user's."""
     return text if _MARK.match(text) else f"[user] {text}"
 
 
 Parts = BoundedCache[int, AttemptState]
-"""What passed of turns that wait for the rest, by their rendition. After a restart it is asked for again."""
+"""Accepted levels of turns that wait for the rest, by rendition. After a restart they are requested again."""
 
 
 class TurnJob(Job):
-    """One claimed turn; its lease ends with the outcome."""
+    """A claimed turn; its lease ends with the outcome."""
 
     def __init__(self, context: QueueContext, groups: tuple[Group, ...], due: DueTurn, parts: Parts) -> None:
         super().__init__(context, due.session_id, turn_id(due.turn), groups[0].models[0], due.calls)
@@ -245,7 +245,7 @@ class TurnJob(Job):
         session = await store.get_session(due.session_id)
         rows = await store.read(due.session_id, due.turn, due.turn)
         if len(rows) != due.messages or any(row.body is None for row in rows):
-            await self.give_back()  # pruned meanwhile
+            await self.give_back()  # pruned in the meantime
             return None
         original = SourceTurnRows(due.turn, rows, session.encoding)
         before = self._parts.pop(due.rendition) or AttemptState()
@@ -260,30 +260,30 @@ class TurnJob(Job):
             return None
         if attempt.failed:
             error = min((error for _, error in attempt.failed), key=_finality)
-            # If something passed, another model is there, and its part is kept.
+            # If something was accepted, another model works, and its part is kept.
             return Setback(error.problem, error, isinstance(error, ModelUnavailable) and bool(attempt.parts.passed))
         if attempt.has_passed:
             self.was_answered = True
             await self._keep(attempt)
             return None
-        # At temperature 0 the same model says the same again, and a turn costs what it is long.
+        # At temperature 0 a retry returns the same answer, and a long turn is expensive.
         if attempt.is_garbled:
             return Setback("its answer could not be read")
         return Setback("its answers did not pass the guard", is_final=True)
 
     async def give_back(self, due_us: int | None = None) -> None:
-        """Nothing was asked."""
+        """Release the turn without any call."""
         await self._due.postpone(self._turn, PostponedTurn(due_us=due_us, calls=self._turn.calls))
 
     async def hold(self, until_us: int) -> None:
-        """The session's other turns wait too."""
+        """Postpone all turns of the session until a time."""
         self._remember()
         await self._due.postpone(self._turn, PostponedTurn(due_us=until_us, calls=self.calls))
         with suppress(SessionNotFound):
             await self._due.hold(self.session_id, until_us)
 
     async def put_off(self, problem: str, due_us: int | None) -> None:
-        """The rules' rendition stays, marked; what passed is kept if there is no further attempt."""
+        """Keep the rules' rendition, marked; store the accepted levels if there is no further attempt."""
         attempt = self._attempt
         if due_us is None and attempt and attempt.usable:
             await self._keep(attempt)
@@ -317,7 +317,7 @@ class TurnJob(Job):
 
 
 def _finality(error: ModelError) -> int:
-    """Lower is better: a call held back needs only time, a failed one may succeed later."""
+    """Rank an error, lower is better: a call held back needs only time, a failed one may succeed later."""
     if isinstance(error, ModelHeldBack):
         return 2 if error.reason == "calls" else 0
     return 1 if isinstance(error, ModelFailed) else 3
@@ -325,7 +325,7 @@ def _finality(error: ModelError) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SourceTurnRows:
-    """A raw turn."""
+    """The rows of a raw turn."""
 
     turn: int
     rows: Sequence[MessageRow]
@@ -337,23 +337,23 @@ class SourceTurnRows:
 
 @dataclass(frozen=True, slots=True)
 class PassedLevel:
-    """A level that the guard let pass."""
+    """A level accepted by the guard."""
 
     text: str
     tokens: int
-    """Of the text alone, which the level below is measured by."""
+    """Tokens of the text alone, the upper limit of the level below."""
     shown_tokens: int
-    """As `content_tokens` counts them."""
+    """Tokens as counted by `content_tokens`."""
 
 
 @dataclass(frozen=True, slots=True)
 class AnswerVerdict:
-    """What an answer is worth."""
+    """The accepted levels of an answer, and the rejections."""
 
     passed: Mapping[Level, PassedLevel]
     refusals: int
     is_garbled: bool
-    """It was unreadable, so another attempt may help. A readable answer that was rejected would be repeated."""
+    """True if it was unreadable, so that a retry may help. A readable answer that was rejected would be repeated."""
     again: Assignment | None = None
 
 
@@ -365,13 +365,13 @@ def write_request(  # noqa: PLR0917 - a job of the pool
     source: str | None,
     prompts: Mapping[str, str] | None = None,
 ) -> Assignment | None:
-    """What a model is asked for one turn; None if it is not worth asking. `prompts` override the built-in ones."""
+    """Write the request for one turn; None if it is not worth asking. `prompts` override the built-in ones."""
     messages = original.messages()
     count = exact_counter(original.encoding).base
     if not is_worth_asking(messages, count, group.levels):
         return None
     if source is not None and count(source) > settings.max_source_tokens:
-        source = None  # the original can be shortened by what it is made of
+        source = None  # the original can be shortened part by part
     with overridden(prompts):
         assignment = assign(group, original.turn, messages, count, nonce=nonce, settings=settings, source=source)
     return assignment if assignment.levels else None
@@ -385,15 +385,15 @@ def weigh(  # noqa: PLR0917 - a job of the pool
     least: Shares,
     prompts: Mapping[str, str] | None = None,
 ) -> AnswerVerdict:
-    """The accepted parts of an answer. One that can't be judged has none and is not repeated."""
+    """Judge an answer and return its accepted levels. One that can't be judged has none and is not repeated."""
     counter = exact_counter(original.encoding)
     with contained(_log, "an answer of %s could not be judged", answer.message.model) as outcome, overridden(prompts):
         judged = judge(assignment, answer, original.messages(), counter.base, above=above, shares=least)
     if outcome.error:
         return AnswerVerdict({}, len(assignment.levels), is_garbled=True)
     passed: dict[Level, PassedLevel] = {}
-    for level, said in judged.texts.items():
-        text = shape_level(level, encodable(said))
+    for level, answer_text in judged.texts.items():
+        text = shape_level(level, encodable(answer_text))
         passed[level] = PassedLevel(text, counter.base(text), content_tokens(text, level, counter))
     is_garbled = not passed and not any(refusal.text for refusal in judged.refusals)
     return AnswerVerdict(passed, len(judged.refusals), is_garbled, judged.again)

@@ -271,7 +271,7 @@ def test_settings_name_the_model_where_the_command_does_not(
         (["s", "--new"], "session 's' already exists"),
         (["s", "--window", "8000", "--budget", "9k"], "use a budget of at most 6,936, e.g. --budget 6k"),
         (["s", "--budget", "100"], "--budget 100: the budget is 100 tokens, but the parts that are never compressed"),
-        (["s", "--model", "nonsense"], "the name says no provider"),
+        (["s", "--model", "nonsense"], "the name has no provider"),
     ],
 )
 def test_what_can_not_be_begun_is_told_in_a_sentence(

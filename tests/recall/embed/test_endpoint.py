@@ -154,7 +154,7 @@ def test_an_address_that_can_t_be_used_is_told(given: dict[str, str], problem: s
 
 def test_an_address_with_a_key_in_it_is_refused() -> None:
     recall = RecallSettings(embeddings=f"http://u:{KEY}@host/v1", embeddings_model="m")
-    with pytest.raises(SettingsError, match="there may be a key in the name"):
+    with pytest.raises(SettingsError, match="the name may contain a key"):
         endpoint_of(Settings(recall=recall))
 
 

@@ -1,8 +1,9 @@
-"""PostgreSQL: connections, locks, errors, the full-text index. Everything that another database would do differently.
+"""PostgreSQL: connections, locks, errors, the full-text index. Everything specific to this database.
 
 Processes on many machines write at the same time. A write transaction first locks what its jobs write (see
-`foveate.store.sql.Locks`), in one order for all processes, so each job finds its session as SQLite's single writer
-would. A transaction that surely had no effect (a deadlock, a lost connection) is run again by `foveate.store.database`.
+`foveate.store.sql.Locks`), in the same order in all processes, so each job sees its session as it would with SQLite's
+single writer. A transaction that certainly had no effect (a deadlock, a lost connection) is retried by
+`foveate.store.database`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ TYPES = {
     "blob": "BYTEA",
 }
 OWN_MIGRATIONS = {5: CREATE_WORDS, 7: ("DROP TABLE keepsakes",)}
-"""Statements of a schema version that only PostgreSQL has."""
+"""Statements of a schema version that are specific to PostgreSQL."""
 
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = {lock_ms:d}"
@@ -65,7 +66,7 @@ LOCK_NAME = "SELECT pg_advisory_xact_lock({space:d}, {number:d})"
 TRANSACTION = "SELECT CAST(pg_current_xact_id() AS TEXT)"
 START = """SELECT CAST(pg_postmaster_start_time() AS TEXT) || ' ' ||
     CAST((SELECT stats_reset FROM pg_stat_bgwriter) AS TEXT)"""
-"""Differs after a crash of the server, which may give the number of a lost transaction to another one."""
+"""Changes after a crash of the server, which may reuse the number of a lost transaction."""
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
 DESCRIBE = """SELECT current_setting('server_version'),
     (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
@@ -78,14 +79,14 @@ CLOCK = "SELECT CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
 LISTEN = "LISTEN foveate_work"
 NOTIFY = "NOTIFY foveate_work"
 NOTIFY_SECONDS = 0.1
-"""A process signals work at most this often: commits with a NOTIFY wait for each other in the whole server."""
+"""Minimum interval between a process's signals: commits with a NOTIFY are serialized across the whole server."""
 IS_READ_ONLY = "SELECT pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on'"
 HAS_SCHEMA = policies.HAS_TABLE.format(table=sql.SCHEMA_TABLE)
 
 LOCK_SPACE = 0x466F7665
-"""`Fove`: the first key of all advisory locks."""
+"""`Fove` in ASCII: the first key of all advisory locks."""
 NAMED_LOCKS = ("agents", "cabinet", "calls", "knowledge", "prompts", "passages")
-"""In the order in which they are taken."""
+"""Ordered as they are acquired."""
 MIGRATION_LOCK = -1
 TEXT_TYPE = 'TEXT COLLATE "C"'
 DEFAULTS = {
@@ -96,9 +97,10 @@ DEFAULTS = {
     "keepalives_count": "3",
     "tcp_user_timeout": "30000",
 }
-"""Of connections, unless the URL has them: a network that hangs without closing is noticed within a minute."""
+"""Default connection parameters, which the URL overrides: a network that hangs without closing is detected within a
+minute."""
 IDLE_SECONDS = 300.0
-"""Connections that are not used for longer are closed."""
+"""Connections idle for longer are closed."""
 RETRY_SECONDS = 0.1
 URL_FORM = "postgresql://user:password@host:port/database"
 MAX_INDEXED_BYTES = 2_700
@@ -116,7 +118,7 @@ _log = logging.getLogger(__name__)
 
 
 class PostgresConnection:
-    """See `foveate.store.sql.Connection`. Has a connection of the pool while it is inside a transaction."""
+    """See `foveate.store.sql.Connection`. Holds a connection of the pool during a transaction."""
 
     def __init__(self, location: str, cutter: WordCutter, vectors: VectorState) -> None:
         self.location = location
@@ -129,7 +131,7 @@ class PostgresConnection:
         self._repairs: list[tuple[str, sql.Values]] = []
         self.heads: dict[str, sql.HeadRow] = {}
         self._deferred: dict[str, list[list[Any]]] = {}
-        """The values that each statement is run with."""
+        """The queued values of each statement."""
 
     skip_locked = "FOR NO KEY UPDATE SKIP LOCKED"
 
@@ -146,12 +148,12 @@ class PostgresConnection:
         return self._run(query, values, prepare=None)
 
     def execute_planned(self, statement: str, parameters: sql.Values, /) -> psycopg.Cursor[TupleRow]:
-        """Like `execute`, with a plan for these values; a prepared statement gets one for any."""
+        """Like `execute`, with a query plan for these values; a prepared statement gets a generic one."""
         query, values = _bound(statement, parameters)
         return self._run(query, values, prepare=False)
 
     def _run(self, query: str, values: list[Any] | None, *, prepare: bool | None) -> psycopg.Cursor[TupleRow]:
-        """Run a statement after those that were deferred, in one round trip with them."""
+        """Run a statement after the deferred ones, in one round trip."""
         with self._rejections():
             if not self._deferred:
                 return self._raw.execute(query, values, prepare=prepare, binary=True)
@@ -204,14 +206,14 @@ class PostgresConnection:
 
     @contextmanager
     def _rejections(self) -> Iterator[None]:
-        """Errors of one statement that are nobody else's in the transaction."""
+        """Translate errors of one statement that do not affect the rest of the transaction."""
         try:
             yield
         except pg.ProgramLimitExceeded as error:
             limit = f"at most {MAX_INDEXED_BYTES:,} bytes"
             raise InputError(f"a name, key or channel is too long for PostgreSQL's index; {limit}") from error
         except pg.InsufficientPrivilege as error:
-            problem = f"can't be written ({_first_line(error)}); check the rights of the role"
+            problem = f"can't be written ({_first_line(error)}); check the role's privileges"
             raise ReadOnlyStore(self.location, problem) from error
 
     def stream(self, statement: str, /) -> Iterator[Any]:
@@ -224,7 +226,7 @@ class PostgresConnection:
         if tenant != self.tenant:
             self.execute(policies.SET_TENANT, {"tenant": tenant})
             self.tenant = tenant
-            self.heads.clear()  # they are of all tenants
+            self.heads.clear()  # they belong to all tenants
 
     def repair(self, statement: str, values: sql.Values) -> None:
         self._repairs.append((statement, values))
@@ -240,7 +242,7 @@ class PostgresConnection:
 
     @contextmanager
     def savepoint(self, name: str) -> Iterator[None]:
-        """Undo what the block did if it raises; a statement that fails spoils the rest of a transaction otherwise."""
+        """Undo the block's statements if it raises; otherwise a failed statement would abort the whole transaction."""
         self.flush()
         self._raw.execute(f"SAVEPOINT {name}")
         try:
@@ -253,7 +255,7 @@ class PostgresConnection:
         self._raw.execute(f"RELEASE {name}")
 
     def close(self) -> None:
-        """The pool has the connections."""
+        """Do nothing: the pool owns the connections."""
 
     @property
     def _raw(self) -> RawConnection:
@@ -262,7 +264,7 @@ class PostgresConnection:
 
 
 class PostgresServer:
-    """A database of a server: see `foveate.store.sql.Dialect`. `prepare` creates its tables or migrates them."""
+    """A database of a server: see `foveate.store.sql.Dialect`. `prepare` creates or migrates its tables."""
 
     def __init__(self, url: str, settings: StoreSettings) -> None:
         self._parameters = _parse(url)
@@ -277,7 +279,7 @@ class PostgresServer:
         self._listener: RawConnection | None = None
         self._notified = 0.0
         self._starts: WeakKeyDictionary[RawConnection, str] = WeakKeyDictionary()
-        """The start of the server that each connection was made to."""
+        """The server start that each connection was made to."""
 
     def connect(self, *, read_only: bool) -> PostgresConnection:  # noqa: ARG002 - its transactions are
         return PostgresConnection(self.location, self._cutter, self._vectors)
@@ -314,7 +316,7 @@ class PostgresServer:
                 self._notify(raw)
 
     def _notify(self, raw: RawConnection) -> None:
-        """Wake waiting workers; those that this does not reach look by themselves."""
+        """Wake waiting workers; workers that the signal does not reach poll."""
         moment = time.monotonic()
         if moment - self._notified < NOTIFY_SECONDS or raw.closed:
             return
@@ -357,7 +359,7 @@ class PostgresServer:
             listener.close()
 
     def _begin(self, raw: RawConnection, locks: sql.Locks) -> tuple[str, dict[str, sql.HeadRow]]:
-        """Begin a transaction and take the locks, in one request; its number, and the heads of locked sessions."""
+        """Begin a transaction and take the locks in one request; return its number and the heads of locked sessions."""
         statements = [self._begin_write + SYNCHRONOUS[self._settings.synchronous]]
         if locks.sessions:
             ids = ", ".join(Literal(name).as_string(raw) for name in sorted(locks.sessions))
@@ -378,7 +380,7 @@ class PostgresServer:
         try:
             yield
         except (pg.DeadlockDetected, pg.SerializationFailure) as error:
-            problem = "other processes write to the same sessions; try again"
+            problem = "other processes are writing to the same sessions; try again"
             raise sql.Undone(StoreBusy(self.location, problem)) from error
         except psycopg.Error as error:
             raise self._error(error) from error
@@ -394,20 +396,21 @@ class PostgresServer:
             self._pool = None
 
     def prepare(self) -> None:
-        """Bring the database to the current schema, however many processes do so at once."""
+        """Create or migrate the schema; safe for concurrent processes."""
         with self.errors(), self._connect() as raw:
             (is_pooled,) = raw.execute("SELECT pg_backend_pid() <> $1", [raw.info.backend_pid]).fetchone() or (True,)
-            if is_pooled:  # a pooler gives each transaction another connection, which lacks prepared statements
+            if is_pooled:  # a pooler may switch connections between transactions, losing prepared statements
                 self._prepare_after = None
             (is_read_only,) = raw.execute(IS_READ_ONLY).fetchone() or (False,)
             if is_read_only:
-                problem = "is a read-only replica, or its role may only read; give the URL of the primary server"
+                problem = "is a read-only replica, or its role may only read; use the URL of the primary server"
                 raise ReadOnlyStore(self.location, problem)
             self._migrate(raw)
             self._vectors.is_there = self._has_vectors(raw)
 
     def _has_vectors(self, raw: RawConnection) -> bool:
-        """Whether there is a table of vectors; it is made with the first passages, if the extension is there."""
+        """Return whether the table of vectors exists; it is created with the first passages, if the extension is
+        installed."""
         (is_there,) = raw.execute(vectors.IS_THERE).fetchone() or (False,)
         (is_available,) = (not is_there and raw.execute(vectors.IS_AVAILABLE).fetchone()) or (False,)
         if is_available:
@@ -449,7 +452,7 @@ class PostgresServer:
             raise NotADatabase(self.location, problem) from error
 
     def _version(self, raw: RawConnection) -> int:
-        """The schema's version; 0 for a database without our tables."""
+        """Return the schema version; 0 for a database without Foveate's tables."""
         (is_there,) = raw.execute(HAS_SCHEMA).fetchone() or (False,)
         row = raw.execute(sql.READ_VERSION).fetchone() if is_there else None
         version, known = int(row[0]) if row else 0, sql.latest_version()
@@ -479,13 +482,13 @@ class PostgresServer:
 
     @contextmanager
     def _borrowed(self, connection: sql.Connection) -> Iterator[RawConnection]:
-        """A connection of the pool, for one transaction. One that is lost inside is replaced."""
+        """Borrow a connection of the pool for one transaction; replace it if it is lost."""
         assert isinstance(connection, PostgresConnection), "a connection of this dialect"
         pool = self._opened()
         try:
             raw = pool.getconn()
         except (PoolTimeout, PoolClosed) as error:
-            with self._connect():  # its error says why
+            with self._connect():  # raises the actual error
                 pass
             raise StoreBusy(self.location, "no connection became free; raise store.readers") from error
         connection.begin(raw)
@@ -494,7 +497,7 @@ class PostgresServer:
         except psycopg.Error as error:
             if not raw.closed and not isinstance(error, _LOST):
                 raise
-            pool.check()  # a restarted server closed the others too
+            pool.check()  # a server restart closes the others too
             raise sql.Undone(StoreError(self.location, f"the connection was lost: {_reason(error)}")) from error
         finally:
             connection.raw = None
@@ -530,9 +533,9 @@ class PostgresServer:
                 raise
 
     def _is_committed(self, transaction: str, start: str, lost: psycopg.Error) -> bool:
-        """Whether a transaction took effect whose commit got no answer; `StoreError` if that can't be known.
+        """Return whether a transaction took effect whose commit got no reply; raise `StoreError` if that is unknown.
 
-        A server that crashed may have forgotten the transaction, and given its number to another one that it committed.
+        A server that crashed may have lost the transaction, and reused its number for another one that was committed.
         """
         deadline = time.monotonic() + self._settings.lock_timeout_seconds
         is_unsure = False
@@ -555,8 +558,8 @@ class PostgresServer:
         if isinstance(error, (pg.DiskFull, pg.InsufficientResources)):
             problem = f"{_first_line(error)}; nothing of this write was stored. Free some space and try again"
             return StorageFull(self.location, problem)
-        if isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):  # while its tables are made
-            problem = f"can't be written ({_first_line(error)}); check the rights of the role"
+        if isinstance(error, (pg.ReadOnlySqlTransaction, pg.InsufficientPrivilege)):  # while its tables are created
+            problem = f"can't be written ({_first_line(error)}); check the role's privileges"
             return ReadOnlyStore(self.location, problem)
         if isinstance(error, (pg.IndexCorrupted, pg.DataCorrupted)):
             return Damaged(self.location, f"{_first_line(error)}; run 'foveate doctor' to see what can be read")
@@ -571,12 +574,12 @@ def _parse(url: str) -> dict[str, str]:
     try:
         parsed = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
-        raise InputError(problem) from None  # its message may have a part of the password
+        raise InputError(problem) from None  # its message may contain part of the password
     return {name: str(value) for name, value in parsed.items() if value is not None}
 
 
 def _location(parameters: dict[str, str]) -> str:
-    """The URL without the password and the options."""
+    """Return the URL without the password and the options."""
     user = f"{quote(parameters['user'])}@" if "user" in parameters else ""
     port = f":{parameters['port']}" if "port" in parameters else ""
     host, database = quote(parameters.get("host", ""), safe=",/:[]"), quote(parameters.get("dbname", ""))
@@ -584,18 +587,18 @@ def _location(parameters: dict[str, str]) -> str:
 
 
 def _restrict(raw: RawConnection, tables: Iterable[str]) -> None:
-    """Let tenants see their own rows of these tables alone."""
+    """Restrict tenants to their own rows of these tables."""
     for table in tables:
         columns = [name for (name,) in raw.execute(policies.COLUMNS, [table])]
-        for statement in policies.policy(table, columns) if columns else ():  # it may have been dropped since
+        for statement in policies.policy(table, columns) if columns else ():  # the table may have been dropped since
             raw.execute(statement)
 
 
 @lru_cache(maxsize=2_048)
 def _translate(statement: str) -> tuple[str, tuple[str, ...]]:
-    """A statement with numbered parameters, each place its own, and their names.
+    """Translate a statement to numbered parameters, one per occurrence; return it with their names.
 
-    PostgreSQL can't tell the type of a parameter that is only compared with NULL.
+    PostgreSQL can't infer the type of a parameter that is only compared with NULL.
     """
     names: list[str] = []
 

@@ -1,4 +1,4 @@
-"""Values on their way to PostgreSQL and back: the shared schema has numbers, texts and bytes."""
+"""Conversion of values for PostgreSQL: the shared schema has numbers, texts and bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg.pq import Format
 from psycopg.types.numeric import Int8BinaryDumper, NumericBinaryLoader
 
 ESCAPE = "\ufdd0"
-"""A code point that no text uses: PostgreSQL's texts can't hold U+0000, which is stored as this one and `0`."""
+"""A code point that no text uses. PostgreSQL's texts can't hold U+0000, which is stored as this one and `0`."""
 
 
 class _TextDumper(Dumper):
@@ -29,14 +29,14 @@ class _TextLoader(Loader):
 
 
 class _SumLoader(NumericBinaryLoader):
-    """The sum of whole numbers is a `numeric` in PostgreSQL."""
+    """Loads the sum of integers, a `numeric` in PostgreSQL."""
 
     def load(self, data: bytes | bytearray | memoryview) -> int:  # type: ignore[override]
         return int(super().load(data))
 
 
 class _FlagDumper(Int8BinaryDumper):
-    """Flags are numbers in the shared schema."""
+    """Dumps flags as numbers, as in the shared schema."""
 
     def dump(self, obj: int) -> bytes | bytearray | memoryview | None:
         return super().dump(int(obj))

@@ -1,7 +1,7 @@
-"""Row-level security: a transaction for a tenant sees and writes the rows of this tenant alone.
+"""Row-level security: a transaction for a tenant sees and writes only this tenant's rows.
 
-It is a second lock: statements name the tenant in any case. A transaction without a tenant (the owner's, a worker's)
-sees all rows. Superusers and roles with BYPASSRLS are not restricted.
+A second line of defence: statements filter by tenant in any case. A transaction without a tenant (the owner's, a
+worker's) sees all rows. Superusers and roles with BYPASSRLS are not restricted.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 TENANT = "foveate.tenant"
-"""The setting that has the tenant of a transaction; empty: all of them."""
+"""The setting that holds the tenant of a transaction; empty: all tenants."""
 SET_TENANT = f"SELECT set_config('{TENANT}', :tenant, true)"
 UNSCOPED = frozenset({"agent_trees", "foveate_schema", "workers"})
-"""Tables without anything of a tenant: limits of agents, the schema's version, running workers."""
+"""Tables without tenant data: limits of agents, the schema version, running workers."""
 UNFORCED = frozenset({"passage_words"})
-"""Tables whose policy does not restrict their owner. A policy is checked before any operator that is not leakproof, and
-`@@` is none: the full-text index could not be used. The statements that read it have the condition themselves."""
-# Not `to_regclass`, which may answer from a cache what was true before a lock was waited for.
+"""Tables whose policy does not restrict their owner. A policy is checked before any operator that is not leakproof,
+such as `@@`, so the full-text index could not be used. The statements that read it contain the condition themselves."""
+# Not `to_regclass`, which may return a cached result from before the wait for a lock.
 HAS_TABLE = "SELECT EXISTS (SELECT 1 FROM pg_class WHERE relname = '{table}' AND pg_table_is_visible(oid))"
 COLUMNS = """SELECT column_name FROM information_schema.columns
     WHERE table_schema = current_schema() AND table_name = $1"""
@@ -29,11 +29,11 @@ _OWNERS = {
     "run": "EXISTS (SELECT 1 FROM learn_runs o WHERE o.id = {table}.run)",
     "agent": "EXISTS (SELECT 1 FROM agents o WHERE o.id = {table}.agent)",
 }
-"""How a row belongs to a tenant, by the column that tells; the tables asked have policies of their own."""
+"""Conditions by the column that identifies the tenant; the tables they query have their own policies."""
 
 
 def condition(table: str, columns: Iterable[str]) -> str:
-    """Whether a row belongs to the tenant of the transaction, in parentheses."""
+    """Return the condition, in parentheses, that a row belongs to the transaction's tenant."""
     names = set(columns)
     column = next(name for name in _OWNERS if name in names)
     owned = _OWNERS[column].format(table=table)
@@ -41,10 +41,10 @@ def condition(table: str, columns: Iterable[str]) -> str:
 
 
 def policy(table: str, columns: Iterable[str]) -> Iterator[str]:
-    """The statements that restrict a table; none for a table of `UNSCOPED`."""
+    """Yield the statements that restrict a table; none for a table of `UNSCOPED`."""
     if table in UNSCOPED:
         return
     yield f"ALTER TABLE {table} ENABLE ROW LEVEL SECURITY"
     if table not in UNFORCED:
-        yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"  # for the role that owns the table too
+        yield f"ALTER TABLE {table} FORCE ROW LEVEL SECURITY"  # includes the role that owns the table
     yield f"CREATE POLICY tenant ON {table} USING {condition(table, columns)}"

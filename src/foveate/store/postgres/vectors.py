@@ -1,8 +1,8 @@
-"""The vectors of passages in PostgreSQL, where the extension `vector` exists: the nearest of all sessions.
+"""Nearest-neighbour search over the passages of all sessions in PostgreSQL, if the extension `vector` is installed.
 
-A search in one session compares its vectors exactly, in memory. One over all sessions also asks this table, whose HNSW
-index finds the nearest without reading the others. The scan is iterative: it goes on until enough rows are left that a
-filter accepts.
+A search in one session compares its vectors exactly, in memory. One over all sessions also queries this table, whose
+HNSW index finds the nearest without reading the others. The scan is iterative: it continues until enough rows pass the
+filter.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CREATE = (
 CREATE_INDEX = """CREATE INDEX IF NOT EXISTS passage_vectors_{dimensions:d} ON passage_vectors
     USING hnsw ((CAST(vector AS halfvec({dimensions:d}))) halfvec_cosine_ops)
     WITH (m = 8, ef_construction = 32) WHERE dimensions = {dimensions:d}"""
-"""Half the default links and candidates: an insert takes a third of the time, and a wide scan makes up for it."""
+"""Half the default links and candidates: an insert takes a third of the time, and a wider scan compensates for it."""
 ADD = """INSERT INTO passage_vectors (key, session, dimensions, vector)
     SELECT key, :session, :dimensions, CAST(vector AS halfvec)
     FROM unnest(CAST(:keys AS BIGINT[]), CAST(:vectors AS TEXT[])) AS added (key, vector)
@@ -40,11 +40,11 @@ _DISTANCE = "CAST(vector AS halfvec({dimensions:d})) <=> CAST(:vector AS halfvec
 NEAREST = f"""SELECT key, 1 - ({_DISTANCE}) FROM passage_vectors WHERE dimensions = {{dimensions:d}}{{only}}
     ORDER BY {_DISTANCE} LIMIT :limit"""  # noqa: S608 - constants
 MAX_DIMENSIONS = 4_000
-"""Of vectors that have an index; longer ones are compared in memory alone."""
+"""Maximum size of vectors with an index; longer ones are only compared in memory."""
 
 
 class VectorsConnection(Protocol):
-    """What the table needs of its connection."""
+    """The parts of a connection that the table uses."""
 
     def execute(self, statement: str, parameters: sql.Values | None = ..., /) -> sql.Cursor: ...
 
@@ -53,11 +53,11 @@ class VectorsConnection(Protocol):
 
 @dataclass(slots=True)
 class VectorState:
-    """What a process knows of the table."""
+    """A process's knowledge of the table."""
 
     is_there: bool = False
     indexed: set[int] = field(default_factory=set)
-    """Sizes of vectors whose index exists."""
+    """Sizes of vectors that have an index."""
 
 
 class PostgresVectors:

@@ -18,8 +18,8 @@ from foveate.store.sqlite import DAMAGED_INDEX, SqliteTextWords, WordCutter
 
 CREATE_WORDS = (
     "CREATE TABLE passage_words (key BIGINT PRIMARY KEY, session BIGINT NOT NULL, words TSVECTOR NOT NULL)",
-    # Every search reads the whole list of pending entries: 13 ms with the default of 4 MB, under 1 ms with this one.
-    # Without a list each word of a passage is inserted by itself, which takes the server three times as long.
+    # Every search scans all pending entries: 13 ms with the default of 4 MB, under 1 ms with this one.
+    # Without pending entries each word is inserted individually, which takes the server three times as long.
     "CREATE INDEX passage_words_words ON passage_words USING gin (words) WITH (gin_pending_list_limit = 128)",
 )
 RESTRICT_WORDS = tuple(policies.policy("passage_words", ("session",)))
@@ -36,7 +36,7 @@ _FIELDS = {None: "", "words": ":AB", "tool": ":C"}
 
 
 class WordsConnection(Protocol):
-    """What the index needs of its connection."""
+    """The parts of a connection that the index uses."""
 
     location: str
     is_writing: bool
@@ -51,8 +51,8 @@ class WordsConnection(Protocol):
 class PostgresWords:
     """The full-text table of passages: see `foveate.store.sql.WordIndex`.
 
-    Its words are those that SQLite's tokenizer makes, so both databases find the same passages. A lexeme's weight is
-    the column: A for the text, B for what it names, C for the tool.
+    Its words are cut by SQLite's tokenizer, so both databases find the same passages. A lexeme's weight is the column:
+    A for the text, B for the extra words, C for the tool.
     """
 
     def __init__(self, connection: WordsConnection, cutter: WordCutter) -> None:
@@ -83,7 +83,7 @@ class PostgresWords:
         self._connection.execute(TAKE_WORDS, {"keys": [key for key, _ in entries]})
 
     def purge(self) -> None:
-        """PostgreSQL erases removed rows by itself (autovacuum)."""
+        """Do nothing: autovacuum erases removed rows."""
 
     def match(
         self, phrase: str, *, sessions: Sequence[int] = (), field: str | None = None, beyond: int = -1, limit: int = -1
@@ -99,20 +99,20 @@ class PostgresWords:
     def _match(
         self, phrases: Sequence[tuple[Sequence[str], int]], sessions: Sequence[int], weights: str, limit: int
     ) -> list[list[int]]:
-        """The keys of each phrase, given as its words, in one statement; a phrase without words has none."""
+        """Return the keys of each phrase (a list of words) in one statement; a phrase without words has none."""
         found: list[list[int]] = [[] for _ in phrases]
-        asked = [place for place, (words, _) in enumerate(phrases) if words]
-        if not asked:
+        searched = [place for place, (words, _) in enumerate(phrases) if words]
+        if not searched:
             return found
         tags = f"({' | '.join(_lexeme(_tag(session)) for session in sessions)}) & " if sessions else ""
         values: dict[str, object] = {"limit": None if limit < 0 else limit}
-        for number, place in enumerate(asked):
+        for number, place in enumerate(searched):
             words, values[f"beyond{number}"] = phrases[place]
             query = " <-> ".join(f"{_lexeme(word)}{weights}" for word in words)
             values[f"query{number}"] = f"{tags}({query})"
-        statement = f"SELECT {', '.join(MATCH_WORDS.format(number) for number in range(len(asked)))}"
+        statement = f"SELECT {', '.join(MATCH_WORDS.format(number) for number in range(len(searched)))}"
         row = self._connection.execute_planned(statement, values).fetchone()
-        for place, keys in zip(asked, row, strict=True):
+        for place, keys in zip(searched, row, strict=True):
             found[place] = keys
         return found
 
@@ -132,7 +132,8 @@ class PostgresWords:
 
 
 def _vector(session: int, fields: Sequence[Sequence[str]]) -> str:
-    """The words of a passage as a `tsvector`; a place is left out between fields, so that no phrase spans two."""
+    """Return the words of a passage as a `tsvector`; a position is skipped between fields, so that no phrase spans
+    two."""
     places: dict[str, list[str]] = {_tag(session): []}
     place = 0
     for weight, words in zip("ABC", fields, strict=True):
@@ -144,13 +145,13 @@ def _vector(session: int, fields: Sequence[Sequence[str]]) -> str:
 
 
 def _tag(session: int) -> str:
-    """A lexeme that is no word."""
+    """Return a lexeme that is not a word."""
     return f"={session}"
 
 
 @lru_cache(maxsize=4_096)
 def _lexeme(word: str) -> str:
-    """A word in quotes; instead of a very long one its hash."""
+    """Quote a word; a very long one is replaced with its hash."""
     if len(word) * 4 > MAX_LEXEME_BYTES and len(word.encode()) > MAX_LEXEME_BYTES:
         word = hashlib.sha256(word.encode()).hexdigest()
     return "'" + word.replace("\\", "\\\\").replace("'", "''") + "'"
