@@ -222,7 +222,7 @@ async def report_log(keep: Path | None) -> None:
     for failure in find_failures(gathered.turns):
         turns = ", ".join(f"T-{gathered.turns[place].source.turn}" for place in failure.places[:8])
         ending = failure.ending
-        told = " ".join([ending.call, ending.said]).strip() if ending else "not known"
+        told = " ".join([ending.call, ending.sentence]).strip() if ending else "not known"
         print(f"| `{failure.line[:110]}` | {turns} | {told} |")
     for item in find_lessons(gathered, topics):
         if item.kind in ("lesson", "profile"):
