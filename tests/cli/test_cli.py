@@ -259,7 +259,7 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
-    assert told.decode().strip() == "Interrupted; what was recorded before is kept."
+    assert told.decode().strip() == "Interrupted; everything recorded so far is kept."
     assert shell.json("doctor")["ok"]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.cli.models import TOLD_BY_REASON
+from foveate.cli.models import TEXT_BY_REASON
 from foveate.errors import ModelFailed, ModelHeldBack, ModelUnavailable
 from support.command_line import Shell, shell_with
 from support.embedding_server import embedding_server
@@ -137,7 +137,7 @@ def test_every_reason_of_an_error_has_words() -> None:
     told = " ".join(error.__doc__ or "" for error in (ModelUnavailable, ModelFailed, ModelHeldBack))
     reasons = set(re.findall(r"`([a-z-]+)`", told)) - {"reason"}
     assert {"key", "busy", "cap"} <= reasons
-    assert reasons - {"calls"} <= set(TOLD_BY_REASON)
+    assert reasons - {"calls"} <= set(TEXT_BY_REASON)
 
 
 @pytest.mark.parametrize("tries", ["--try", "--no-try"])

@@ -68,7 +68,7 @@ def test_a_run_shows_its_progress_and_stops_at_a_question(shell: Shell, files: t
     assert "  ✓ Read the old code\n  · Write the new client\nT-1 " in said
     assert lines[-3] == "Question: Which port does the payment service use?"
     assert lines[-2].startswith("1 of 2 tasks done, 2 iterations, ")
-    assert lines[-1] == 'To answer and go on: foveate run --session run-my-spec --answer "…"'
+    assert lines[-1] == 'To answer and resume: foveate run --session run-my-spec --answer "…"'
 
 
 def test_it_goes_on_with_the_answer_until_it_is_done(shell: Shell, files: tuple[str, ...], tmp_path: Path) -> None:
@@ -112,7 +112,7 @@ def test_a_model_that_fails_is_told_of_and_the_run_can_go_on(
     monkeypatch.setenv("FOVEATE_MODELS__MAX_RETRIES", "0")
     (tmp_path / "script.toml").write_text('[[reply]]\nfails = "server"\n')
     told = shell.error("run", *files)
-    assert "Everything so far is kept. To go on: foveate run --session run-my-spec" in told
+    assert "Everything so far is kept. To resume: foveate run --session run-my-spec" in told
     (tmp_path / "script.toml").write_text('[[reply]]\nsays = "STATUS: done"\n')
     assert "── 1 (asked again) ──" in shell("run", "--session", "run-my-spec")
 

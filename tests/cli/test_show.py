@@ -143,7 +143,7 @@ def test_commands_are_shown_as_they_were_typed(imported: Shell) -> None:
 def test_records_have_the_names_of_their_program_and_those_without_words_are_only_counted(imported: Shell) -> None:
     shown = " ".join(imported("show", "8a60", "T-1").split())
     assert "(summary) Tide chart in the browser (custom-title) browser chart (agent-name) browser chart user" in shown
-    assert "(5 records without words not shown: mode, atis-latch, worktree-state, attachment; " in shown
+    assert "(5 records without text not shown: mode, atis-latch, worktree-state, attachment; " in shown
     assert "(away_summary) The chart has a local axis." in imported("show", "8a60", "T-4")
 
 

@@ -103,7 +103,7 @@ SHOWN = {
     "budget": ("/budget 8k", "The budget is 8,000 tokens now"),
     "model": ("/model", "The model is scripted:"),
     "tools": ("/tools", "The model can read and search old turns."),
-    "goal": ("/goal Ship it", "G-1 is a goal now."),
+    "goal": ("/goal Ship it", "G-1 added."),
     "seal": ("/seal", "topics"),
     "cost": ("Which port?\n/cost", "1 call, 0 of them failed"),
     "retry": ("/retry", "the newest turn has its answer"),
@@ -130,8 +130,8 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
         ("/pin", "write what to pin"),
         ("/unpin", "name the pin"),
         ("/unpin P-9", "no pin P-9"),
-        ("/search", "write what to look for"),
-        ("/board keep T-1-R", "write /board, /board save NAME or /board dismiss NAME"),
+        ("/search", "no words to search for"),
+        ("/board keep T-1-R", "usage: /board, /board save NAME or /board dismiss NAME"),
         ("/board save T-1-R", "T-1-R is not on the board; nothing is"),
         ("/budget many", "'many' is not a number of tokens"),
         ("/budget 10", "/budget 10: the budget is 10 tokens, but the parts that are never compressed take"),
@@ -141,8 +141,8 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
         ("/show now", "no turn now in session"),
         ("/show T-1 S again", "write /show [T-n] [R|S|C|T]"),
         ("/levels now", "no turn now in session"),
-        ("/fork a b", "write /fork [NAME]; put quotes around what has spaces"),
-        ("/fork 'a b", "/fork 'a b: a quote has no end"),
+        ("/fork a b", "usage: /fork [NAME]; quote arguments with spaces"),
+        ("/fork 'a b", "/fork 'a b: a quote is not closed"),
         ("/fork s", "session 's' already exists"),
         ("/model gpt-5", "did you mean openai:gpt-5?"),
         ("/model openai:gpt-5", "set the environment variable OPENAI_API_KEY"),
@@ -292,7 +292,7 @@ def test_a_chat_that_can_not_begin_makes_no_store(tmp_path: Path, model: str) ->
 
 def test_a_budget_that_nobody_chose_is_fitted_to_the_window(shell: Shell, model: str) -> None:
     result = shell.run("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
-    assert "Budget: 6,936 of 100,000 tokens, since the window of scripted:" in result.stderr
+    assert "Budget: 6,936 of 100,000 tokens, because the window of scripted:" in result.stderr
     assert "/6,936" in result.stderr
 
 
@@ -360,7 +360,7 @@ def test_the_beginning_of_an_id_is_enough(shell: Shell, model: str) -> None:
 
 
 def test_input_that_is_not_text_is_told(shell: Shell, model: str) -> None:
-    assert "not text in UTF-8" in shell.error("chat", "s", "--model", model, given=b"\xff\xfe\n")
+    assert "not UTF-8 text" in shell.error("chat", "s", "--model", model, given=b"\xff\xfe\n")
 
 
 def test_a_prompt_has_a_limit(shell: Shell, model: str) -> None:

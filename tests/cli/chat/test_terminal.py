@@ -30,7 +30,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         shown = terminal.wait_for("T-3 > Hello")
         assert "A talk (s)" in shown
         assert "script.toml, 100,000 tokens" in shown
-        assert "/help lists the commands, Ctrl-D leaves" in shown
+        assert "/help lists the commands, Ctrl-D quits" in shown
         assert "3 turns so far:" in shown
         assert "T-1 > Hello" in shown
         terminal.wait_for("Good day")
@@ -67,7 +67,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
     assert [message["parts"][0]["text"] for message in half["messages"]] == ["Only half."]
 
     with Terminal(shell, "chat", "s") as terminal:
-        terminal.wait_for("T-6 has no answer yet: /retry asks for it, or just go on.")
+        terminal.wait_for("T-6 has no answer yet: /retry requests it, or just continue.")
         terminal.type("/quit\n")
         assert terminal.wait_for_end() == 0
 
