@@ -151,7 +151,7 @@ def test_a_home_folder_that_takes_no_store_is_told_of(tmp_path: Path) -> None:
         command("import", "talk.jsonl"), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert run.stderr == f"Error: {tmp_path / '.foveate'}: can't be made: File exists; name a file with --db\n"
+    assert run.stderr == f"Error: {tmp_path / '.foveate'}: can't be created: File exists; name a file with --db\n"
 
 
 def awkward_store(folder: Path) -> Shell:

@@ -81,7 +81,7 @@ def test_a_turn_that_is_given_up_is_told_of_with_why(
     shown = " ".join(shell("compress", "s", "--again").split())
     assert "No model is retried for 1 turn (" in shown
     assert "its answers did not pass the guard): the rule-based version is used." in shown
-    assert "'foveate compress --again' asks once more." in shown
+    assert "'foveate compress --again' retries." in shown
 
 
 def test_commands_that_only_read_ask_no_model(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

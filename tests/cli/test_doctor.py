@@ -73,7 +73,7 @@ def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
     shell("compress", "s", "--again")
     told = " ".join(shell("doctor").split())
     assert "fallbacks: 1 turn (a short version lost too much, or a model failed; " in told
-    assert "nothing is lost); 'foveate compress --all --again' tries once more" in told
+    assert "nothing is lost); 'foveate compress --all --again' retries" in told
     monkeypatch.delenv("FOVEATE_MODELS__DEFAULT")
     assert "set models.default, then 'foveate compress --all --again'" in " ".join(shell("doctor").split())
 

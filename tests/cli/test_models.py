@@ -117,7 +117,7 @@ def test_the_table_says_in_words_why_a_model_does_not_answer(
     monkeypatch.setenv("FOVEATE_MODELS__MAX_RETRIES", "0")
     said = shell("models", code=1)
     assert "no: no such model" in said
-    assert "no: not reached" in said
+    assert "no: not reachable" in said
 
 
 def test_an_endpoint_that_wants_a_key_is_not_said_to_need_none(

@@ -217,4 +217,4 @@ def _read(room: Room, lines: Lines) -> str | None:
         except KeyboardInterrupt:
             if not lines.is_typed:
                 raise
-            room.notes.print(line(("\n/quit or Ctrl-D leaves.", "dim")))
+            room.notes.print(line(("\n/quit or Ctrl-D ends the chat.", "dim")))

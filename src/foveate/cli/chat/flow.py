@@ -76,7 +76,7 @@ def status(done: AnswerSummary, spent_usd: float, *, width: int) -> Text:
     parts = [
         f"{done.turn_id} {bar} {done.tokens:,}/{done.budget_tokens:,}{BETWEEN + done.mode if done.mode else ''}",
         f"{cached} ({done.predicted_cached_share:.0%} predicted)",
-        usd if usd == in_all else f"{usd} ({in_all} in total)",
+        usd if usd == in_all else f"{usd} ({in_all} in all)",
         f"{done.seconds:.1f} s",
     ]
     for place, shorter in ((1, cached), (2, usd)):
