@@ -200,7 +200,7 @@ def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement:
     with sync.open(shell.db) as fov:
         fov.open_session("s").record([{"role": "user", "content": "Recorded meanwhile"}])
         fov.settle()
-    assert "each as it was stored" in " ".join(shell("doctor", "--rebuild-index").split())
+    assert "all intact" in " ".join(shell("doctor", "--rebuild-index").split())
     assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")["found"]] == ["T-4"]
     assert len(shell.json("search", "s", "hello")["found"]) == 3
 

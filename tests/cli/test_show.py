@@ -121,7 +121,7 @@ def test_one_message_is_shown_exactly_as_it_was_recorded(tmp_path: Path) -> None
     (found,) = json.loads(shell("show", "s", "T-2", "--message", "2", "--messages", "openai"))
     assert found == TOOLS[2]
     assert "messages 0 to 3; there is no 9" in shell.error("show", "s", "T-2", "--message", "9", code=2)
-    assert "is of one turn" in shell.error("show", "s", "T-1", "T-2", "--message", "0", code=2)
+    assert "applies to a single turn" in shell.error("show", "s", "T-1", "T-2", "--message", "0", code=2)
 
 
 @pytest.fixture

@@ -89,7 +89,7 @@ def command(
     """
     names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
     if strategies is not None and not names:
-        raise InputError("--strategies is empty; omit it to compare all")
+        raise InputError("--strategies names none; omit it to compare all")
     _check(names)
     found = _find(subject, store_path, limit)
     if not found.turns:

@@ -43,7 +43,7 @@ def command(*, name: str, yes: bool, as_json: bool) -> Answer:
         if is_written:
             out.print(line((f"Disconnected {client.title}.", "green")))
         if not plan.files:
-            out.print(line("Its settings existed before it was connected, and are kept."))
+            out.print(line("Its settings existed before it was connected, and stay unchanged."))
         for kept in plan.kept:
             out.print(line(("kept", "yellow"), f"  {kept} was edited after connecting"))
         for backup in plan.backups if is_written else ():

@@ -137,7 +137,7 @@ def _outline(session: Session, *, as_json: bool) -> Answer:
         if rows:
             print_table(out, COLUMNS, rows)
         if info.turns > LIST_LIMIT:
-            others = f"'{to_copy('show', info.id, 'T-1', 'T-20')}' shows others"
+            others = f"'{to_copy('show', info.id, 'T-1', 'T-20')}' reads others"
             out.print(line((f"the newest {LIST_LIMIT} of {info.turns}; {others}", "dim")))
 
     return Answer({"session": info, "turns": turns}, show)
