@@ -52,7 +52,7 @@ def command() -> None:
 @click.option("--state", metavar="STATE", help="queued, running, waiting, done, failed, cancelled or lost.")
 @click.option("--session", "parent", metavar="SESSION", help="Only agents of this session.")
 def list_(fov: Foveate, *, state: str | None, parent: str | None) -> Answer:
-    """List the agents, the newest first.
+    """List the agents, newest first.
 
     \b
     foveate agents list --state waiting

@@ -78,16 +78,16 @@ def _write(path: Path, pieces: Iterable[str]) -> int:
         descriptor, name = tempfile.mkstemp(prefix=".foveate-", dir=path.parent)
     except OSError as error:
         raise InputError(f"{path}: can't be written: {error.strerror}") from error
-    beside = Path(name)
+    temporary = Path(name)
     try:
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:  # noqa: PTH123
             file.writelines(pieces)
-        size = beside.stat().st_size
-        beside.replace(path)
+        size = temporary.stat().st_size
+        temporary.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise InputError(f"{path}: can't be written: {error.strerror}") from error
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return size

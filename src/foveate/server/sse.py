@@ -42,7 +42,7 @@ def write_event(data: bytes, *, name: str = "", event_id: str = "") -> bytes:
 
 
 class SseParser:
-    """Splits a byte stream into events, whatever the chunks are.
+    """Splits a byte stream into events, independent of its chunks.
 
     Lines may end in LF, CRLF or CR. Comments, the fields `id` and `retry`, and events without data are skipped. `close`
     returns the last event if the blank line after it is missing.

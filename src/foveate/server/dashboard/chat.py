@@ -1,7 +1,7 @@
 """A chat in the browser: the prompt is sent as a form, and the answer arrives as a stream of events.
 
 prompt ──► chat ──► events ──► stream ──► browser
-             │ a tool that needs approval: a question in the stream, the decision by a form of its own
+             │ a tool that needs approval: a question in the stream, the decision by a separate form
 """
 
 from __future__ import annotations
