@@ -151,7 +151,7 @@ def test_a_home_folder_that_takes_no_store_is_told_of(tmp_path: Path) -> None:
         command("import", "talk.jsonl"), cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )
     assert run.returncode == 1
-    assert run.stderr == f"Error: {tmp_path / '.foveate'}: can't be made: File exists; name a file with --db\n"
+    assert run.stderr == f"Error: {tmp_path / '.foveate'}: can't be created: File exists; name a file with --db\n"
 
 
 def awkward_store(folder: Path) -> Shell:
@@ -259,7 +259,7 @@ def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_p
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
-    assert told.decode().strip() == "Interrupted; what was recorded before is kept."
+    assert told.decode().strip() == "Interrupted; everything recorded so far is kept."
     assert shell.json("doctor")["ok"]
 
 

@@ -114,7 +114,7 @@ def test_the_answer_in_json_has_every_run_with_its_figures(answer: Any) -> None:
 
 def test_what_was_never_said_is_told_to_be(demo: Shell) -> None:
     said = demo("compare", "demo", *QUICK, "--turns", "2", "--needle", "no such thing")
-    assert "Never said in it, so that nothing could find it: 'no such thing'" in said
+    assert "Not in the conversation, so no strategy can find it: 'no such thing'" in said
 
 
 def test_the_session_is_only_read(tmp_path: Path) -> None:

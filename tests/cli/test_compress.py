@@ -57,9 +57,9 @@ def test_what_a_model_could_not_do_is_left_for_later_with_the_reason(
 ) -> None:
     answering(tmp_path, monkeypatch, {"fails": "server"})
     shown = " ".join(shell("compress", "s", "--again").split())
-    assert "A model is asked for 1 more turn from 20" in shown
+    assert "A model is called for 1 more turn from 20" in shown
     assert "it fails, as its script says" in shown
-    assert "A model is asked for 1 more turn from 20" in " ".join(shell("stats").split())
+    assert "A model is called for 1 more turn from 20" in " ".join(shell("stats").split())
     done = shell.json("compress", "s")["s"]
     assert (done["fallbacks"], done["rendered"], done["by_model"]) == (1, 1, 0)
 
@@ -70,7 +70,7 @@ def test_an_answer_that_can_not_be_read_is_told_with_who_asks_again_and_when(
     answering(tmp_path, monkeypatch, {"says": "no JSON at all"})
     shown = " ".join(shell("compress", "s", "--again").split())
     assert "its answer could not be read), by the next 'foveate compress'" in shown
-    assert "A model is asked for 1 more turn from 20" in shown
+    assert "A model is called for 1 more turn from 20" in shown
 
 
 def test_a_turn_that_is_given_up_is_told_of_with_why(
@@ -79,9 +79,9 @@ def test_a_turn_that_is_given_up_is_told_of_with_why(
     lost = {level: {"user": "nothing", "assistant": "of it"} for level in ("compressed", "tiny")}
     answering(tmp_path, monkeypatch, {"says_json": lost})
     shown = " ".join(shell("compress", "s", "--again").split())
-    assert "No model is asked again for 1 turn (" in shown
-    assert "its answers did not pass the guard): the result of rules is used." in shown
-    assert "'foveate compress --again' asks once more." in shown
+    assert "No model is retried for 1 turn (" in shown
+    assert "its answers did not pass the guard): the rule-based version is used." in shown
+    assert "'foveate compress --again' retries." in shown
 
 
 def test_commands_that_only_read_ask_no_model(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

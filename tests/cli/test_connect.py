@@ -97,7 +97,7 @@ def test_what_a_client_does_not_have_is_said(tmp_path: Path, home: Path) -> None
 
 def test_watching_once_imports_what_is_new(tmp_path: Path, home: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    assert "no coding agent" in shell.error("watch", "--once")
+    assert "no transcripts of coding agents" in shell.error("watch", "--once")
     folder = home / ".codex/sessions/2026"
     folder.mkdir(parents=True)
     shutil.copy(next((FIXTURES / "codex").rglob("*.jsonl")), folder)

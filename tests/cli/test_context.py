@@ -80,7 +80,7 @@ def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path, monkeypat
     shell = Shell(tmp_path / "chat.db", width=120)
     with sync.open(shell.db) as fov:
         fov.session("a talk").record([*HELLO, *HELLO])
-    assert "2 turns not compressed yet; 'foveate compress 'a talk'' does it." in shell("context", "a talk")
+    assert "2 turns not compressed yet; run 'foveate compress 'a talk''." in shell("context", "a talk")
     assert "'foveate compress 'a talk'' makes them." in shell("levels", "a talk", "T-1")
     assert "'foveate pin 'a talk' TEXT' makes one." in shell("pin", "a talk")
 
@@ -100,7 +100,7 @@ def test_mistakes_are_told_in_a_sentence(talk: Shell, tmp_path: Path) -> None:
 
 def test_a_session_can_be_looked_at_through_another_strategy(talk: Shell) -> None:
     shown = talk("context", "demo", "--strategy", "standard")
-    assert "By the strategy standard." in shown
+    assert "Strategy: standard." in shown
     assert re.search(r"dropped turns \d+", shown)
     assert "Preview with a different strategy" in shown
     answer = talk.json("context", "demo", "--strategy", "standard", "--budget", "4000")

@@ -29,7 +29,7 @@ def damage(shell: Shell, *statements: str) -> None:
 
 def test_a_sound_store_is_said_to_be_one(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
-    assert "1 session, 6 messages, each as it was stored" in " ".join(shell("doctor").split())
+    assert "1 session, 6 messages, all intact" in " ".join(shell("doctor").split())
     answer = shell.json("doctor")
     assert set(answer.pop("index")) == {"turns", "passages", "missing", "makers", "model", "problem"}
     assert set(answer.pop("sandbox")) == {"summary", "missing"}
@@ -57,7 +57,7 @@ def test_what_is_still_to_be_compressed_is_no_fault(tmp_path: Path) -> None:
         fov.open_session("s").record([{"role": "user", "content": "One more"}])
     assert shell.json("doctor")["pending_turns"] >= 1
     told = " ".join(shell("doctor").split())
-    assert re.search(r"\d turns? not compressed yet; 'foveate compress --all' does it", told)
+    assert re.search(r"\d turns? not compressed yet; run 'foveate compress --all'", told)
 
 
 def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
@@ -73,7 +73,7 @@ def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
     shell("compress", "s", "--again")
     told = " ".join(shell("doctor").split())
     assert "fallbacks: 1 turn (a short version lost too much, or a model failed; " in told
-    assert "nothing is lost); 'foveate compress --all --again' tries once more" in told
+    assert "nothing is lost); 'foveate compress --all --again' retries" in told
     monkeypatch.delenv("FOVEATE_MODELS__DEFAULT")
     assert "set models.default, then 'foveate compress --all --again'" in " ".join(shell("doctor").split())
 
@@ -175,7 +175,7 @@ def test_an_endpoint_that_makes_vectors_is_named_and_what_is_wrong_with_it(
         assert "can't be asked" not in told
         server.answer = 503, "starting"
         told = " ".join(shell("doctor").split())
-        assert "it can't be asked now" in told
+        assert "it can't be reached now" in told
         assert "answers 503: starting" in told
 
 
@@ -200,7 +200,7 @@ def test_a_damaged_index_is_told_and_rebuilt_and_nothing_else_suffers(statement:
     with sync.open(shell.db) as fov:
         fov.open_session("s").record([{"role": "user", "content": "Recorded meanwhile"}])
         fov.settle()
-    assert "each as it was stored" in " ".join(shell("doctor", "--rebuild-index").split())
+    assert "all intact" in " ".join(shell("doctor", "--rebuild-index").split())
     assert [found["turn_id"] for found in shell.json("search", "s", "meanwhile")["found"]] == ["T-4"]
     assert len(shell.json("search", "s", "hello")["found"]) == 3
 

@@ -68,7 +68,7 @@ def test_a_name_that_another_file_has_is_told(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         (tmp_path / name / "talk.jsonl").write_text(LINE.replace("Hello", f"Hello from {name}"))
     shown = shell("import", str(tmp_path / "a"), str(tmp_path / "b"))
-    assert f"talk-2 is of {tmp_path}/b/talk.jsonl: session talk holds another file of that name" in shown
+    assert f"{tmp_path}/b/talk.jsonl became talk-2: the session talk is of another file" in shown
     assert "holds another" not in shell("import", str(tmp_path / "b" / "talk.jsonl"), "--session", "mine")
 
 
@@ -138,9 +138,7 @@ def test_a_session_may_be_named_where_there_is_one_file(tmp_path: Path) -> None:
     path.write_text(LINE)
     shell("import", str(path), "--session", "support-42")
     assert [info["id"] for info in shell.json("sessions")] == ["support-42"]
-    assert "--session names the session of one file; here are 2" in shell.error(
-        "import", str(path), str(path), "--session", "x"
-    )
+    assert "--session is for a single file; got 2" in shell.error("import", str(path), str(path), "--session", "x")
 
 
 def test_the_format_may_be_named(tmp_path: Path) -> None:

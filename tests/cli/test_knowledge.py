@@ -67,7 +67,7 @@ def test_several_items_are_decided_on_together_or_not_at_all(shell: Shell) -> No
 def test_an_item_is_edited_by_options_or_a_file_and_the_diff_is_shown(shell: Shell) -> None:
     edited = shell("knowledge", "edit", LESSON, "--text", "Run make check.", "--reason", "it was renamed")
     assert "-Run the tests with make.\n+Run make check.\n" in edited
-    assert edited.endswith(f"{LESSON} has version 2 now (approved).\n")
+    assert edited.endswith(f"{LESSON} is now version 2 (approved).\n")
     assert shell("knowledge", "edit", LESSON, "--text", "Run make check.") == "Nothing changed.\n"
     shell("knowledge", "edit", LESSON, "--file", "-", "--title", "Checks", given="Run make.\n")
     after = shell.json("knowledge", "show", LESSON)
@@ -84,7 +84,7 @@ def test_an_item_is_edited_in_an_editor_and_a_broken_text_is_kept(
     monkeypatch.setenv("EDITOR", "true")
     assert shell("knowledge", "edit", LESSON) == "Nothing changed.\n"
     monkeypatch.setenv("EDITOR", "sed -i 's/with make/with tox/; s/: proposed/: pinned/'")
-    assert f"{LESSON} has version 2 now (pinned)." in shell("knowledge", "edit", LESSON)
+    assert f"{LESSON} is now version 2 (pinned)." in shell("knowledge", "edit", LESSON)
     assert shell.json("knowledge", "show", LESSON)["text"] == "Run the tests with tox."
     assert not list(tmp_path.glob("foveate-knowledge-*"))
     monkeypatch.setenv("EDITOR", "sed -i s/@2/@x/")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from foveate.cli.models import TOLD_BY_REASON
+from foveate.cli.models import TEXT_BY_REASON
 from foveate.errors import ModelFailed, ModelHeldBack, ModelUnavailable
 from support.command_line import Shell, shell_with
 from support.embedding_server import embedding_server
@@ -117,7 +117,7 @@ def test_the_table_says_in_words_why_a_model_does_not_answer(
     monkeypatch.setenv("FOVEATE_MODELS__MAX_RETRIES", "0")
     said = shell("models", code=1)
     assert "no: no such model" in said
-    assert "no: not reached" in said
+    assert "no: not reachable" in said
 
 
 def test_an_endpoint_that_wants_a_key_is_not_said_to_need_none(
@@ -137,7 +137,7 @@ def test_every_reason_of_an_error_has_words() -> None:
     told = " ".join(error.__doc__ or "" for error in (ModelUnavailable, ModelFailed, ModelHeldBack))
     reasons = set(re.findall(r"`([a-z-]+)`", told)) - {"reason"}
     assert {"key", "busy", "cap"} <= reasons
-    assert reasons - {"calls"} <= set(TOLD_BY_REASON)
+    assert reasons - {"calls"} <= set(TEXT_BY_REASON)
 
 
 @pytest.mark.parametrize("tries", ["--try", "--no-try"])

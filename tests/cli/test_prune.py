@@ -46,7 +46,7 @@ def test_a_fork_keeps_what_it_reads(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("age", ["9999d", "999w", "1990-01-31"])
 def test_where_nothing_is_that_old_it_says_so(age: str, tmp_path: Path) -> None:
-    assert shell_with(tmp_path)("prune", "--all", "--older-than", age) == "Nothing is that old.\n"
+    assert shell_with(tmp_path)("prune", "--all", "--older-than", age) == "No turn is that old.\n"
 
 
 @pytest.mark.parametrize("age", ["0d", "2w", "2026-06-01"])

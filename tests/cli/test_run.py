@@ -68,14 +68,14 @@ def test_a_run_shows_its_progress_and_stops_at_a_question(shell: Shell, files: t
     assert "  ✓ Read the old code\n  · Write the new client\nT-1 " in said
     assert lines[-3] == "Question: Which port does the payment service use?"
     assert lines[-2].startswith("1 of 2 tasks done, 2 iterations, ")
-    assert lines[-1] == 'To answer and go on: foveate run --session run-my-spec --answer "…"'
+    assert lines[-1] == 'To answer and resume: foveate run --session run-my-spec --answer "…"'
 
 
 def test_it_goes_on_with_the_answer_until_it_is_done(shell: Shell, files: tuple[str, ...], tmp_path: Path) -> None:
     shell("run", *files, code=5)
     written = tmp_path / "out.md"
     said = shell("run", "--session", "run-my-spec", "--answer", "8443", "--write-tasks", str(written))
-    assert "Goes on after 2 iterations." in said
+    assert "Resuming after 2 iterations." in said
     assert '→ update_tasks {"done": [2]}' in said
     assert "Done: The shop pays through the new service.\n2 of 2 tasks done, 4 iterations, " in said
     assert written.read_text() == "- [x] Read the old code\n- [x] Write the new client\n"
@@ -95,7 +95,7 @@ def test_json_has_a_line_for_each_iteration_and_one_for_the_end(shell: Shell, fi
 
 def test_caps_and_blockers_have_exit_codes_of_their_own(shell: Shell, files: tuple[str, ...], tmp_path: Path) -> None:
     said = shell("run", *files, "--max-iterations", "1", code=4)
-    assert "Stopped at a cap: 1 of at most 1 iterations\n" in said
+    assert "Limit reached: 1 of at most 1 iterations\n" in said
     assert "of at most 5 tokens" in shell("run", *files, "--max-tokens", "5", code=4)
     shell("run", *files, code=5)
     shell("run", *files, "--answer", "8443")
@@ -112,9 +112,9 @@ def test_a_model_that_fails_is_told_of_and_the_run_can_go_on(
     monkeypatch.setenv("FOVEATE_MODELS__MAX_RETRIES", "0")
     (tmp_path / "script.toml").write_text('[[reply]]\nfails = "server"\n')
     told = shell.error("run", *files)
-    assert "Everything so far is kept. To go on: foveate run --session run-my-spec" in told
+    assert "Everything so far is kept. To resume: foveate run --session run-my-spec" in told
     (tmp_path / "script.toml").write_text('[[reply]]\nsays = "STATUS: done"\n')
-    assert "── 1 (asked again) ──" in shell("run", "--session", "run-my-spec")
+    assert "── 1 (retry) ──" in shell("run", "--session", "run-my-spec")
 
 
 def test_what_is_wrong_is_said_in_a_sentence(shell: Shell, files: tuple[str, ...], tmp_path: Path) -> None:
@@ -172,5 +172,5 @@ def test_killed_in_the_middle_of_an_answer_the_same_command_goes_on(
         child.send_signal(signal.SIGKILL)
     script.write_text(SCRIPT)
     said = shell("run", *files, code=5)
-    assert "Goes on after 1 iteration.\n" in said
+    assert "Resuming after 1 iteration.\n" in said
     assert [turn["messages"] for turn in shell.json("show", "run-my-spec")["turns"]] == [2, 2]

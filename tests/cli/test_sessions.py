@@ -48,7 +48,7 @@ def test_children_are_counted_at_their_parent_and_listed_on_request(tmp_path: Pa
     shown = shell("sessions")
     assert {row.split()[0] for row in shown.splitlines()[2:4]} == {"alone", "d703a1a9"}
     assert "+2" in shown
-    assert "2 children not listed (--all does)" in shown
+    assert "2 children not listed (--all lists them)" in shown
     every = shell("sessions", "--all")
     assert "d703a1a9/agen" in every
     assert len(every.splitlines()) == 2 + 4

@@ -121,7 +121,7 @@ def test_one_message_is_shown_exactly_as_it_was_recorded(tmp_path: Path) -> None
     (found,) = json.loads(shell("show", "s", "T-2", "--message", "2", "--messages", "openai"))
     assert found == TOOLS[2]
     assert "messages 0 to 3; there is no 9" in shell.error("show", "s", "T-2", "--message", "9", code=2)
-    assert "is of one turn" in shell.error("show", "s", "T-1", "T-2", "--message", "0", code=2)
+    assert "applies to a single turn" in shell.error("show", "s", "T-1", "T-2", "--message", "0", code=2)
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_commands_are_shown_as_they_were_typed(imported: Shell) -> None:
 def test_records_have_the_names_of_their_program_and_those_without_words_are_only_counted(imported: Shell) -> None:
     shown = " ".join(imported("show", "8a60", "T-1").split())
     assert "(summary) Tide chart in the browser (custom-title) browser chart (agent-name) browser chart user" in shown
-    assert "(5 records without words not shown: mode, atis-latch, worktree-state, attachment; " in shown
+    assert "(5 records without text not shown: mode, atis-latch, worktree-state, attachment; " in shown
     assert "(away_summary) The chart has a local axis." in imported("show", "8a60", "T-4")
 
 

@@ -60,7 +60,7 @@ def test_a_person_is_told_what_came_of_it(shell: Shell) -> None:
     shell("sessions", "strategy", "s", "hybrid")
     said = shell("shrink", "s", *model(shell), *WINDOW)
     assert "Shortened: 1. Rejected: 0." in said
-    assert "It ended before the target: done." in said
+    assert "Stopped before the target was reached: done." in said
 
 
 def test_a_session_of_another_strategy_is_refused_with_the_command_that_helps(shell: Shell) -> None:

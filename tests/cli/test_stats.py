@@ -71,7 +71,7 @@ def test_the_demo_keeps_every_fact_and_adds_nothing_the_second_time(tmp_path: Pa
     assert first["stats"]["turns"] == 40
     assert shell.json("demo", "--turns", "40", "--no-replay") == first
     shown = shell("demo", "--turns", "40", "--no-replay")
-    assert "planted facts read back, to the letter." in shown
+    assert "planted facts read back verbatim." in shown
     assert f"foveate doctor --db {shell.db}" in "".join(shown.splitlines())
     assert shell.json("doctor")["ok"]
 
@@ -105,7 +105,7 @@ def test_costs_are_told_by_day_session_purpose_and_model(tmp_path: Path) -> None
         "timeout",
         *["2", "a", "minute", "220", "a", "minute"],
     ]
-    assert total == "3 calls, 1 of them failed, for ~$0.0246 together."
+    assert total == "3 calls, 1 of them failed, ~$0.0246 in total."
     assert today == "~$0.0246 today (UTC) of $5 a day."
     assert shell("stats").splitlines()[-1] == "Models: ~$0.0246 today (UTC) of $5 a day; --cost shows more"
 

@@ -79,7 +79,7 @@ def test_the_tutorials_commands_show_its_summary(site: Path) -> None:
         if arguments[0] == "sessions":
             assert shown == "demo uses the strategy digest, with digest_tokens = 200.\n"
         elif "--budget" in arguments:
-            assert "By the strategy digest." in shown
+            assert "Strategy: digest." in shown
             assert "summaries" in shown
         else:
             assert "Preview with a different strategy" in shown

@@ -123,7 +123,7 @@ def test_a_wait_in_the_name_of_a_running_agent_is_a_conflict(stage: Stage) -> No
 
     session, child = call(stage.client, running, stage.client.fov)
     answer = stage.call("wait_agent", session=session, arguments={"agent_ids": [child]})
-    assert (answer.status_code, "is an agent's that runs now" in answer.json()["detail"]) == (409, True)
+    assert (answer.status_code, "belongs to a running agent" in answer.json()["detail"]) == (409, True)
 
 
 def test_an_agent_is_started_with_a_stored_prompt_whose_variables_are_checked(stage: Stage) -> None:

@@ -15,11 +15,11 @@ from foveate.cli.ui.terminal import whole_error
 from foveate.errors import FoveateError
 
 NOT_COMMANDS = {"ui"}
-"""Packages here that are no commands; the command `ui` is in `ui_`."""
+"""Packages in this folder that are not commands; the command `ui` is in the module `ui_`."""
 RENAMED = ("import", "ui")
-"""Commands whose module has a `_` behind its name, because the name alone is taken."""
+"""Commands whose module name ends in `_`, because the bare name is taken."""
 COMPLETION = "_FOVEATE_COMPLETE"
-"""Set by the completion script of a shell."""
+"""Environment variable that a shell's completion script sets."""
 INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
@@ -33,7 +33,7 @@ GROUPS = {
 
 
 class _Commands(click.Group):
-    """Finds each command in the module of its name, and reports a user's mistake in a sentence, without a traceback."""
+    """Loads each command from the module of its name, and reports user errors in one sentence, without a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -49,7 +49,7 @@ class _Commands(click.Group):
         except PermissionError as error:
             raise click.ClickException(f"{error.filename}: {error.strerror}") from error
         except KeyboardInterrupt:
-            click.secho("\nInterrupted; what was recorded before is kept.", fg="yellow", err=True)
+            click.secho("\nInterrupted; everything recorded so far is kept.", fg="yellow", err=True)
             ctx.exit(INTERRUPTED)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
@@ -57,7 +57,7 @@ class _Commands(click.Group):
         return sorted(name.rstrip("_") for name in names if name not in NOT_COMMANDS)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """The commands in groups; one that no group names is advanced."""
+        """List the commands in groups; a command without a group is listed as advanced."""
         grouped = {name for names in GROUPS.values() for name in names}
         rest = [name for name in self.list_commands(ctx) if name not in grouped]
         width = max(map(len, self.list_commands(ctx)))
@@ -102,7 +102,7 @@ def cli() -> None:
     foveate import ~/.claude/projects      import your transcripts
     foveate sessions                       list them
     foveate show SESSION T-1               read a turn
-    foveate context SESSION                what a model would be shown
+    foveate context SESSION                see what a model would get
     foveate demo                           try it on a sample conversation
 
     Everything is stored in ~/.foveate/foveate.db, or in the file that --db or $FOVEATE_DB names.
@@ -110,7 +110,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; what the terminal can't write (a lone surrogate, or all but ASCII) is escaped."""
+    """Run the command line. Characters that the terminal's encoding lacks, and lone surrogates, are escaped."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -30,15 +30,15 @@ CELLS: Cells[AgentInfo] = {
 }
 STYLES = {"done": "green", "failed": "red", "lost": "red", "cancelled": "dim", "waiting": "yellow", "running": "cyan"}
 NOT_DONE = 3
-"""Exit code of `wait`, `call` and `run` for an agent that ended without a result, or did not end."""
+"""Exit code of `wait`, `call` and `run` if the agent has no result, or has not ended."""
 F = TypeVar("F", bound=Callable[..., Any])
 agent_argument = click.argument("agent_id", metavar="AGENT")
 
 
 @store_group("agents", "Agents that work on tasks: call, run, spawn, list, wait, cancel.")
 def command() -> None:
-    """Let models work on tasks: here ('call', 'run'), or in the background ('spawn'), where 'foveate worker' or
-    'foveate serve' runs them.
+    """Let models work on tasks: in this process ('call', 'run'), or in the background ('spawn'), run by
+    'foveate worker' or 'foveate serve'.
 
     \b
     foveate agents spawn "Find out why the build is slow" --pack research --model openai:gpt-5-mini
@@ -50,9 +50,9 @@ def command() -> None:
 
 @command.command(name="list")
 @click.option("--state", metavar="STATE", help="queued, running, waiting, done, failed, cancelled or lost.")
-@click.option("--session", "parent", metavar="SESSION", help="Those that work for this session.")
+@click.option("--session", "parent", metavar="SESSION", help="Only agents of this session.")
 def list_(fov: Foveate, *, state: str | None, parent: str | None) -> Answer:
-    """List the agents, the newest first.
+    """List the agents, newest first.
 
     \b
     foveate agents list --state waiting
@@ -66,7 +66,7 @@ def list_(fov: Foveate, *, state: str | None, parent: str | None) -> Answer:
 @command.command()
 @agent_argument
 def show(fov: Foveate, agent_id: str) -> Answer:
-    """Show an agent: its task, state and result, and what its tree has used of its limits.
+    """Show an agent: its task, state and result, and how much of its limits it and its sub-agents have used.
 
     \b
     foveate agents show a-1f2e3d4c5b
@@ -76,32 +76,32 @@ def show(fov: Foveate, agent_id: str) -> Answer:
 
 
 def agent_options(function: F) -> F:
-    """The options of every command that starts an agent; they arrive as one argument `order`."""
+    """Add the options of every command that starts an agent, passed as one argument `options`."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> Any:
         names = ("parent", "is_fork", "model", "max_tokens", "max_usd", "tools")
-        order = _Order(**{name: named.pop(name) for name in names})
-        if order.is_fork and order.parent is None:
-            raise click.UsageError("--fork needs --session: the session whose turns it sees")
-        return function(*arguments, order=order, **named)
+        options = _Options(**{name: named.pop(name) for name in names})
+        if options.is_fork and options.parent is None:
+            raise click.UsageError("--fork needs --session, the session whose turns the agent sees")
+        return function(*arguments, options=options, **named)
 
     return stacked(*_OPTIONS)(wrapped)  # type: ignore[return-value]
 
 
 _OPTIONS = (
-    click.option("--session", "parent", metavar="SESSION", help="The session that it works for."),
-    click.option("--fork", "is_fork", is_flag=True, help="Let it see that session's turns."),
-    click.option("--model", metavar="NAME", help="The model that works, e.g. openai:gpt-5-mini."),
-    click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Limit of the agent and all it starts."),
-    click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="Limit of their cost."),
+    click.option("--session", "parent", metavar="SESSION", help="The session that the agent works for."),
+    click.option("--fork", "is_fork", is_flag=True, help="Let the agent see that session's turns."),
+    click.option("--model", metavar="NAME", help="The model to use, e.g. openai:gpt-5-mini."),
+    click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Limit of the agent and all agents it starts."),
+    click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="Cost limit of the same agents."),
     tool_options,
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """How an agent is to work."""
+class _Options:
+    """The options that an agent is started with."""
 
     parent: str | None
     is_fork: bool
@@ -111,7 +111,7 @@ class _Order:
     tools: ToolOptions
 
     def arguments(self, fov: Foveate) -> dict[str, Any]:
-        """As `fov.agents` takes them."""
+        """Return the options as arguments of the methods of `fov.agents`."""
         limits = {"tokens": self.max_tokens, "usd": self.max_usd}
         tools = self.tools
         return {
@@ -122,7 +122,7 @@ class _Order:
             "roots": tools.choice.roots if tools.packs else (),
             "allow_exec": tools.allow_exec,
             "allow_unsandboxed": tools.allow_unsandboxed,
-            # Nobody is at its terminal, and a command could do what a local tool does.
+            # Nobody can be asked, and a command could do whatever a local tool does.
             "approve_local": tools.allow_exec,
             "approved": tuple(sorted(tools.approved)),
             "mcp_servers": tools.mcp,
@@ -134,53 +134,53 @@ class _Order:
 @click.argument("task")
 @click.option("--call", "is_call", is_flag=True, help="One prompt and its answer, instead of a run to completion.")
 @agent_options
-def spawn(fov: Foveate, *, task: str, is_call: bool, order: _Order) -> Answer:
-    """Start an agent in the background. A worker runs it; this command returns at once.
+def spawn(fov: Foveate, *, task: str, is_call: bool, options: _Options) -> Answer:
+    """Start an agent in the background. A worker runs it; this command returns immediately.
 
     \b
     foveate agents spawn "Write the release notes" --session work --fork
     foveate agents spawn "Make the tests pass" --pack core-codex --allow-exec --root ~/src/shop
     """
-    made = fov.agents.spawn(task, kind="call" if is_call else "run", **order.arguments(fov))
+    made = fov.agents.spawn(task, kind="call" if is_call else "run", **options.arguments(fov))
     return Answer(_as_json(made), lambda out: _print_start(out, made))
 
 
 @command.command(create=True)
 @click.argument("prompt", default="")
 @click.option("--prompt", "prompt_key", metavar="KEY", help="A stored prompt, instead of PROMPT.")
-@click.option("--set", "given", multiple=True, metavar="NAME=VALUE", help="A variable of the stored prompt.")
+@click.option("--set", "pairs", multiple=True, metavar="NAME=VALUE", help="A variable of the stored prompt.")
 @agent_options
-def call(fov: Foveate, *, prompt: str, prompt_key: str | None, given: tuple[str, ...], order: _Order) -> Answer:
-    """Ask one prompt, or a stored one, in a session of its own, and print the answer. Exit code 3 if there is none.
+def call(fov: Foveate, *, prompt: str, prompt_key: str | None, pairs: tuple[str, ...], options: _Options) -> Answer:
+    """Send a prompt, or a stored one, to a model in a new session, and print the answer. Exit code 3 if there is none.
 
     \b
     foveate agents call "Which port does the server use?" --session work --fork
     foveate agents call --prompt reviews/code --set language=Python --pack file-ops
     """
-    variables = dict(assignment(pair, "NAME=VALUE", "language=Python") for pair in given)
-    return _ended(fov.agents.call(prompt, prompt_key=prompt_key, variables=variables or None, **order.arguments(fov)))
+    variables = dict(assignment(pair, "NAME=VALUE", "language=Python") for pair in pairs)
+    return _ended(fov.agents.call(prompt, prompt_key=prompt_key, variables=variables or None, **options.arguments(fov)))
 
 
 @command.command(create=True)
 @click.argument("task")
 @agent_options
-def run(fov: Foveate, *, task: str, order: _Order) -> Answer:
-    """Let an agent work on a task here until it has ended, and print its result. Exit code 3 if it has none.
+def run(fov: Foveate, *, task: str, options: _Options) -> Answer:
+    """Run an agent in this process until it ends, and print its result. Exit code 3 if it has none.
 
-    An agent that needs an approval or an answer waits: this command ends, and after 'agents approve' or 'agents answer'
-    a worker goes on.
+    If the agent needs an approval or an answer, this command ends; after 'agents approve' or 'agents answer' a worker
+    continues it.
 
     \b
     foveate agents run "Make the tests pass" --pack core-codex --allow-exec --root ~/src/shop
     """
-    return _ended(fov.agents.run(task, **order.arguments(fov)))
+    return _ended(fov.agents.run(task, **options.arguments(fov)))
 
 
 @command.command()
 @agent_argument
-@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="Longest wait. Default: no limit.")
+@click.option("--timeout", type=click.FloatRange(min=0), metavar="SECONDS", help="How long to wait. Default: no limit.")
 def wait(fov: Foveate, *, agent_id: str, timeout: float | None) -> Answer:
-    """Wait until an agent has ended, and print its result. Exit code 3 if it has none.
+    """Wait until an agent ends, and print its result. Exit code 3 if it has none.
 
     \b
     foveate agents wait a-1f2e3d4c5b --timeout 600
@@ -191,15 +191,15 @@ def wait(fov: Foveate, *, agent_id: str, timeout: float | None) -> Answer:
 @command.command()
 @agent_argument
 def cancel(fov: Foveate, *, agent_id: str) -> Answer:
-    """Cancel an agent and all that it started, calls in progress included.
+    """Cancel an agent and all agents it started, including calls in progress.
 
     \b
     foveate agents cancel a-1f2e3d4c5b
     """
     cancelled = fov.agents.cancel(agent_id)
     listed = ", ".join(info.id for info in cancelled)
-    said = f"Cancelled {listed}." if cancelled else f"{agent_id} had ended already."
-    return Answer([_as_json(info) for info in cancelled], said)
+    message = f"Cancelled {listed}." if cancelled else f"{agent_id} had ended already."
+    return Answer([_as_json(info) for info in cancelled], message)
 
 
 @command.command()
@@ -207,7 +207,7 @@ def cancel(fov: Foveate, *, agent_id: str) -> Answer:
 @click.option("--deny", is_flag=True, help="Do not execute the call; the model gets a refusal.")
 @click.option("--for-session", is_flag=True, help="Do not ask about this tool again.")
 def approve(fov: Foveate, *, agent_id: str, deny: bool, for_session: bool) -> Answer:
-    """Decide about the tool call that an agent waits with.
+    """Approve or deny the tool call that an agent waits for.
 
     \b
     foveate agents approve a-1f2e3d4c5b
@@ -220,7 +220,7 @@ def approve(fov: Foveate, *, agent_id: str, deny: bool, for_session: bool) -> An
 @agent_argument
 @click.argument("text")
 def answer(fov: Foveate, *, agent_id: str, text: str) -> Answer:
-    """Answer the question that an agent waits with.
+    """Answer the question that an agent is waiting on.
 
     \b
     foveate agents answer a-1f2e3d4c5b "Use port 8443."
@@ -229,7 +229,7 @@ def answer(fov: Foveate, *, agent_id: str, text: str) -> Answer:
 
 
 def _ended(info: AgentInfo) -> Answer:
-    """The result of an agent; without one, its state and the exit code 3."""
+    """Return the result of an agent, or its state and exit code 3 if it has none."""
     if info.state == "done":
         return Answer(_as_json(info), info.result or "")
     return Answer(_as_json(info), lambda out: _print(out, info), NOT_DONE)

@@ -1,4 +1,4 @@
-"""`foveate board`: what was retrieved and is shown for some turns."""
+"""`foveate board`: retrieved items that contexts include for a few turns."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MAX_CHARS = 300
 @click.argument("name", metavar="[NAME]", required=False)
 @click.option("--prompt", default="", metavar="TEXT", help="Also show what would be prefetched for this prompt.")
 def command(session: Session, *, session_id: str, action: str | None, name: str | None, prompt: str) -> Answer:
-    """Show a session's board; save something on it until it is dismissed, or dismiss it.
+    """Show a session's board; save an item on it until it is dismissed, or dismiss one.
 
     \b
     foveate board demo
@@ -52,7 +52,7 @@ def command(session: Session, *, session_id: str, action: str | None, name: str 
 
 def print_board(out: Console, board: Board, now_turn: int) -> None:
     if not (board.retrieved or board.notes or board.prefetched):
-        out.print(line("The board is empty. What a model retrieves is on it for some turns."))
+        out.print(line("The board is empty. What a model retrieves stays on it for a few turns."))
         return
     rows = []
     for entry in board.retrieved:

@@ -25,12 +25,12 @@ CELLS: Cells[CabinetEntry] = {
     Column("expires"): lambda entry: moment(entry.expires),
     Column("source", "cut", expendable=4): lambda entry: entry.source,
 }
-EMPTY = "The file cabinet is empty. Long tool results and fetched pages are put there."
+EMPTY = "The file cabinet is empty. Long tool results and fetched pages are stored there."
 
 
 @store_group("cabinet", "Whole tool results and fetched pages: list, show, save, prune.")
 def command() -> None:
-    """The file cabinet: tool results that are too long for a conversation, and fetched pages, whole, by key.
+    """Read the file cabinet: fetched pages, and tool results that are too long for a conversation, in full and by key.
 
     \b
     foveate cabinet list
@@ -42,7 +42,7 @@ def command() -> None:
 
 @command.command(name="list")
 def list_(fov: Foveate) -> Answer:
-    """List the keys that are not expired, the newest first.
+    """List the keys that have not expired, newest first.
 
     \b
     foveate cabinet list
@@ -55,7 +55,7 @@ def list_(fov: Foveate) -> Answer:
 @click.option("--from", "first_line", default=1, show_default=True, type=click.IntRange(min=1), help="First line.")
 @click.option("--lines", default=200, show_default=True, type=click.IntRange(min=1), help="Number of lines.")
 def show(fov: Foveate, *, key: str, first_line: int, lines: int) -> Answer:
-    """Print lines of a content. A line of more than 1,000 characters counts as several.
+    """Print lines of stored content. A line of more than 1,000 characters counts as several.
 
     \b
     foveate cabinet show f-1a2b3c4d5e6f
@@ -70,7 +70,7 @@ def show(fov: Foveate, *, key: str, first_line: int, lines: int) -> Answer:
 @click.argument("path", type=click.Path(dir_okay=False, path_type=Path))
 @click.option("--force", is_flag=True, help="Replace an existing file.")
 def save(fov: Foveate, *, key: str, path: Path, force: bool) -> Answer:
-    """Write a content to a file, byte for byte.
+    """Write stored content to a file, byte for byte.
 
     \b
     foveate cabinet save f-1a2b3c4d5e6f page.html
@@ -87,15 +87,15 @@ def save(fov: Foveate, *, key: str, path: Path, force: bool) -> Answer:
 @command.command()
 @click.option("--dry-run", is_flag=True, help="Only report what would be removed.")
 def prune(fov: Foveate, *, dry_run: bool) -> Answer:
-    """Remove expired keys, and contents that no turn refers to.
+    """Remove expired keys, and content that no turn refers to.
 
     \b
     foveate cabinet prune --dry-run
     foveate cabinet prune
     """
     gone = fov.cabinet.prune(dry_run=dry_run)
-    said = f"{several(len(gone), 'expired key')} {'would be removed' if dry_run else 'removed'}."
-    return Answer({"dry_run": dry_run, "removed": gone}, said if gone else "No key is expired.")
+    message = f"{several(len(gone), 'expired key')} {'would be removed' if dry_run else 'removed'}."
+    return Answer({"dry_run": dry_run, "removed": gone}, message if gone else "No key is expired.")
 
 
 def _print(excerpt: Excerpt, first_line: int) -> None:

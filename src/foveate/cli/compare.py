@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from foveate.turn import Json, Turn
 
 DEMO = "demo"
-"""The platform of sessions that `foveate demo` made."""
+"""Platform of the sessions that `foveate demo` creates."""
 DOCUMENTS = ("goals", "epic", "tasks")
 BEST = "bold green"
 MAX_NEEDLES_NAMED = 5
@@ -36,7 +36,7 @@ NEEDLE_CHARS = 40
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What is compared: a session's turns, and what it has besides."""
+    """The session to compare strategies on: its turns, title and facts."""
 
     name: str
     turns: list[Turn]
@@ -44,12 +44,12 @@ class Subject:
     around: Surroundings
     strategy_settings: Mapping[str, Mapping[str, Json]]
     planted: tuple[str, ...]
-    """Facts of the demo conversation, each said once."""
+    """Facts planted in the demo conversation, each mentioned once."""
     note: str = ""
 
 
 def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[int, ...]:
-    """Numbers of tokens, e.g. 16k,64k."""
+    """Parse numbers of tokens, e.g. 16k,64k."""
     try:
         amounts = [read_tokens(word) for word in value.split(",")]
     except InputError as error:
@@ -57,14 +57,12 @@ def _amounts(_ctx: click.Context, _param: click.Parameter, value: str) -> tuple[
     return tuple(dict.fromkeys(amounts))
 
 
-@store_command("compare", "One history through several strategies: what each keeps, and its price.")
+@store_command("compare", "Replay a history through several strategies: what each keeps, and its price.")
 @click.argument("subject", metavar="SESSION|FILE")
 @click.option("--strategies", metavar="NAMES", help="Comma-separated, e.g. gradient,standard. Default: all.")
 @click.option("--budgets", callback=_amounts, default="16k,64k", show_default=True, help="Tokens of a prompt.")
 @click.option("--needle", "needles", multiple=True, metavar="TEXT", help="Look for it in the last context; repeatable.")
-@click.option(
-    "--every", type=click.IntRange(min=1), metavar="N", help="Make one call in N. Default: all, unless that is slow."
-)
+@click.option("--every", type=click.IntRange(min=1), metavar="N", help="Make one call in N. Default: all, unless slow.")
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
 @click.option("--html", "page_path", type=click.Path(dir_okay=False, path_type=Path), help="Write a page with plots.")
 def command(
@@ -79,10 +77,10 @@ def command(
     page_path: Path | None,
     store_path: Path,
 ) -> Answer:
-    """Play a session or a transcript through strategies at budgets, and see what each keeps and what it costs.
+    """Replay a session or a transcript through each strategy and budget; report what each keeps and costs.
 
-    There is one model call before every assistant message, but nothing is sent anywhere and the session is only read.
-    A transcript is read into a store that is thrown away. Of a long one not every call is made; the report says which.
+    Each assistant message counts as one model call, but nothing is sent, and the session is not changed. A transcript
+    is imported into a temporary store. A long conversation is sampled; the report says which calls were made.
 
     \b
     foveate compare demo
@@ -91,7 +89,7 @@ def command(
     """
     names = [name.strip() for name in (strategies or "").split(",") if name.strip()]
     if strategies is not None and not names:
-        raise InputError("--strategies names none; leave it out to compare all")
+        raise InputError("--strategies names none; omit it to compare all")
     _check(names)
     found = _find(subject, store_path, limit)
     if not found.turns:
@@ -116,7 +114,7 @@ def command(
 
 
 def _check(names: list[str]) -> None:
-    """An unknown strategy is an error before anything is read."""
+    """Reject unknown strategies before anything is read."""
     from foveate.settings import check_strategy
 
     for name in names:
@@ -124,7 +122,7 @@ def _check(names: list[str]) -> None:
 
 
 def _find(subject: str, store_path: Path, limit: int | None) -> Subject:
-    """The file of this name, or else the session."""
+    """Read the file of this name, or the session if there is no such file."""
     path = Path(subject).expanduser()
     if path.is_file():
         return _read_file(path, limit)
@@ -140,7 +138,7 @@ def _find(subject: str, store_path: Path, limit: int | None) -> Subject:
 
 
 def _read_file(path: Path, limit: int | None) -> Subject:
-    """A transcript, by way of a store that is thrown away; of several sessions the longest."""
+    """Import a transcript into a temporary store and read its longest session."""
     import tempfile
 
     from foveate import sync
@@ -182,7 +180,7 @@ def _read_session(session: Session, limit: int | None) -> Subject:
 
 
 def _planted(turns: list[Turn]) -> tuple[str, ...]:
-    """The facts that `foveate demo` planted, where they were said."""
+    """Return the facts that `foveate demo` planted in these turns."""
     from foveate.demo import MAX_TURNS, load_conversation
     from foveate.text import turn_text
 
@@ -244,7 +242,7 @@ def show(out: Console, name: str, compared: Comparison) -> None:
     unsaid = [needle.text for needle in compared.runs[0].needles if needle.turn is None] if compared.runs else []
     if unsaid:
         named = ", ".join(repr(shorten(text, NEEDLE_CHARS)) for text in unsaid[:MAX_NEEDLES_NAMED])
-        out.print(line((f"\nNever said in it, so that nothing could find it: {named}", "yellow")))
+        out.print(line((f"\nNot in the conversation, so no strategy can find it: {named}", "yellow")))
 
 
 def _show_figures(out: Console, compared: Comparison, budget: int) -> None:

@@ -1,4 +1,4 @@
-"""`foveate compress`: finish the background work now."""
+"""`foveate compress`: finish pending compression now."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ COLUMNS = (
 
 @dataclass(slots=True)
 class Trouble:
-    """What went wrong with models meanwhile."""
+    """Model failures during the run."""
 
     problem: str = ""
-    """The last one: who, and what."""
+    """The last failure: the model and its error."""
     given_up: int = 0
-    """Turns for which no model is asked again by itself."""
+    """Turns for which no model is retried automatically."""
 
     def note(self, event: Event) -> None:
-        if "problem" in event.data:  # rules, whose renditions may fail too, name none
+        if "problem" in event.data:  # rules may fail too, but report no problem
             self.problem = f"{event.data.get('model')}: {event.data['problem']}"
             self.given_up += event.data.get("is_given_up") is True
 
@@ -64,9 +64,9 @@ class Trouble:
 def command(fov: Foveate, progress: Progress, *, session_ids: tuple[str, ...], every: bool, again: bool) -> Answer:
     """Make the missing renditions of sessions, and ask the configured model (models.default) for better ones.
 
-    'rejected' counts versions that lost too much and were made again; 'fallbacks' are turns that show a longer level,
-    or the result of rules where a model failed; 'queued' are turns for which the model is asked later, after a failure
-    or when a limit allows.
+    'rejected' counts versions that lost too much and were redone; 'fallbacks' are turns that show a longer level, or
+    the rule-based version because a model failed; 'queued' are turns for which the model is called later, after a
+    failure or when a limit allows.
 
     \b
     foveate compress demo
@@ -92,7 +92,7 @@ def command(fov: Foveate, progress: Progress, *, session_ids: tuple[str, ...], e
 
 def _settle(fov: Foveate, before: Mapping[str, SessionStats], progress: Progress) -> None:
     is_twice = bool(fov.settings.models.default or fov.settings.models.compress or fov.settings.models.tiny)
-    # Where there is a model, what rules have made is given to it: each turn counts twice, if it is worth that.
+    # With a model, the turns that rules compressed are sent to it if they are worth that: they count twice.
     total = sum(stats.pending * (1 + is_twice) + stats.waiting for stats in before.values())
     task = progress.add_task("compressing", total=total)
     for name in before:
@@ -118,15 +118,15 @@ def _show(
     ]
     print_table(out, COLUMNS, rows)
     if waiting := waiting_for_model(after.values()):
-        by_whom = "by the next 'foveate compress', or by a program that has the store open, such as a chat"
-        out.print(line((f"{waiting}{trouble.why}, {by_whom}. Until then the result of rules is used.", "dim")))
+        by_whom = "by the next 'foveate compress', or by a program that has the store open, e.g. a chat"
+        out.print(line((f"{waiting}{trouble.why}, {by_whom}. Until then the rule-based version is used.", "dim")))
     if trouble.given_up:
-        told = f"No model is asked again for {several(trouble.given_up, 'turn')}{trouble.why}"
-        out.print(line((f"{told}: the result of rules is used. 'foveate compress --again' asks once more.", "dim")))
+        message = f"No model is retried for {several(trouble.given_up, 'turn')}{trouble.why}"
+        out.print(line((f"{message}: the rule-based version is used. 'foveate compress --again' retries.", "dim")))
 
 
 def _done(before: SessionStats, after: SessionStats) -> int:
-    """Turns that were finished, by rules or by a model."""
+    """Count the turns that were finished, by rules or by a model."""
     return max(before.pending - after.pending, after.by_model - before.by_model)
 
 

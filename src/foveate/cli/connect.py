@@ -1,4 +1,4 @@
-"""`foveate connect`: write what a coding agent needs into its own settings."""
+"""`foveate connect`: add Foveate to the settings of a coding agent."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UPSTREAMS = {"claude": "https://api.anthropic.com", "codex": "https://api.openai
 )
 @click.option("--url", metavar="URL", help=f"Address of the gateway. Default: {DEFAULT_URL}.")
 @click.option("--provider", "providers", multiple=True, help="Provider to route; repeatable. Default: the one in use.")
-@click.option("--check", "is_check", is_flag=True, help="Change nothing; say whether the connection works.")
+@click.option("--check", "is_check", is_flag=True, help="Change nothing; report whether the connection works.")
 @yes_option("Write the changes without asking.")
 def command(
     *,
@@ -50,8 +50,8 @@ def command(
 ) -> Answer:
     """Connect a coding agent: claude, codex, opencode, aider, cline or continue.
 
-    Shows the changes of its settings as a diff and asks before it writes them. Only your own settings are changed,
-    never files of a project or of a git repository. Old files are kept in ~/.foveate/connections/backups, and
+    Shows the changes to its settings as a diff and asks before writing them. Only your own settings are changed,
+    never files of a project or of a git repository. The old files are kept in ~/.foveate/connections/backups, and
     'foveate disconnect' removes what was added.
 
     \b
@@ -92,14 +92,14 @@ def command(
 
 
 def confirmed(plan: ConnectionPlan, *, yes: bool, as_json: bool, verb: str) -> bool:
-    """Show the diff and ask; without a terminal to ask on, only --yes writes."""
+    """Show the diff and ask for confirmation; without a terminal, --yes is needed."""
     if not as_json:
         print_diff(console(), plan.diff().splitlines())
     if yes:
         return True
     if as_json or not sys.stdin.isatty():
         if not as_json:
-            click.echo("Nothing is written yet; --yes writes these changes.")
+            click.echo("Nothing was written; --yes writes these changes.")
         return False
     return click.confirm(f"{verb} {plan.client.title} with these changes?")
 
@@ -121,7 +121,7 @@ def _request(*, mode: str, url: str, providers: tuple[str, ...], store_path: Pat
 
 
 def own_command() -> list[str]:
-    """How another program starts this one: by its full path, since a client may have another PATH."""
+    """Return the command that starts this program, by its full path, since a client's PATH may differ."""
     found = shutil.which("foveate")
     return [found] if found else [sys.executable, "-m", "foveate"]
 

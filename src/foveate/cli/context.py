@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from foveate.session.values import Context
     from foveate.sync import Foveate, Session
 
-WAITED_FOR = {"meanwhile", "uncompressed"}
-"""What a plan says of itself while a strategy is being built, or turns are not compressed yet."""
+UNFINISHED = {"meanwhile", "uncompressed"}
+"""Notes of a plan whose strategy is still being built, or whose turns are not all compressed."""
 
 
-@store_command("context", "What a model would be shown now: a picture, the text, or a request.")
+@store_command("context", "What a model would get now: a picture, the text, or a request.")
 @click.option("--prompt", default="", metavar="TEXT", help="The next prompt.")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Preview at a different budget, e.g. 8k.")
 @click.option(
@@ -72,12 +72,12 @@ def command(
         strategy=strategy,
     )
     context = ask()
-    if context.planned.notes.keys() & WAITED_FOR and fov.settings.compress.enabled:
-        # A person would rather wait for what can be made of it; but not for models, which cost.
+    if context.planned.notes.keys() & UNFINISHED and fov.settings.compress.enabled:
+        # A person would rather wait for local work to finish, but not for models, which cost money.
         is_strategy = "meanwhile" in context.planned.notes
         try:
             fov.settle(session_id=session.id) if is_strategy else fov.prepare(session.id)
-        except Damaged as error:  # what can't be read may not even be in sight
+        except Damaged as error:  # the damaged turn may not even be in this context
             console(stderr=True).print(line((f"{error}", "yellow")), soft_wrap=True)
         context = ask()
     request = context.request(format_name) if format_name and not as_text else {}
@@ -103,7 +103,7 @@ def command(
 
 
 def warn_of_strategy(session: Session) -> None:
-    """A warning where a session is not shown by its own strategy."""
+    """Print a warning if a session is shown by a fallback strategy."""
     if problem := session.strategy_problem:
         console(stderr=True).print(line((f"{session.id}: {problem}", "yellow")), soft_wrap=True)
 

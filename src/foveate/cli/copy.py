@@ -1,4 +1,4 @@
-"""`foveate copy`: bring a store into another one."""
+"""`foveate copy`: copy a store into another one."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ MAX_SHOWN = 20
 @click.argument("source", type=STORE)
 @click.argument("target", type=STORE)
 def command(progress: Progress, *, source: Path, target: Path) -> Answer:
-    """Copy everything of a store into another: sessions, renditions, index, boards, files, prompts, agents, knowledge.
+    """Copy all data of a store into another: sessions, renditions, index, boards, files, prompts, agents, knowledge.
 
-    An interrupted copy is resumed by the same command; one that is run again brings over what is new. Each session is
-    verified by the hashes of its rows. A session that the target has with other messages is not changed, and the exit
-    code is 1. Stop the programs that record in the source first.
+    The same command resumes an interrupted copy, and later copies what is new. Each session is verified by the hashes
+    of its rows. A session that has other messages in the target is not changed, and the exit code is 1. First stop the
+    programs that record in the source.
 
     \b
     foveate copy ~/.foveate/foveate.db postgresql://foveate@db.example.com/foveate
@@ -53,6 +53,6 @@ def _show(out: Console, report: CopyReport) -> None:
     counts = f"{several(len(report.copied), 'session')} copied, {report.unchanged:,} unchanged"
     out.print(line(("✓", "green"), f" {counts}; each verified by its hashes"))
     for session_id in report.conflicts[:MAX_SHOWN]:
-        out.print(line(("✗", "red"), f" {session_id}: the target has it with other messages; it was not changed"))
+        out.print(line(("✗", "red"), f" {session_id}: has other messages in the target; not changed"))
     if len(report.conflicts) > MAX_SHOWN:
         out.print(f"… and {len(report.conflicts) - MAX_SHOWN} more (--json lists all)")

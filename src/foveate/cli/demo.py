@@ -1,4 +1,4 @@
-"""`foveate demo`: a made-up conversation, recorded and compressed for real, and what a model would see of it."""
+"""`foveate demo`: record and compress a sample conversation, and show what a model would see of it."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
 
-COLUMNS = (Column("said once", "fold"), Column("in"), Column("asked for later", "cut"), Column("shown as"))
+COLUMNS = (Column("mentioned once", "fold"), Column("in"), Column("asked later", "cut"), Column("shown as"))
 FACTS_SHOWN = 6
 BUDGET_TOKENS = 16_000
 REPLAYED_TURNS = 300
 RECORD_KEY = "demo-42-300"
-"""Recording the same turns again adds nothing."""
+"""Prefix of the idempotency keys: recording the same turns again adds nothing."""
 AROUND_CHARS = 140
 
 
 @dataclass(frozen=True, slots=True)
 class DemoResult:
-    """What became of the conversation."""
+    """The recorded conversation, its context, and which facts were found again."""
 
     session_id: str
     conversation: DemoConversation
     stats: SessionStats
     context: Context
     kept: dict[str, bool]
-    """Whether each fact is read back from its turn, by its id."""
+    """Whether each fact can be read back from its turn, by fact id."""
     found_again: str
-    """The turn, verbatim, of the fact that the context does not have."""
+    """The raw turn of a fact that is missing from the context."""
     replayed: ReplayReport | None
 
     @property
@@ -52,14 +52,13 @@ class DemoResult:
 
 
 @store_command("demo", "Record a sample conversation and show what a model would see of it.", create=True)
-@click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="How much of it to record.")
+@click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="Number of turns to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
-@click.option("--replay/--no-replay", default=True, help="Also play it again, to see what stays cached.")
+@click.option("--replay/--no-replay", default=True, help="Also replay it, to measure what stays cached.")
 def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, replay: bool, store_path: Path) -> Answer:
-    """Record a conversation of a few hundred turns, compress it, and look at it through 16,000 tokens.
+    """Record a conversation of a few hundred turns, compress it, and show it in a context of 16,000 tokens.
 
-    It was written for this purpose, with planted facts, decisions, tool calls and errors. Running it again adds
-    nothing.
+    The conversation is made up, with planted facts, decisions, tool calls and errors. Running it again adds nothing.
 
     \b
     foveate demo
@@ -95,18 +94,18 @@ def _record(progress: Progress, fov: Foveate, session: Session, conversation: De
 
 
 def _replay(progress: Progress, conversation: DemoConversation) -> ReplayReport:
-    """The same conversation, one model call after another."""
+    """Replay the conversation, model call by model call."""
     import asyncio
 
     from foveate.replay.replay import replay
     from foveate.replay.script import prepare
 
     turns = conversation.turns[:REPLAYED_TURNS]
-    task = progress.add_task("playing it again", total=2 * len(turns))
+    task = progress.add_task("replaying", total=2 * len(turns))
 
     async def play() -> ReplayReport:
-        tell = partial(progress.advance, task)
-        return await replay(await prepare(turns, progress=tell), budget_tokens=BUDGET_TOKENS, progress=tell)
+        advance = partial(progress.advance, task)
+        return await replay(await prepare(turns, progress=advance), budget_tokens=BUDGET_TOKENS, progress=advance)
 
     return asyncio.run(play())
 
@@ -116,7 +115,7 @@ def _raw(session: Session, fact: PlantedFact) -> str:
 
 
 def _lost_fact(conversation: DemoConversation, context: Context) -> PlantedFact | None:
-    """A fact that the context does not spell out; one that the user told, if there is one."""
+    """Return a fact that is missing from the context, preferably not one of the first turn."""
     lost = [fact for fact in conversation.facts if fact.needle not in context.text]
     return next((fact for fact in lost if fact.turn > 1), lost[0] if lost else None)
 
@@ -153,7 +152,7 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
     out.print(line(("\n" + shown.conversation.title, "bold")))
     out.print(
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
-        f"{amount(stats.tokens)} tokens, all of them kept; seen through {BUDGET_TOKENS:,}:\n"
+        f"{amount(stats.tokens)} tokens, all kept; in a context of {BUDGET_TOKENS:,}:\n"
     )
     draw(out, shown.context, one_off=True)
     out.print()
@@ -177,8 +176,8 @@ def _show_facts(out: Console, shown: DemoResult) -> None:
     for fact in facts[::step][:FACTS_SHOWN]:
         level = _level_of(shown.context, fact.turn)
         there = fact.needle in shown.context.text
-        stands = line((f" {level} ", _style(level)), ("  in view", "green") if there else ("  get_turn", "dim"))
-        rows.append((fact.answer, f"T-{fact.turn}", fact.question, stands))
+        shown_as = line((f" {level} ", _style(level)), ("  in view", "green") if there else ("  get_turn", "dim"))
+        rows.append((fact.answer, f"T-{fact.turn}", fact.question, shown_as))
     print_table(out, COLUMNS, rows)
 
 
@@ -199,7 +198,7 @@ def _show_found(out: Console, shown: DemoResult) -> None:
 
 
 def _around(text: str, needle: str) -> list[str | tuple[str, str]]:
-    """The place of a needle in a text."""
+    """Return the text around a needle, with the needle highlighted."""
     before, found, after = " ".join(text.split()).partition(needle)
     if not found:
         return [before[: 2 * AROUND_CHARS]]
@@ -212,14 +211,14 @@ def _show_figures(out: Console, shown: DemoResult) -> None:
     total, kept = len(shown.kept), sum(shown.kept.values())
     times = shown.stats.tokens / max(1, shown.context.tokens)
     figures = [
-        ("kept", f"{kept} of {total} planted facts read back, to the letter."),
+        ("kept", f"{kept} of {total} planted facts read back verbatim."),
         ("in view", f"{len(shown.in_context)} of {total} are in the context itself; the others are one call away."),
-        ("size", f"{shown.stats.tokens:,} tokens → {shown.context.tokens:,} ({times:.0f} times less)"),
+        ("size", f"{shown.stats.tokens:,} tokens → {shown.context.tokens:,} ({times:.0f} times smaller)"),
     ]
     if shown.replayed:
         calls = f"{len(shown.replayed.calls):,} model calls at this budget"
         cached = f"{shown.replayed.cached_share:.0%} of all prompts cached"
-        figures.append(("played", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price."))
+        figures.append(("replayed", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price."))
     for name, text in figures:
         out.print(line((f"{name:<10}", "dim"), text))
     out.print()

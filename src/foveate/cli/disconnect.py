@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def command(*, name: str, yes: bool, as_json: bool) -> Answer:
     """Remove what 'foveate connect' added to the settings of a coding agent.
 
-    A file that is unchanged since gets its old bytes back. In an edited file only our values are removed; one that was
-    changed is kept and named. Backups are never written back; the command says where they are.
+    A file that was not edited since is restored byte for byte. From an edited file only the added values are removed;
+    a value that you changed is kept and reported. Backups are never written back; the command prints their paths.
 
     \b
     foveate disconnect claude
@@ -43,10 +43,10 @@ def command(*, name: str, yes: bool, as_json: bool) -> Answer:
         if is_written:
             out.print(line((f"Disconnected {client.title}.", "green")))
         if not plan.files:
-            out.print(line("Its settings were there before it was connected, and stay."))
+            out.print(line("Its settings existed before it was connected, and stay unchanged."))
         for kept in plan.kept:
-            out.print(line(("kept", "yellow"), f"  {kept} was changed since"))
+            out.print(line(("kept", "yellow"), f"  {kept} was edited after connecting"))
         for backup in plan.backups if is_written else ():
-            out.print(line((f"The file from before is kept as {backup}", "dim")))
+            out.print(line((f"Backup of the old file: {backup}", "dim")))
 
     return Answer({"client": name, "written": is_written, "diff": plan.diff(), "kept": plan.kept}, show)

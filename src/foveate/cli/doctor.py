@@ -26,7 +26,7 @@ MAX_SHOWN = 50
 def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Answer:
     """Verify the store, and report what is wrong and what to do. The exit code is 1 if anything is wrong.
 
-    The search index is made from the turns, so rebuilding it loses nothing. Rebuild it if it is damaged, or after
+    The search index is built from the turns, so rebuilding it loses nothing. Rebuild it if it is damaged, or after
     changing recall.embeddings. It takes about a second for 500 turns.
 
     \b
@@ -57,11 +57,11 @@ def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Ans
 
     def show(out: Console) -> None:
         _show(out, f"{store_path}", checked, len(infos), problems)
-        _inform(out, pending, fallbacks, has_model=has_model)
+        _print_unfinished(out, pending, fallbacks, has_model=has_model)
         if index:
-            _tell_index(out, index)
+            _print_index(out, index)
         if queue and queue.parked:
-            _tell_queue(out, queue)
+            _print_queue(out, queue)
         for fact in (*(f"{topic}: {fact}" for topic, fact in database.items()), sandbox["summary"]):
             out.print(line((f"  {fact}", "dim")))
 
@@ -83,7 +83,7 @@ def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Ans
 def _show(out: Console, path: str, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
     if not problems:
         counts = f"{several(sessions, 'session')}, {several(checked, 'message')}"
-        out.print(line(("✓", "green"), f" {path}: {counts}, each as it was stored"))
+        out.print(line(("✓", "green"), f" {path}: {counts}, all intact"))
         return
     for entry in problems[:MAX_SHOWN]:
         out.print(line(("✗", "red"), f" {entry['problem']}"))
@@ -93,38 +93,38 @@ def _show(out: Console, path: str, checked: int, sessions: int, problems: list[d
     out.print(line(f"{path}: {several(len(problems), 'problem')}; {several(checked, 'message')} checked"))
 
 
-def _inform(out: Console, pending: int, fallbacks: int, *, has_model: bool) -> None:
-    """What is no fault, but good to know."""
+def _print_unfinished(out: Console, pending: int, fallbacks: int, *, has_model: bool) -> None:
+    """Print pending and fallback turns, which are no errors."""
     if pending:
         out.print(line((f"  {not_compressed(pending)}", "dim")))
     if fallbacks:
         why = "a short version lost too much, or a model failed; a longer one is used, nothing is lost"
         first = "" if has_model else "a model may do better: set models.default, then "
-        advice = f"{first}'foveate compress --all --again' tries once more"
+        advice = f"{first}'foveate compress --all --again' retries"
         out.print(line((f"  fallbacks: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
 
 
-def _tell_index(out: Console, index: IndexState) -> None:
-    """What searches have to go by."""
+def _print_index(out: Console, index: IndexState) -> None:
+    """Print the state of the search index."""
     makers = ", ".join(name or "words only" for name in index.vector_models) or "none"
     counts = f"{several(index.passages, 'passage')} of {several(index.turns, 'turn')}"
     out.print(line((f"  search index: {counts}, vectors by {makers}", "dim")))
     out.print(line((f"  vectors are made by {index.model}", "dim")))
     if index.problem:
-        out.print(line((f"  it can't be asked now ({index.problem}); searches go by words until it can", "yellow")))
+        out.print(line((f"  it can't be reached now ({index.problem}); until then searches use words only", "yellow")))
     if index.missing:
-        advice = "'foveate compress --all' does it, or 'foveate doctor --rebuild-index' after a change of model"
+        advice = "run 'foveate compress --all', or 'foveate doctor --rebuild-index' after a change of model"
         out.print(line((f"  {several(index.missing, 'turn')} not indexed yet; {advice}", "dim")))
 
 
-def _tell_queue(out: Console, queue: QueueState) -> None:
-    """Turns for which workers and models make no more attempts."""
-    advice = "'foveate worker --status' lists them, 'foveate compress --all --again' tries once more"
+def _print_queue(out: Console, queue: QueueState) -> None:
+    """Print the number of turns that are no longer retried."""
+    advice = "'foveate worker --status' lists them, 'foveate compress --all --again' retries"
     out.print(line((f"  parked: {several(queue.parked, 'turn')}; {advice}", "yellow")))
 
 
 def _sandbox() -> dict[str, object]:
-    """Whether commands of models can be confined on this machine."""
+    """Report whether this machine can sandbox the commands of models."""
     from foveate.tools.sandbox.layers import detect
 
     layers = detect()

@@ -1,4 +1,4 @@
-"""`foveate export`: a session goes out."""
+"""`foveate export`: write a session to a file or to standard output."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from foveate.sync import Session
 
 
-@store_command("export", "Write a session as JSON, Markdown, or any format's own.")
+@store_command("export", "Write a session as JSON, Markdown, or in a message or transcript format.")
 @click.option("--format", "format_name", default="json", show_default=True, help="json, markdown, openai, …")
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="Write to a file.")
 @click.option("--from", "first", default="T-1", show_default=True, metavar="TURN", help="The first turn.")
@@ -36,10 +36,10 @@ def command(
     before: str | None,
     as_json: bool,
 ) -> Answer | None:
-    """Write a session to a file or to the screen.
+    """Write a session to a file or to standard output.
 
-    `json` is the full record: every message as meant and as it came. A message format (openai, openai-responses,
-    anthropic, gemini) gives a list ready to send; a transcript format gives the file its program would write.
+    `json` is the full record: every message, normalised and as received. A message format (openai, openai-responses,
+    anthropic, gemini) writes a list ready to send; a transcript format writes the file of its program.
 
     \b
     foveate export demo > demo.json
@@ -59,7 +59,7 @@ def command(
 
 
 def _as_json(format_name: str, text: str) -> object:
-    """An export that is JSON as it is; any other as a text in JSON."""
+    """Return a JSON export as its value, and any other as a string."""
     import json
 
     try:
@@ -69,25 +69,25 @@ def _as_json(format_name: str, text: str) -> object:
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:
-    """Write beside the file first, so that a failed export leaves no half of one.
+    """Write to a temporary file in the same folder and rename it, so that a failed export leaves no partial file.
 
-    The file beside it is created exclusively, under a random name and with mode 0600: nobody else can prepare a link
-    there, or read the export.
+    The temporary file is created exclusively, with a random name and mode 0600: nobody else can place a link there or
+    read the export.
     """
     try:
         descriptor, name = tempfile.mkstemp(prefix=".foveate-", dir=path.parent)
     except OSError as error:
         raise InputError(f"{path}: can't be written: {error.strerror}") from error
-    beside = Path(name)
+    temporary = Path(name)
     try:
         with open(descriptor, "w", encoding="utf-8", errors="backslashreplace", newline="") as file:  # noqa: PTH123
             file.writelines(pieces)
-        size = beside.stat().st_size
-        beside.replace(path)
+        size = temporary.stat().st_size
+        temporary.replace(path)
     except OSError as error:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise InputError(f"{path}: can't be written: {error.strerror}") from error
     except BaseException:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
     return size

@@ -1,4 +1,4 @@
-"""`foveate fork`: a second conversation from a turn of the first."""
+"""`foveate fork`: start a session from a turn of another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.argument("new_id", metavar="NEW")
 @click.option("--at", "turn", metavar="TURN", help="The last turn to share. Default: the newest.")
 @click.option("--title", help="The fork's title.")
-@click.option("--exist-ok", is_flag=True, help="Open the fork if it exists already and is from the same turn.")
+@click.option("--exist-ok", is_flag=True, help="Open the fork if it already exists and is from the same turn.")
 def command(
     session: Session, *, session_id: str, new_id: str, turn: str | None, title: str | None, exist_ok: bool
 ) -> Answer:
@@ -26,5 +26,5 @@ def command(
     foveate fork demo demo-try --at T-120
     """
     info = session.fork(new_id, turn, title=title, exist_ok=exist_ok).info
-    said = f"{new_id} shares {session_id} up to {info.fork_turn_id}; its next turn is T-{info.turns + 1}."
-    return Answer(info, said)
+    message = f"{new_id} shares {session_id} up to {info.fork_turn_id}; its next turn is T-{info.turns + 1}."
+    return Answer(info, message)

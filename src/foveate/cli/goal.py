@@ -1,4 +1,4 @@
-"""`foveate goal`: what a conversation is to achieve, its steps, and what was decided for good."""
+"""`foveate goal`: goals of a session, their steps, locked decisions and artifacts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ goal_argument = click.argument("goal_id", metavar="GOAL")
 
 @store_group("goal", "Goals, their steps, locked decisions and artifacts.")
 def command() -> None:
-    """Keep goals in every context of a session whose strategy shows them, never compressed.
+    """Manage a session's goals. Contexts include them uncompressed, if the strategy shows goals.
 
     \b
     foveate goal add demo "Implement user authentication" --priority high
@@ -109,7 +109,7 @@ def list_(session: Session, *, session_id: str) -> Answer:
 
 
 def _goals(session: Session) -> Goals:
-    """The session's goals; a note says so if its contexts leave them out."""
+    """Return the session's goals; warn if its contexts do not include them."""
     if not session.shows_goals:
         note = f"{session.info.strategy} does not show goals in its contexts; other strategies do."
         console(stderr=True).print(line((note, "yellow")), soft_wrap=True)

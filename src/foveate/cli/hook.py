@@ -1,4 +1,4 @@
-"""`foveate hook`: what the hooks of Claude Code and Codex run."""
+"""`foveate hook`: the command that hooks of Claude Code and Codex run."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ CHECK_EVENT = "foveate-check"
 @click.option("--wait", is_flag=True, help="Record before returning, instead of in the background.")
 @store_option
 def command(*, client: str, wait: bool, store_path: Path) -> None:
-    """Answer one call of a hook; 'foveate connect CLIENT --mode hooks' makes a client run this.
+    """Handle one hook call; 'foveate connect CLIENT --mode hooks' makes a client run this.
 
-    Reads the hook's JSON from standard input. For a prompt it prints earlier turns that fit, as additional context; at
-    the end of a turn it records the transcript. It never fails the client: errors are in ~/.foveate/hooks.log.
+    Reads the hook's JSON from standard input. For a prompt it prints matching earlier turns as additional context; at
+    the end of a turn it records the transcript. It never breaks the client: errors are logged in ~/.foveate/hooks.log.
 
     \b
     foveate hook claude < call.json
@@ -60,7 +60,7 @@ def _answer(client: str, store_path: Path, given: bytes, *, wait: bool) -> None:
 
 
 def _check(client: str, store_path: Path) -> None:
-    """Say on standard output what would go wrong."""
+    """Print problems that the hook would run into."""
     import foveate.client  # noqa: F401
 
     with contained() as outcome:
@@ -76,7 +76,7 @@ def _run_recall(call: HookCall, store_path: Path) -> str:
     from foveate.connections.hook import recall
     from foveate.settings import load_settings
 
-    # Compression is the recorder's work, not that of a prompt.
+    # The recording process compresses; a prompt should not wait for it.
     settings = load_settings(overrides={"compress": {"close_seconds": 0}})
 
     async def run() -> str:
@@ -110,7 +110,7 @@ def _record_later(client: str, store_path: Path, given: bytes) -> None:
     assert recorder.stdin is not None
     recorder.stdin.write(given)
     recorder.stdin.close()
-    recorder.returncode = 0  # it goes on alone, and nobody waits for it
+    recorder.returncode = 0  # the process is detached, nobody waits for it
 
 
 def _log(client: str, error: Exception) -> None:

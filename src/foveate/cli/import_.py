@@ -1,4 +1,4 @@
-"""`foveate import`: transcripts go in."""
+"""`foveate import`: import transcripts."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def command(
     Claude Code, Codex, Gemini CLI, OpenCode, Cline, Cursor, Copilot Chat, pi, Aider, exports of ChatGPT and claude.ai
     (also zipped), sessions of the OpenAI Agents SDK, LangChain messages and LangSmith runs, SWE-agent, tau-bench and
     plain JSONL are detected automatically; - reads standard input. Importing again adds only what is new, and keeps a
-    title, labels, a model or a budget that you changed. A file without a session id becomes the session of its name; a
-    different file of that name becomes talk-2.
-    What can't be read is listed, and the exit code is then 1. The model that a transcript names is kept as
-    information; it is never asked.
+    title, labels, a model or a budget that you changed. A file without a session id becomes a session with the file's
+    name; a different file with that name becomes talk-2.
+    Unreadable records are listed, and the exit code is then 1. The model that a transcript names is stored as
+    information only; it is never called.
 
     \b
     foveate import ~/.claude/projects
@@ -70,7 +70,7 @@ def command(
     with _given(paths) as named:
         files = list(_files(named))
         if session_id and len(files) != 1:
-            raise InputError(f"--session names the session of one file; here are {len(files)}")
+            raise InputError(f"--session is for a single file; got {len(files)}")
         with opened(store_path, create=True) as fov:
             reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
     is_whole = any(report.sessions for report in reports) and not any(report.problems for report in reports)
@@ -83,7 +83,7 @@ def command(
 
 @contextmanager
 def _given(paths: tuple[Path, ...]) -> Iterator[tuple[Path, ...]]:
-    """The paths, with a file that holds standard input in the place of `-`."""
+    """Yield the paths, with `-` replaced by a temporary file that holds standard input."""
     if STDIN not in paths:
         yield paths
         return
@@ -93,7 +93,7 @@ def _given(paths: tuple[Path, ...]) -> Iterator[tuple[Path, ...]]:
             shutil.copyfileobj(sys.stdin.buffer, copy)
         with file.open("rb") as copy:
             start = copy.read(HEAD_BYTES).lstrip()[:1]
-        # What it is decides the content; the ending only says whether it is JSON.
+        # The format is detected from the content; the suffix only tells JSON from other text.
         named = file.rename(file.with_suffix({b"{": ".jsonl", b"[": ".json", b"P": ".zip"}.get(start, ".md")))
         yield tuple(named if path == STDIN else path for path in paths)
 
@@ -124,9 +124,9 @@ def _import_all(
         task = progress.add_task("importing", total=sum(sizes.values()))
         for path in files:
             progress.update(task, description=printable(path.name[-40:]))
-            tell = partial(_tell, progress, task, before)
+            advance = partial(_advance, progress, task, before)
             try:
-                reports.append(fov.import_file(path, format=format_name, session_id=session_id, progress=tell))
+                reports.append(fov.import_file(path, format=format_name, session_id=session_id, progress=advance))
             except InputError as error:
                 failures.append(str(error))
             before += sizes[path]
@@ -136,21 +136,21 @@ def _import_all(
     return reports, failures
 
 
-def _tell(progress: Progress, task: TaskID, before: int, done: int) -> None:
+def _advance(progress: Progress, task: TaskID, before: int, done: int) -> None:
     progress.update(task, completed=before + done)
 
 
-def _tell_renamed(out: Console, rows: list[tuple[ImportReport, ImportedSession]]) -> None:
-    """Where a name was taken by another file."""
+def _print_renamed(out: Console, rows: list[tuple[ImportReport, ImportedSession]]) -> None:
+    """Print the sessions that were renamed because another file had their name."""
     renamed = [(report, session) for report, session in rows if session.id != session.name]
     for report, session in renamed[:MAX_RENAMED_SHOWN]:
-        out.print(line(f"{session.id} is of {report.source}: session {session.name} holds another file of that name"))
+        out.print(line(f"{report.source} became {session.id}: the session {session.name} is of another file"))
     if len(renamed) > MAX_RENAMED_SHOWN:
         out.print(f"… and {len(renamed) - MAX_RENAMED_SHOWN} more like that (--json lists them)")
 
 
 def _skipped(reports: list[ImportReport], failures: list[str]) -> str:
-    """What was not imported, in one line."""
+    """Summarise in one line what was not imported."""
     empty = sum(not report.sessions and not report.problems for report in reports)
     sessions = sum(report.skipped_sessions for report in reports if report.sessions)
     parts = (
@@ -173,7 +173,7 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_
         more = several(len(rows) - MAX_SESSIONS_SHOWN, "more session")
         out.print(f"… and {more} ('foveate sessions' lists all)")
     if not is_named:
-        _tell_renamed(out, rows)
+        _print_renamed(out, rows)
     problems = [(Path(report.source).name, problem) for report in reports for problem in report.problems]
     for source, problem in problems[:MAX_PROBLEMS_SHOWN]:
         out.print(line(("not read", "yellow"), f"  {source}, {problem.place}: {problem.reason}"))

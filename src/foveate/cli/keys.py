@@ -1,4 +1,4 @@
-"""`foveate keys`: who may use the server."""
+"""`foveate keys`: access keys of the server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CELLS: Cells[KeyInfo] = {
 
 @store_group("keys", "Keys of 'foveate serve': create, list, revoke.")
 def command() -> None:
-    """Manage the keys of 'foveate serve'. Once a key was created, every request needs one.
+    """Manage the keys of 'foveate serve'. Once a key exists, every request needs one.
 
     \b
     foveate keys create laptop
@@ -39,7 +39,7 @@ def command() -> None:
 
 @command.command(create=True)
 @click.argument("name", default="")
-@click.option("--tenant", default="", help="Only its sessions can be seen. Default: the owner, who sees all.")
+@click.option("--tenant", default="", help="Restrict the key to this tenant's sessions. Default: all sessions.")
 @click.option(
     "--right",
     "rights",
@@ -71,7 +71,7 @@ def list_(fov: Foveate) -> Answer:
 @command.command()
 @click.argument("key_id", metavar="KEY")
 def revoke(fov: Foveate, key_id: str) -> Answer:
-    """Revoke a key by its id. It stops working at once, or within server.key_cache_seconds.
+    """Revoke a key by its id. It stops working within server.key_cache_seconds.
 
     \b
     foveate keys revoke K-1a2b3c4d

@@ -1,4 +1,4 @@
-"""`foveate knowledge`: what past conversations teach, for people to read and decide on."""
+"""`foveate knowledge`: review what was learned from past conversations."""
 
 from __future__ import annotations
 
@@ -35,25 +35,25 @@ CELLS: Cells[KnowledgeItem] = {
     Column("uses", "number", expendable=4): lambda item: str(item.uses or ""),
     Column("last seen", expendable=3): lambda item: moment(item.last_seen),
 }
-EMPTY = "No knowledge here. 'foveate learn' makes it from past conversations."
+EMPTY = "No knowledge yet. 'foveate learn' makes it from past conversations."
 
 
 filter_options = stacked(
     click.option("--scope", metavar="SCOPE", help="E.g. project:shop, user:anna, org:acme or session:ID."),
     click.option("--kind", type=click.Choice(KINDS), help="Only items of this kind."),
-    click.option("--state", type=click.Choice((*STATES, "all")), help="Default: all but retired."),
+    click.option("--state", type=click.Choice((*STATES, "all")), help="Default: all except retired."),
 )
 decision_options = stacked(
     click.argument("item_ids", metavar="ITEM...", nargs=-1, required=True),
-    click.option("--reason", default="", help="Why; kept with the version before."),
+    click.option("--reason", default="", help="Why; stored with the previous version."),
 )
 
 
-@store_group("knowledge", "What past conversations teach: list, show, approve, edit, pin, retire.")
+@store_group("knowledge", "Knowledge from past conversations: list, show, approve, edit, pin, retire.")
 def command() -> None:
-    """Topics, lessons, references and a profile, learned from past conversations, each with its source turns.
+    """Review topics, lessons, references and a profile that were learned from past conversations, with their sources.
 
-    A change is a new version; nothing is edited. An item is named by its id or a unique beginning of it.
+    A change is stored as a new version. An item is named by its id or a unique prefix of it.
 
     \b
     foveate knowledge list --scope project:shop
@@ -66,7 +66,7 @@ def command() -> None:
 @command.command(name="list")
 @filter_options
 def list_(fov: Foveate, *, scope: str | None, kind: KnowledgeKind | None, state: StateFilter | None) -> Answer:
-    """List the items by scope, kind and id; retired ones only with --state.
+    """List the items, sorted by scope, kind and id; retired ones only with --state.
 
     \b
     foveate knowledge list
@@ -94,7 +94,7 @@ def show(fov: Foveate, *, item_id: str, versions: bool) -> Answer:
 @command.command()
 @decision_options
 def approve(fov: Foveate, *, item_ids: tuple[str, ...], reason: str) -> Answer:
-    """Approve items, also ones that were retired.
+    """Approve items, including retired ones.
 
     \b
     foveate knowledge approve k-1a2b k-3c4d
@@ -116,7 +116,7 @@ def pin(fov: Foveate, *, item_ids: tuple[str, ...], reason: str) -> Answer:
 @command.command()
 @decision_options
 def retire(fov: Foveate, *, item_ids: tuple[str, ...], reason: str) -> Answer:
-    """Take items out of use. Their versions stay; 'approve' brings them back.
+    """Retire items: they are no longer used. Their versions are kept; 'approve' restores them.
 
     \b
     foveate knowledge retire k-1a2b --reason "we moved to tox"
@@ -131,11 +131,11 @@ def retire(fov: Foveate, *, item_ids: tuple[str, ...], reason: str) -> Answer:
     "--file", type=click.File("r", encoding="utf-8"), help="Read the new text from a file; - is standard input."
 )
 @click.option("--title", help="The new title.")
-@click.option("--reason", default="", help="Why; kept with the version before.")
+@click.option("--reason", default="", help="Why; stored with the previous version.")
 def edit(
     fov: Foveate, *, item_id: str, text: str | None, file: TextIO | None, title: str | None, reason: str
 ) -> Answer:
-    """Change what an item says, in $EDITOR or by options. A proposed item is approved by it.
+    """Change an item's text or title, in $EDITOR or by options. Editing approves a proposed item.
 
     \b
     foveate knowledge edit k-1a2b
@@ -179,13 +179,13 @@ def export(
     path = output.expanduser()
     write_atomically(resolved(path, str(path)), text.encode(), str(path))
     size = len(text.encode())
-    said = f"Wrote {output} ({several(len(found), 'item')}, {amount(size)}B)."
-    return Answer({"output": str(output), "items": len(found), "bytes": size}, said)
+    message = f"Wrote {output} ({several(len(found), 'item')}, {amount(size)}B)."
+    return Answer({"output": str(output), "items": len(found), "bytes": size}, message)
 
 
 @command.command(name="import", create=True)
 @click.argument("file", type=click.File("r", encoding="utf-8"))
-@click.option("--scope", default="project:", metavar="SCOPE", help="Of new items that name none. Default: project:")
+@click.option("--scope", default="project:", metavar="SCOPE", help="Scope of new items without one. Default: project:")
 @click.option("--dry-run", is_flag=True, help="Only report what would change.")
 def import_(fov: Foveate, *, file: TextIO, scope: str, dry_run: bool) -> Answer:
     """Import an edited Markdown export. What changed becomes a new version; a heading without an id is a new item.
@@ -220,7 +220,7 @@ def _decide(fov: Foveate, item_ids: Sequence[str], state: KnowledgeState, reason
 
 
 def _edit_in_editor(fov: Foveate, before: KnowledgeItem, reason: str) -> KnowledgeItem:
-    """Let a person edit an item as Markdown; a text that can't be imported is kept in its file."""
+    """Open an item as Markdown in an editor; a text that can't be imported is kept in its file."""
     import os
     import sys
     import tempfile
@@ -253,8 +253,8 @@ def _print_state(out: Console, item: KnowledgeItem) -> None:
 def _print_import(plan: MarkdownImport, what: str, out: Console) -> None:
     for draft in plan.drafts:
         fields = [name for name in ("title", "text", "state", "technologies") if getattr(draft, name) is not None]
-        said = ", ".join(fields) if draft.id else draft.title or ""
-        out.print(line((f"{draft.id or 'new':<12} ", "bold"), said), soft_wrap=True)
+        summary = ", ".join(fields) if draft.id else draft.title or ""
+        out.print(line((f"{draft.id or 'new':<12} ", "bold"), summary), soft_wrap=True)
     changed = len(plan.drafts) - plan.new
     out.print(line(f"{what}: {plan.new} new, {changed} changed, {plan.unchanged} unchanged."))
 
@@ -263,7 +263,7 @@ def _print_change(out: Console, before: KnowledgeItem, after: KnowledgeItem) -> 
     from foveate.knowledge.markdown import difference
 
     print_diff(out, difference(before, after))
-    out.print(line(f"{after.id} has version {after.version} now ({after.state})."))
+    out.print(line(f"{after.id} is now version {after.version} ({after.state})."))
 
 
 def _print_item(out: Console, item: KnowledgeItem) -> None:
@@ -300,8 +300,8 @@ def _print_versions(out: Console, found: Sequence[KnowledgeItem]) -> None:
         if place:
             out.print()
         why = f": {found[place - 1].reason}" if place and found[place - 1].reason else ""
-        said = f"{item.id}@{item.version}  {moment(item.created)}  {item.state} by {item.maker}{why}"
-        out.print(line((said, "bold")), soft_wrap=True)
+        heading = f"{item.id}@{item.version}  {moment(item.created)}  {item.state} by {item.maker}{why}"
+        out.print(line((heading, "bold")), soft_wrap=True)
         if place:
             print_diff(out, difference(found[place - 1], item)[2:])
         else:

@@ -1,4 +1,4 @@
-"""`foveate learn`: find out what past sessions teach."""
+"""`foveate learn`: learn topics, lessons and preferences from past sessions."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 SIGNS = {"new": ("+", "green"), "changed": ("~", "yellow"), "retired": ("-", "red"), "merged": ("-", "red")}
 SHOWN_CHARS = 200
-"""Of a text that changed."""
+"""Characters shown of a changed text."""
 SHOWN_SOURCES = 3
 OUTCOMES = {
     "unchanged": "nothing new since the last run",
     "empty": "no turns",
-    "in progress": "another run learns from it now",
+    "in progress": "another run is in progress",
 }
 
 
@@ -33,11 +33,11 @@ OUTCOMES = {
 @click.option("--scope", metavar="SCOPE", help="E.g. project:shop or session:ID. Default: each project.")
 @click.option("--dry-run", is_flag=True, help="Show what would be read, its price and what would change.")
 async def command(fov: Foveate, progress: Progress, *, scope: str | None, dry_run: bool) -> Answer:
-    """Read the turns of a scope, and store what they teach: topics, a profile, lessons, recommendations.
+    """Learn from the turns of a scope: topics, a profile, lessons, recommendations.
 
-    Rules find it; if a model is set (knowledge.model, models.default), it finds and words more, within the limits
-    knowledge.run_usd and knowledge.daily_usd. A second run over the same turns does nothing, and an interrupted one is
-    resumed. Items are proposals until they are used or approved: 'foveate knowledge list' shows them.
+    Rules extract the items; a model (knowledge.model or models.default), if set, adds more and improves their wording,
+    within the limits knowledge.run_usd and knowledge.daily_usd. A second run over the same turns does nothing; an
+    interrupted run is resumed. Items are proposals until they are used or approved: see 'foveate knowledge list'.
 
     \b
     foveate learn --dry-run
@@ -69,12 +69,12 @@ def _show(out: Console, report: ScopeReport) -> None:
     for change in report.changes:
         _show_change(out, change)
     counts = ", ".join(f"{report.count(kind):,} {kind}" for kind in ("new", "changed", "retired", "merged"))
-    told = f"{counts}; topics of {several(report.turns_with_topics, 'turn')}"
+    summary = f"{counts}; topics of {several(report.turns_with_topics, 'turn')}"
     note = " by rules; nothing was stored" if report.outcome == "preview" else ""
-    out.print(line((f"{told}{note}.", "dim")))
+    out.print(line((f"{summary}{note}.", "dim")))
     if report.usage and report.usage.problem:
-        left = f"Not all turns were read by {report.usage.model}: {report.usage.problem}"
-        out.print(line((f"{left}. The next run reads the rest.", "yellow")))
+        unread = f"Not all turns were read by {report.usage.model}: {report.usage.problem}"
+        out.print(line((f"{unread}. The next run reads the rest.", "yellow")))
 
 
 def _usage(report: ScopeReport) -> str:
@@ -85,7 +85,7 @@ def _usage(report: ScopeReport) -> str:
     if report.outcome == "preview":
         price = f"about ${usage.usd:.2f}, at most ${usage.most_usd:.2f}"
         return f"by rules and {usage.model}: {usage.input_tokens:,} tokens in {calls}, {price}"
-    answers = f"{usage.refused:,} rejected, {usage.nothing:,} times nothing to keep"
+    answers = f"{usage.refused:,} rejected, {usage.nothing:,} with nothing to keep"
     return f"by rules and {usage.model}: {calls}, ${usage.usd:.4f}; {answers}"
 
 

@@ -1,4 +1,4 @@
-"""`foveate levels`: a turn at its four fidelities."""
+"""`foveate levels`: show a turn at its four levels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 SIDE_BY_SIDE_WIDTH = 140
-"""Narrower, four columns can't be read."""
+"""Narrowest terminal in which four columns are readable."""
 
 
 @store_command("levels", "A turn at its four levels, with their sizes.")
@@ -46,7 +46,7 @@ def command(session: Session, *, session_id: str, turn: str, full: bool) -> Answ
 
 
 def print_levels(out: Console, found: list[TurnContent], *, full: bool) -> None:
-    """A turn at each level, the raw one first; side by side where there is room."""
+    """Print a turn at each level, raw first; side by side if the terminal is wide enough."""
     show = _side_by_side if out.width >= SIDE_BY_SIDE_WIDTH else _stacked
     show(out, found, found[0], full=full)
 

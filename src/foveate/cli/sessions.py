@@ -1,4 +1,4 @@
-"""`foveate sessions`: what there is; renaming, labelling and deleting it, and choosing its strategy."""
+"""`foveate sessions`: list, rename, label and delete sessions, and set their strategy, mode and scope."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _Row:
     trust: Reliability | None
     origin: str
     problem: str | None
-    """Why it is not shown by its own strategy."""
+    """Why a fallback strategy is used."""
 
 
 CELLS: Cells[_Row] = {
@@ -55,12 +55,10 @@ EMPTY = "No sessions found. 'foveate import' adds some, 'foveate demo' makes one
 )
 @click.option("--platform", help="Only sessions of this platform, e.g. claude-code.")
 @click.option("--channel", help="Only sessions of this channel.")
-@click.option("--project", help="Only sessions of this project: the channel, or the last folder of its path.")
+@click.option("--project", help="Only sessions of this project: a channel, or the last folder of its path.")
 @click.option("--all", "every", is_flag=True, help="Also list children: sub-agents, forks and branches.")
-@click.option("--origin", "with_origin", is_flag=True, help="Also say why the gateway began each session.")
-@click.option(
-    "--limit", type=click.IntRange(min=0), default=50, show_default=True, help="At most this many; 0 for all."
-)
+@click.option("--origin", "with_origin", is_flag=True, help="Also show why the gateway started each session.")
+@click.option("--limit", type=click.IntRange(min=0), default=50, show_default=True, help="Maximum number; 0 for all.")
 def command(
     fov: Foveate,
     *,
@@ -72,10 +70,10 @@ def command(
     limit: int,
     as_json: bool,
 ) -> Answer:
-    """List the sessions, most recently used first, with short ids. A session's age is that of its newest message.
+    """List the sessions, most recently used first, with short ids. A session's age is the age of its newest message.
 
-    A command takes a session by its id, any unique beginning of it, or its title. Sub-agents, forks and branches are
-    counted at their parent; --all lists them.
+    Commands accept a session's id, any unique prefix of it, or its title. Sub-agents, forks and branches are counted
+    with their parent; --all lists them.
 
     \b
     foveate sessions
@@ -87,7 +85,7 @@ def command(
     from foveate.session.address import short_ids
 
     known = fov.sessions()
-    found = [info for info in known if _is_wanted(info, platform=platform, channel=channel, project=project)]
+    found = [info for info in known if _matches(info, platform=platform, channel=channel, project=project)]
     children = _children(found)
     shown = found if every else [info for info in found if info.id not in children]
     listed = shown[:limit] if limit else shown
@@ -119,7 +117,7 @@ def _print(out: Console, rows: Sequence[_Row], total: int, hidden: int) -> None:
     if len(rows) < total:
         out.print(f"… and {total - len(rows)} more (--limit 0 lists all)")
     if hidden:
-        out.print(line((f"{several(hidden, 'child', 'children')} not listed (--all does)", "dim")))
+        out.print(line((f"{several(hidden, 'child', 'children')} not listed (--all lists them)", "dim")))
     for row in rows:
         if row.origin:
             out.print(line((f"{row.short_id}: {row.origin}", "dim")), soft_wrap=True)
@@ -128,14 +126,14 @@ def _print(out: Console, rows: Sequence[_Row], total: int, hidden: int) -> None:
             out.print(line((f"{row.short_id}: {row.problem}", "yellow")), soft_wrap=True)
 
 
-def _is_wanted(info: SessionInfo, *, platform: str | None, channel: str | None, project: str | None) -> bool:
+def _matches(info: SessionInfo, *, platform: str | None, channel: str | None, project: str | None) -> bool:
     if platform not in (None, info.platform) or channel not in (None, info.channel):
         return False
     return not project or info.is_of_project(project)
 
 
 def _children(found: Sequence[SessionInfo]) -> dict[str, str]:
-    """The sub-agents, forks and branches among these sessions, each with the topmost session it came from."""
+    """Map each sub-agent, fork and branch among these sessions to its topmost ancestor."""
     from foveate.session.address import parent_id
 
     known = {info.id: info for info in found}
@@ -152,7 +150,7 @@ def _children(found: Sequence[SessionInfo]) -> dict[str, str]:
 @command.command()
 @click.argument("title")
 def rename(session: Session, title: str) -> Answer:
-    """Give a session another title.
+    """Change a session's title.
 
     \b
     foveate sessions rename support-42 "The login that failed"
@@ -162,8 +160,8 @@ def rename(session: Session, title: str) -> Answer:
 
 
 @command.command()
-@click.option("--platform", help="The program or site it takes place in.")
-@click.option("--channel", help="The room, thread or folder there.")
+@click.option("--platform", help="The program or site of the conversation.")
+@click.option("--channel", help="The room, thread or folder within the platform.")
 def label(session: Session, platform: str | None, channel: str | None) -> Answer:
     """Label a session with its platform and channel.
 
@@ -200,7 +198,7 @@ def strategy(session: Session, name: str | None, given: tuple[str, ...]) -> Answ
 @click.argument("name", required=False)
 @click.option("--off", is_flag=True, help="Use no mode.")
 def mode(session: Session, name: str | None, off: bool) -> Answer:
-    """Set the mode of a session: a prompt that is part of every system prompt. Without a name, print the current one.
+    """Set the mode of a session, a prompt that is added to each system prompt. Without a name, print the current one.
 
     Modes are stored prompts: 'foveate prompts list' lists them (modes/…), 'foveate prompts set' adds your own.
 
@@ -218,9 +216,9 @@ def mode(session: Session, name: str | None, off: bool) -> Answer:
 @click.argument("name", metavar="[SCOPE]", required=False)
 @click.option("--off", is_flag=True, help="Use no scope.")
 def scope(fov: Foveate, session: Session, name: str | None, off: bool) -> Answer:
-    """Set the scope of a session, whose knowledge and past sessions it may recall. Without one, print the current one.
+    """Set the scope whose knowledge and past sessions a session may recall. Without a name, print the current one.
 
-    The session becomes one of that scope: others of it can recall this session too, and 'foveate learn' reads it there.
+    The session joins that scope: its other sessions can recall this one too, and 'foveate learn' includes it.
 
     \b
     foveate sessions scope support-42 user:anna
@@ -233,7 +231,7 @@ def scope(fov: Foveate, session: Session, name: str | None, off: bool) -> Answer
 
 
 def _setting(pair: str) -> tuple[str, Json]:
-    """A key and what it is set to: JSON where it is JSON, else the words as they are."""
+    """Parse KEY=VALUE; a value that is not JSON is kept as a string."""
     key, value = assignment(pair, "KEY=VALUE", "when_full=fail")
     try:
         return key.strip(), json.loads(value)

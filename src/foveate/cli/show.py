@@ -1,4 +1,4 @@
-"""`foveate show`: a turn, or a range of them, for reading."""
+"""`foveate show`: print a turn, a range of turns, or a session's outline."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ STYLES = {"user": "bold cyan", "assistant": "bold green", "system": "dim", "deve
 @store_command("show", "Read a turn, a range, or a session's outline.")
 @click.argument("first", metavar="[TURN]", required=False)
 @click.argument("last", metavar="[LAST]", required=False)
-@click.option("--plain", is_flag=True, help="Print the text alone, as a model would get it.")
+@click.option("--plain", is_flag=True, help="Print only the text, as a model would get it.")
 @click.option("--messages", "format_name", metavar="FORMAT", help="Print messages: openai, anthropic, gemini, …")
 @click.option(
     "--message", "position", type=click.IntRange(min=0), metavar="N", help="Only message N of the turn, from 0."
 )
-@click.option("--topic", metavar="TOPIC", help="Only the turns on a topic: its id, its title or a keyword.")
+@click.option("--topic", metavar="TOPIC", help="Only the turns of a topic, given by id, title or keyword.")
 @click.option("--full", is_flag=True, help="Don't cut long tool output.")
 def command(
     session: Session,
@@ -71,7 +71,7 @@ def command(
     """Read a session: its outline, one turn, or a range of turns.
 
     \b
-    foveate show demo                              the newest turns in outline
+    foveate show demo                              outline of the newest turns
     foveate show demo T-7                          one turn
     foveate show demo T-7 T-9 --plain
     foveate show demo T-7 --messages anthropic     ready to send
@@ -104,7 +104,7 @@ def command(
 
 def _on_topic(session: Session, topic: str, first: str | None) -> list[Turn]:
     if first is not None:
-        raise click.UsageError("--topic is of a whole session: foveate show SESSION --topic TOPIC")
+        raise click.UsageError("--topic applies to a whole session: foveate show SESSION --topic TOPIC")
     found = session.get_turns_by_topic(topic, "R")
     if not found.is_exact:
         rest = "these turns were found by a search" if found else "a search for it finds nothing"
@@ -113,11 +113,11 @@ def _on_topic(session: Session, topic: str, first: str | None) -> list[Turn]:
 
 
 def _only(turns: list[Turn], position: int) -> Turn:
-    """The turn with one message."""
+    """Return the only turn, reduced to one message."""
     from dataclasses import replace
 
     if len(turns) != 1:
-        raise click.UsageError("--message is of one turn: foveate show SESSION T-7 --message 3")
+        raise click.UsageError("--message applies to a single turn: foveate show SESSION T-7 --message 3")
     (turn,) = turns
     if position >= len(turn.messages):
         raise click.UsageError(f"{turn.id} has messages 0 to {len(turn.messages) - 1}; there is no {position}")
@@ -154,7 +154,7 @@ def print_turn(out: Console, turn: Turn, *, full: bool) -> None:
     out.print(Rule(f"{turn.id}  {moment(turn.at)}  {several(turn.tokens, 'token')}", align="left", style="dim"))
     hidden: list[str] = []
     for message in turn.messages:
-        if not _has_words(message):
+        if not _has_text(message):
             hidden.append(_record_name(message))
         elif message.kind == "display":
             text = shorten(message.text, MAX_RECORD_CHARS)
@@ -163,34 +163,34 @@ def print_turn(out: Console, turn: Turn, *, full: bool) -> None:
             _show_message(out, message, full=full)
     if hidden:
         kinds = ", ".join(dict.fromkeys(hidden))
-        told = f"{several(len(hidden), 'record')} without words not shown: {kinds}; 'foveate show --json' has all"
-        out.print(line((f"  ({told})", "dim")))
+        note = f"{several(len(hidden), 'record')} without text not shown: {kinds}; 'foveate show --json' shows all"
+        out.print(line((f"  ({note})", "dim")))
 
 
-def _has_words(message: Message) -> bool:
-    """Whether a person can read anything of it: of what a program noted beside the conversation, only text."""
+def _has_text(message: Message) -> bool:
+    """Report whether a message has anything to read; display records count only if they have text."""
     if message.kind == "display":
         return bool(message.text.strip())
     return any(map(_is_readable, message.parts))
 
 
 def _is_readable(part: Part) -> bool:
-    """Thinking that only its provider can read is not, nor are empty words."""
+    """Report whether a part is readable; encrypted reasoning and empty text are not."""
     return bool(part.text.strip()) if isinstance(part, Text | Reasoning) else True
 
 
 def _record_name(message: Message) -> str:
-    """What its program calls it: `ai-title`, `turn_duration`; of a message, who would have said it."""
+    """Return the record's type (`ai-title`, `turn_duration`), or the role of an empty message."""
     if message.kind != "display":
         return f"reasoning of the {message.role}" if message.parts else f"empty {message.role}"
     if message.original is None or not isinstance(message.original.data, Mapping):
         return message.role
     data = message.original.data
-    name = _word(data.get("payload"), "type") or _word(data, "subtype") or _word(data, "type")
+    name = _string(data.get("payload"), "type") or _string(data, "subtype") or _string(data, "type")
     return shorten(name or message.original.format, MAX_NAME_CHARS)
 
 
-def _word(data: Json, key: str) -> str:
+def _string(data: Json, key: str) -> str:
     value = data.get(key) if isinstance(data, Mapping) else None
     return value if isinstance(value, str) else ""
 
@@ -227,8 +227,8 @@ def _show_part(out: Console, part: Part, *, full: bool) -> None:
 
 
 def _reference(part: Attachment | Opaque, *, full: bool) -> str:
-    """The placeholder of content that a terminal can't show, or that has no text."""
+    """Return a placeholder for content that a terminal can't show."""
     if isinstance(part, Attachment):
         return f"[{part.media}: {shorten(part.name or part.uri or part.file_id or 'inline', MAX_PROMPT_CHARS)}]"
-    said = compact_json(part.data)
-    return f"[{_word(part.data, 'type') or part.format}] {said if full else shorten(said, MAX_PROMPT_CHARS)}"
+    data = compact_json(part.data)
+    return f"[{_string(part.data, 'type') or part.format}] {data if full else shorten(data, MAX_PROMPT_CHARS)}"

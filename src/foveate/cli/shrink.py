@@ -1,4 +1,4 @@
-"""`foveate shrink`: a model decides what of a hybrid session is made short."""
+"""`foveate shrink`: let a model decide which messages of a hybrid session to shorten."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from foveate.events import Event
     from foveate.session import Session
 
-NO_MODEL = "no model is set for it; name one with --model, or set models.default (foveate models lists what is set)"
+NO_MODEL = "no model is set for it; use --model, or set models.default ('foveate models' lists the settings)"
 
 
-@store_command("shrink", "Let a model decide what of a hybrid session is made short.")
+@store_command("shrink", "Let a model decide which messages of a hybrid session to shorten.")
 @click.option("--model", help="The model. Default: models.shrink, or the one for compression.")
 @click.option(
     "--window",
@@ -35,9 +35,9 @@ NO_MODEL = "no model is set for it; name one with --model, or set models.default
 async def command(
     fov: Foveate, session: Session, progress: Progress, *, model: str | None, window_tokens: int | None
 ) -> Answer:
-    """Have a compression agent make messages of a session short, until its history is down to the target.
+    """Run a compression agent that shortens messages until the session's history fits the target.
 
-    Whatever it does not do, the strategy does by itself at the next context, and every message can be read in full.
+    The strategy shortens the rest automatically at the next context. Every message can still be read in full.
 
     \b
     foveate shrink agent-7 --model openai:gpt-5-mini
@@ -53,12 +53,12 @@ async def command(
     models = (model,) if model else fov.models_for("shrink") or fov.models_for("compress")
     if not models:
         raise click.ClickException(NO_MODEL)
-    task = progress.add_task("making messages short", total=None)
+    task = progress.add_task("shortening messages", total=None)
 
-    def tell(event: Event) -> None:
-        progress.update(task, description=f"{event.data['accepted']} messages short")
+    def show_progress(event: Event) -> None:
+        progress.update(task, description=f"{event.data['accepted']} messages shortened")
 
-    with fov.subscribe(tell, ["llm-summarizing"]):
+    with fov.subscribe(show_progress, ["llm-summarizing"]):
         shrunk = await Shrinker.of(session).run(models, window_tokens=window_tokens)
     return Answer(shrunk, lambda out: _show(out, shrunk))
 
@@ -69,6 +69,6 @@ def _show(out: Console, shrunk: ShrinkReport) -> None:
         sizes = f"{shrunk.tokens_before:,} tokens became {shrunk.tokens_after:,}"
         out.print(line(f"{sizes}; the model read and wrote {shrunk.model_tokens:,}."))
     else:
-        out.print(line(f"Nothing was changed: {shrunk.reason}. The strategy makes messages short by itself."))
+        out.print(line(f"Nothing was changed: {shrunk.reason}. The strategy shortens messages automatically."))
     if shrunk.mode == "agent" and not shrunk.is_target_reached:
-        out.print(line((f"It ended before the target: {shrunk.reason}.", "dim")))
+        out.print(line((f"Stopped before the target was reached: {shrunk.reason}.", "dim")))

@@ -1,4 +1,4 @@
-"""`foveate stats`: what is kept, and what it takes; `--cost`: what models were asked, and what they cost."""
+"""`foveate stats`: sizes of sessions and of the store; with `--cost`, model calls and their price."""
 
 from __future__ import annotations
 
@@ -71,11 +71,11 @@ class _Row:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What models were asked, and what it cost."""
+    """Model calls and their cost."""
 
     costs: Sequence[CostRow]
     session_id: str | None
-    """Whose calls are shown; None: everyone's."""
+    """The session whose calls are shown; None for all sessions."""
     providers: Sequence[ProviderState]
     settings: ModelsSettings
 
@@ -84,16 +84,16 @@ class Bill:
         return [row for row in self.costs if self.session_id in (None, row.session_id)]
 
 
-@store_command("stats", "Sizes of a session or of the store; --cost for calls of models.")
+@store_command("stats", "Sizes of a session or of the store; --cost for model calls.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--cost", "is_cost", is_flag=True, help="Calls of models, and what they cost.")
+@click.option("--cost", "is_cost", is_flag=True, help="Show model calls and their cost.")
 def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: Path) -> Answer:
-    """Sizes of one session or of all: turns, tokens, raw and stored bytes, and how many turns are compressed; for the
-    checkpoint strategy also the reliability.
+    """Show the sizes of one session or of all: turns, tokens, raw and stored bytes, and how many turns are compressed;
+    for the checkpoint strategy also the reliability.
 
-    With --cost: calls of models by day, session, purpose and model, with failures, rejected answers and the average
-    seconds. Then the providers asked in the last hour, which of them are paused after failures, their use in the last
-    minute, and today's share of the daily limit (models.daily_usd). A price with ~ is an estimate.
+    With --cost: model calls by day, session, purpose and model, with failures, rejected answers and average seconds.
+    Then the providers called in the last hour, which of them are paused after failures, their use in the last minute,
+    and today's share of the daily limit (models.daily_usd). A price with ~ is an estimate.
 
     \b
     foveate stats
@@ -108,13 +108,13 @@ def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: 
     rows = [_Row(name, fov.open_session(name).stats(), fov.reliability(name)) for name in ids]
     bill = Bill(fov.costs(), None, fov.providers(), fov.settings.models)
     size = None if isinstance(store_path, StoreUrl) else store_path.expanduser().stat().st_size
-    told = {
+    sessions = {
         row.name: {"stats": row.stats, "compression_ratio": row.stats.compression_ratio, "reliability": row.trust}
         for row in rows
     }
     whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
     on_disk = "" if size is None else f"{store_path}: {whole}{amount(size)}B on disk"
-    value = {"file_bytes": size, "sessions": told, "providers": bill.providers}
+    value = {"file_bytes": size, "sessions": sessions, "providers": bill.providers}
     return Answer(value, lambda out: _show(out, rows, on_disk, bill))
 
 
@@ -127,7 +127,7 @@ def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill) -> None:
         out.print(line((f"{waiting}.", "dim")))
     for state in bill.providers:
         if state.breaker != "closed":
-            out.print(line((f"{state.provider}: ", "dim")).append_text(_standing(state)))
+            out.print(line((f"{state.provider}: ", "dim")).append_text(_state_text(state)))
     if bill.costs:
         out.print(line((f"Models: {_today(bill.costs, bill.settings.daily_usd)}; --cost shows more", "dim")))
 
@@ -143,13 +143,13 @@ def _bill_value(bill: Bill) -> dict[str, object]:
 
 
 def print_bill(out: Console, bill: Bill) -> None:
-    """The selected calls, the state of the providers, and today's share of the cap."""
+    """Print the selected calls, the state of the providers, and today's share of the daily limit."""
     if bill.shown:
         is_of_one = bill.session_id is not None
         cells = {column: cell for column, cell in COST_CELLS.items() if not (is_of_one and column.name == "session")}
         print_values(out, cells, bill.shown)
         calls, failed = sum(row.calls for row in bill.shown), sum(row.failed for row in bill.shown)
-        out.print(line(f"{several(calls, 'call')}, {failed} of them failed, for {_price(bill.shown)} together."))
+        out.print(line(f"{several(calls, 'call')}, {failed} of them failed, {_price(bill.shown)} in total."))
     else:
         out.print(line("No model was called yet."))
     if bill.providers:
@@ -161,21 +161,21 @@ def print_bill(out: Console, bill: Bill) -> None:
 def _provider_cells(settings: ModelsSettings) -> Cells[ProviderState]:
     return {
         Column("provider", "cut"): lambda state: state.provider,
-        Column("state", "fold"): _standing,
+        Column("state", "fold"): _state_text,
         Column("requests", "number"): lambda state: _share(state.requests_last_minute, settings.requests_per_minute),
         Column("tokens", "number"): lambda state: _share(state.tokens_last_minute, settings.tokens_per_minute),
     }
 
 
-def _standing(state: ProviderState) -> Text:
+def _state_text(state: ProviderState) -> Text:
     failures = f"{several(state.failures, 'failure')}: {state.last_problem}"
     if state.breaker == "closed" and state.retry_after_seconds > 0:
-        return line((f"asked for a pause of {state.retry_after_seconds:.0f} s", "yellow"))
+        return line((f"rate-limited for {state.retry_after_seconds:.0f} s", "yellow"))
     if state.breaker == "closed":
         return line((failures, "yellow")) if state.failures else line(("answers", "green"))
     if state.retry_after_seconds > 0:
         return line((f"paused for {state.retry_after_seconds:.0f} s after {failures}", "red"))
-    return line((f"will be tried again after {failures}", "yellow"))
+    return line((f"will be retried after {failures}", "yellow"))
 
 
 def _share(used: int, limit: int | None) -> str:
@@ -183,7 +183,7 @@ def _share(used: int, limit: int | None) -> str:
 
 
 def _today(costs: Sequence[CostRow], daily_usd: float | None) -> str:
-    """What all sessions cost today, since the cap is for all together."""
+    """Return today's cost of all sessions, since they share the daily limit."""
     cap = "without a limit" if daily_usd is None else f"of ${daily_usd:g} a day"
     return f"{_price(_of_today(costs))} today (UTC) {cap}"
 

@@ -1,4 +1,4 @@
-"""`foveate tokens`: count a file, or what comes in."""
+"""`foveate tokens`: count the tokens of files or of standard input."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 @store_command("tokens", "Count the tokens of a file or of standard input.")
 @click.argument("files", nargs=-1, type=click.File("rb"), default=["-"])
-@click.option("--model", help="Count as this model does, such as gpt-5. Default: session.model of the settings.")
-@click.option("-s", "--session", "session_id", metavar="SESSION", help="Count as this session does.")
+@click.option("--model", help="Count as for this model, e.g. gpt-5. Default: session.model of the settings.")
+@click.option("-s", "--session", "session_id", metavar="SESSION", help="Count as for this session.")
 def command(*, files: tuple[BinaryIO, ...], model: str | None, session_id: str | None, store_path: Path) -> Answer:
     """Count tokens: exactly for OpenAI's models, by a measured estimate for others.
 

@@ -108,7 +108,7 @@ def _print(out: Console, tool: Tool) -> None:
 @pack_option
 @click.option("--allow-exec", is_flag=True, help="Let exec run commands, in a sandbox.")
 @click.option("--allow-unsandboxed", is_flag=True, help="Run commands even where the sandbox can't be enforced.")
-@click.option("--session", "session_id", metavar="SESSION", help="The session whose history and plan tools use.")
+@click.option("--session", "session_id", metavar="SESSION", help="The session whose history and plan the tools use.")
 def call(
     *,
     name: str,
@@ -120,9 +120,9 @@ def call(
     session_id: str | None,
     store_path: Path,
 ) -> Answer:
-    """Call a tool with arguments as a JSON object ('-' reads them from standard input). No approval is asked.
+    """Call a tool with arguments as a JSON object ('-' reads them from standard input), without asking for approval.
 
-    A call that fails or is refused exits with 1.
+    The exit code is 1 if the call fails or is rejected.
 
     \b
     foveate tools call grep '{"pattern": "TODO", "path": "src"}' --root ~/project
@@ -146,25 +146,25 @@ def call(
     workspace = Workspace.at(
         roots or (Path.cwd(),), settings=settings.tools, allow_exec=allowed, allow_unsandboxed=allow_unsandboxed
     )
-    given = sys.stdin.read() if arguments == "-" else arguments
+    json_text = sys.stdin.read() if arguments == "-" else arguments
 
-    makes_store = tool.annotations.open_world  # what is fetched goes to the file cabinet
+    makes_store = tool.annotations.open_world  # fetched pages are stored in the file cabinet
     uses_store = makes_store or session_id is not None or store_path.expanduser().exists()
 
     async def execute() -> ToolOutput:
         if not uses_store:
-            return await Toolbox.of_pack(pack, workspace, approve=_approve).call(name, given)
+            return await Toolbox.of_pack(pack, workspace, approve=_approve).call(name, json_text)
         async with foveate.open(store_file(store_path, create=makes_store), settings=settings) as fov:
             session = None if session_id is None else await fov.find_session(session_id)
             bound = replace(workspace, fov=fov, session=session)
-            return await Toolbox.of_pack(pack, bound, approve=_approve).call(name, given)
+            return await Toolbox.of_pack(pack, bound, approve=_approve).call(name, json_text)
 
     output = asyncio.run(execute())
     return Answer(output, lambda _: _print_output(output), 1 if output.is_error or output.exit_code else 0)
 
 
 async def _approve(_tool: Tool, _arguments: object) -> bool:
-    """The person who calls the tool by hand approves it by that."""
+    """Approve every call: the user made it by hand."""
     return True
 
 

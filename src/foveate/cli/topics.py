@@ -1,4 +1,4 @@
-"""`foveate topics`: what a conversation went through, topic by topic."""
+"""`foveate topics`: list, show, seal and unseal the topics of a session."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ COLUMNS = (
 )
 
 
-@store_group("topics", "The topics of a conversation; seal the current one, or undo that.")
+@store_group("topics", "The topics of a session; seal the current one, or undo that.")
 def command() -> None:
     """Show a session that uses the topics strategy, topic by topic.
 
@@ -64,12 +64,12 @@ def show(session: Session, *, session_id: str, topic_id: str | None) -> Answer:
     if topic_id and not found:
         available = ", ".join(one.id for one in known) or "none yet"
         raise click.ClickException(f"no topic {topic_id!r} in session {session_id!r}; available: {available}")
-    return Answer(found[0] if topic_id else found, partial(_print, found) if found else "No topic is over yet.")
+    return Answer(found[0] if topic_id else found, partial(_print, found) if found else "No topic has ended yet.")
 
 
 @command.command()
 def seal(session: Session) -> Answer:
-    """End the current topic, and sum it up.
+    """End the current topic and summarise it.
 
     \b
     foveate topics seal demo
@@ -106,11 +106,11 @@ def _rows(history: TopicsHistory, last: int) -> list[tuple[str, ...]]:
 def _print(found: Sequence[Topic | Bulk], out: Console, before: str = "") -> None:
     for one in found:
         out.print(line((before, "green"), (one.id, "bold"), f" {_turns(one)}"))
-        out.print(line(one.summary or "(not summed up: its turns are part of a bulk)"))
+        out.print(line(one.summary or "(no summary: its turns are part of a bulk)"))
 
 
 def _all(history: TopicsHistory) -> list[Topic | Bulk]:
-    """Bulks with their topics, then the topics in none, oldest first."""
+    """Return the bulks with their topics, then the topics outside bulks, oldest first."""
     found: list[Topic | Bulk] = []
     for bulk in history.bulks:
         found += [bulk, *bulk.topics]

@@ -21,10 +21,10 @@ LOOPBACK = "127.0.0.1"
 
 @click.command(name="ui", short_help="Open the dashboard in a browser.")
 @click.option("--port", type=click.IntRange(0, 65_535), default=0, help="Port to listen on. Default: a free one.")
-@click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
+@click.option("--no-browser", is_flag=True, help="Print the address, but do not open a browser.")
 @store_option
 def command(*, port: int, no_browser: bool, store_path: Path) -> None:
-    """Serve the dashboard on this machine alone, and open it in a browser, until Ctrl+C.
+    """Serve the dashboard on this machine only, and open it in a browser. Ctrl+C stops it.
 
     \b
     foveate ui

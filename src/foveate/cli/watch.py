@@ -23,15 +23,15 @@ DEFAULT_SECONDS = 2.0
 
 @store_command("watch", "Keep importing the transcripts of coding agents.", create=True)
 @click.argument("folders", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--once", is_flag=True, help="Import what is new and end.")
-@click.option("--every", "seconds", type=click.FloatRange(min=0.1), default=DEFAULT_SECONDS, help="Seconds between.")
+@click.option("--once", is_flag=True, help="Import what is new, then exit.")
+@click.option("--every", "seconds", type=click.FloatRange(min=0.1), default=DEFAULT_SECONDS, help="Scan interval.")
 async def command(
     fov: Foveate, *, folders: tuple[Path, ...], once: bool, seconds: float, store_path: Path, as_json: bool
 ) -> None:
     """Keep importing transcripts as they grow: those of the coding agents on this machine, or of the named folders.
 
-    Without folders: Claude Code, Codex, pi, Gemini CLI, OpenCode, Cline, Cursor and Copilot Chat, where they keep
-    their conversations. Each message is imported once; after a restart only files that changed are read.
+    Without folders: Claude Code, Codex, pi, Gemini CLI, OpenCode, Cline, Cursor and Copilot Chat, in their default
+    locations. Each message is imported once; after a restart only changed files are read.
 
     \b
     foveate watch
@@ -44,11 +44,11 @@ async def command(
 
     patterns = folder_patterns([path.expanduser() for path in folders]) if folders else known_patterns(Path.home())
     if not patterns:
-        raise InputError("no coding agent keeps transcripts on this machine; name a folder")
+        raise InputError("no transcripts of coding agents found on this machine; name a folder")
     state = state_file(Path.home(), str(store_file(store_path, create=True).resolve()))
     watcher = Watcher(fov, patterns, state)
     if not as_json and not once:
-        console().print(line(f"Watching {several(len(patterns), 'folder')}; Ctrl+C ends it."))
+        console().print(line(f"Watching {several(len(patterns), 'folder')}; Ctrl+C stops it."))
     while True:
         for event in await watcher.run_once():
             _show(event, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`foveate worker`: a process that does the background work of a store."""
+"""`foveate worker`: run the background work of a store."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 MAX_PARKED = 20
 
 
-@store_command("worker", "Do the background work of a store; any number of workers share it.")
-@click.option("--concurrency", type=click.IntRange(1, 1_000), metavar="N", help="Agents at the same time. Default: 4.")
-@click.option("--drain", is_flag=True, help="End once nothing is left to do.")
-@click.option("--status", is_flag=True, help="Show the queue and end.")
+@store_command("worker", "Run the background work of a store; any number of workers share it.")
+@click.option("--concurrency", type=click.IntRange(1, 1_000), metavar="N", help="Concurrent agents. Default: 4.")
+@click.option("--drain", is_flag=True, help="Exit once nothing is left to do.")
+@click.option("--status", is_flag=True, help="Show the queue and exit.")
 def command(*, concurrency: int | None, drain: bool, status: bool, store_path: Path, as_json: bool) -> Answer | None:
     """Compress and index what is recorded in a store, call models for it, and run background agents, until stopped.
 
-    Any number of workers can run on a store, on any machine that reaches it. If one is killed, another goes on with its
-    work. SIGTERM or Ctrl+C ends it in good order. To leave the work to workers, set compress.enabled = false for the
-    programs that record. --json prints a line for each change of an agent's state.
+    Any number of workers can share a store, on any machine that reaches it. If one is killed, another resumes its work.
+    SIGTERM or Ctrl+C stops it cleanly. To leave the work to workers, set compress.enabled = false for the programs that
+    record. --json prints a line for each change of an agent's state.
 
     \b
     foveate worker --db postgresql://foveate@db.example.com/foveate
@@ -78,7 +78,7 @@ async def _work(path: Path, concurrency: int | None, *, drain: bool, as_json: bo
 
 
 async def _run(fov: Foveate, worker: AgentWorker, *, drain: bool) -> None:
-    """Both kinds of work side by side; a drained queue of agents may have left turns to compress."""
+    """Run agents and compression concurrently; with `drain`, compress what the agents left."""
     import asyncio
 
     agents = asyncio.create_task(worker.run(drain=drain))
@@ -93,10 +93,10 @@ def _show_status(out: Console, state: QueueState) -> None:
     out.print(line(f"Turns for models     {state.model_turns:,} ({state.due_model_turns:,} now)"))
     out.print(line(f"Turns in progress    {state.leased:,}, by {several(state.owners, 'worker')}"))
     if state.expired:
-        out.print(line(f"Left by dead workers {state.expired:,}; they are claimed again"))
+        out.print(line(f"Expired leases       {state.expired:,}; other workers claim them"))
     if not state.parked:
         return
     out.print(line((f"Parked               {several(state.parked, 'turn')}", "yellow")))
     for turn in state.parked_turns[:MAX_PARKED]:
         out.print(line((f"  {turn.session_id} T-{turn.turn}: {turn.reason}", "dim")))
-    out.print(line(("  Tried again by 'foveate compress --all --again'", "dim")))
+    out.print(line(("  'foveate compress --all --again' retries them", "dim")))

@@ -1,1 +1,1 @@
-"""`foveate serve`: one process with the gateway, the HTTP API and MCP. It needs the extra `foveate[server]`."""
+"""`foveate serve`: the gateway, the HTTP API, MCP and the dashboard in one process. Needs `foveate[server]`."""

@@ -1,7 +1,7 @@
-"""Who may call: keys, tenants and rights, Host and Origin checks, limits per key.
+"""Access control: keys, tenants and rights, Host and Origin checks, limits per key.
 
-While no key exists, requests from this machine are the owner's. A request that came through a proxy is not one of
-them. With keys, every request needs one: `Authorization: Bearer fov_…`, `x-api-key: fov_…` or `X-Foveate-Key: fov_…`.
+While no key exists, direct requests from this machine have the owner's rights; requests through a proxy do not.
+With keys, every request needs one: `Authorization: Bearer fov_…`, `x-api-key: fov_…` or `X-Foveate-Key: fov_…`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right
 
 PUBLIC_PATHS = ("/healthz", "/readyz", LOGIN_PATH, f"{LOGIN_PATH}/end")
 COOKIE = "foveate_key"
-"""The cookie with the key of somebody who has logged in to the dashboard."""
+"""The cookie with the key of a dashboard login."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 KEY_HEADERS = ("x-foveate-key", "authorization", "x-api-key", "x-goog-api-key")
-"""Headers that may have a key of ours, in this order."""
+"""Headers that are searched for a Foveate key, in this order."""
 MAX_CACHED_KEYS = 10_000
 BUSY_SECONDS = 1
 CREATE_KEY = "create one with 'foveate keys create'"
@@ -36,10 +36,10 @@ CREATE_KEY = "create one with 'foveate keys create'"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who makes a request."""
+    """The caller of a request."""
 
     tenant: str
-    """Empty: the owner of the store, who sees all tenants."""
+    """Empty for the owner of the store, who sees all tenants."""
     rights: frozenset[str]
     key_id: str
     """Empty without a key."""
@@ -56,7 +56,7 @@ NOBODY = Principal("", frozenset(), "")
 
 @dataclass(slots=True)
 class _Usage:
-    """What a key has used: a bucket of requests that fills steadily, and the requests in progress."""
+    """Rate limits of a key: a token bucket of requests, and the number of requests in progress."""
 
     left: float
     at: float
@@ -65,7 +65,7 @@ class _Usage:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A key that was looked up."""
+    """A cached key lookup."""
 
     info: KeyInfo
     until: float
@@ -73,7 +73,7 @@ class _Known:
 
 @dataclass(slots=True)
 class AccessControl:
-    """Decides who makes a request, and whether it is admitted now."""
+    """Identifies the caller of a request, and enforces limits."""
 
     keys: Keys
     settings: ServerSettings
@@ -82,11 +82,11 @@ class AccessControl:
     _known: BoundedCache[str, _Known] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
     _usage: BoundedCache[str, _Usage] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
     _keys_exist: bool = False
-    """Once true it stays so: a store that had keys never serves without."""
+    """Never reset: a store that had keys never serves without one."""
     _keys_checked_at: float = -math.inf
 
     async def identify(self, connection: HTTPConnection) -> Principal:
-        """Who makes this request; `ProblemError` 401 if that is not known, 503 if it can't be verified now."""
+        """Return the caller of a request; `ProblemError` 401 without a valid key, 503 if it can't be verified now."""
         secret = find_key(connection)
         try:
             if secret is not None:
@@ -101,7 +101,7 @@ class AccessControl:
         return OWNER
 
     async def still_admits(self, connection: HTTPConnection) -> bool:
-        """Whether a request that is still being answered may go on: its key was not revoked and has not expired."""
+        """Report whether a request in progress may continue: its key was not revoked and has not expired."""
         try:
             await self.identify(connection)
         except ProblemError as error:
@@ -109,22 +109,22 @@ class AccessControl:
         return True
 
     async def check_start(self) -> None:
-        """Raise `ProblemError` if the server must not start: it listens to others, and there are no keys."""
+        """Raise `ProblemError` if the server would listen beyond this machine without any key."""
         if not self.is_local and not await self._must_have_key():
             host = self.settings.host
             raise ProblemError(403, f"listening on {host} needs a key, and none exists; {CREATE_KEY}, or use 127.0.0.1")
 
     def note_created(self) -> None:
-        """A key was created: from now on every request needs one."""
+        """Require a key for every request, after one was created."""
         self._keys_exist = True
 
     def note_revoked(self, key_id: str) -> None:
-        """A key was revoked: it is not trusted any more."""
+        """Drop a revoked key from the cache."""
         for secret in [secret for secret, known in self._known.items() if known.info.id == key_id]:
             self._known.pop(secret)
 
     def check_names(self, connection: HTTPConnection) -> None:
-        """Reject a foreign Host (DNS rebinding) and a foreign Origin (a web page of somebody else)."""
+        """Reject a foreign Host (DNS rebinding) and a foreign Origin (another site's web page)."""
         host = connection.headers.get("host", "")
         name = host_name(host)
         allowed = self.settings.allowed_hosts
@@ -138,7 +138,7 @@ class AccessControl:
 
     @contextmanager
     def admitted(self, principal: Principal) -> Iterator[None]:
-        """One request of a key, within its limits; `ProblemError` 429 if there are too many."""
+        """Count a request against the limits of its key; `ProblemError` 429 if a limit is reached."""
         if not principal.key_id:
             yield
             return
@@ -161,7 +161,7 @@ class AccessControl:
             used.running -= 1
 
     async def identify_key(self, secret: str) -> Principal:
-        """Whose key this is; `ProblemError` 401 if nobody's."""
+        """Return the owner of a key; `ProblemError` 401 if the key is not valid."""
         known = self._known.get(secret)
         if known is None or known.until < time.monotonic():
             info = await self.keys.find(secret)
@@ -179,13 +179,13 @@ class AccessControl:
             except StoreError:
                 if self._keys_checked_at == -math.inf:
                     raise
-                return False  # there were none a moment ago
+                return False  # the last lookup is still fresh
             self._keys_checked_at = now
         return self._keys_exist
 
 
 class AccessMiddleware:
-    """Sets `request.state.principal`, or refuses the request."""
+    """Sets `request.state.principal`, or rejects the request."""
 
     def __init__(self, app: ASGIApp, *, access: AccessControl) -> None:
         self._app = app
@@ -220,14 +220,14 @@ class AccessMiddleware:
 
 
 def check_right(principal: Principal, right: Right) -> None:
-    """`ProblemError` 403 if the principal lacks a right."""
+    """Raise `ProblemError` 403 if the principal lacks a right."""
     if not principal.may(right):
         has = ", ".join(right for right in RIGHTS if right in principal.rights) or "none"
         raise ProblemError(403, f"this needs the right {right!r}; the key has: {has}")
 
 
 def find_key(connection: HTTPConnection) -> str | None:
-    """The key of ours in a request; None if it has none. Keys of providers are not ours."""
+    """Return the Foveate key in a request, or None; keys of providers are ignored."""
     for name in KEY_HEADERS:
         given = connection.headers.get(name, "").strip()
         if name == "authorization":
@@ -239,9 +239,9 @@ def find_key(connection: HTTPConnection) -> str | None:
 
 
 def is_loopback(connection: HTTPConnection) -> bool:
-    """Whether a request comes from this machine, and not through a proxy on it.
+    """Report whether a request comes directly from this machine, not through a proxy on it.
 
-    A proxy shows by the headers it adds, or by the name that its client asked for.
+    A proxy is detected by the headers that it adds, or by the host name of the request.
     """
     if any(name == "forwarded" or name.startswith("x-forwarded-") for name in connection.headers):
         return False
@@ -251,7 +251,7 @@ def is_loopback(connection: HTTPConnection) -> bool:
 
 
 def is_local_address(host: str) -> bool:
-    """Whether an address or name is loopback."""
+    """Report whether an address or name is loopback."""
     if host == "localhost":
         return True
     try:
@@ -261,7 +261,7 @@ def is_local_address(host: str) -> bool:
 
 
 def host_name(host: str) -> str:
-    """The name in a Host header, without its port."""
+    """Return the name in a Host header, without its port."""
     if host.startswith("["):
         return host.partition("]")[0].lower() + "]"
     return host.partition(":")[0].lower()

@@ -36,7 +36,7 @@ from foveate.tokens import counter_for
 
 SERVER_ERROR = 500
 CLIENT_CLOSED = 499
-"""In the metrics, a request whose client went away."""
+"""Status in the metrics for a request whose client disconnected."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _log = logging.getLogger(__name__)
 def create_app(
     fov: Foveate, *, settings: ServerSettings | None = None, extra_routes: Sequence[BaseRoute] = ()
 ) -> Starlette:
-    """The server of an open store. The store is not closed by it."""
+    """Create the server application for an open store, which stays open when the server stops."""
     settings = settings or server_settings(fov)
     access = AccessControl(fov.keys, settings, is_local=is_local_address(settings.host))
     metrics = Metrics()
@@ -98,7 +98,7 @@ _RAW = (f"{BASE}/", f"{DASHBOARD_PATH}/")
 
 
 class _RawPaths:
-    """Routes of API and dashboard are found by the path as it was sent, so that an id may have an encoded slash."""
+    """Matches routes of the API and the dashboard against the undecoded path, so that ids may have an encoded slash."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -111,25 +111,25 @@ class _RawPaths:
 
 
 def server_settings(fov: Foveate) -> ServerSettings:
-    """The `server` section of an open store's settings."""
+    """Return the `server` section of an open store's settings."""
     section = fov.settings.server
     assert isinstance(section, ServerSettings)
     return section
 
 
 def principal_of(request: Request) -> Principal:
-    """Who makes the request."""
+    """Return the caller of the request."""
     found: Principal = request.state.principal
     return found
 
 
 async def _health(_request: Request) -> Response:
-    """The process answers."""
+    """Answer that the process is alive."""
     return JSONResponse({"status": "ok", "version": foveate.__version__})
 
 
 async def _ready(request: Request) -> Response:
-    """The store can be read."""
+    """Answer whether the store can be read."""
     fov: Foveate = request.app.state.fov
     try:
         await fov.keys.exist()
@@ -157,7 +157,7 @@ async def _metrics(request: Request) -> Response:
 
 
 def _mcp(fov: Foveate, settings: ServerSettings) -> McpApp:
-    """MCP for the tenant of each request; reading needs the right `read`, pinning `write`."""
+    """Create MCP for the tenant of each request; reading needs the right `read`, pinning `write`."""
 
     def principal(scope: Scope) -> Principal:
         found: Principal = scope["state"]["principal"]
@@ -195,7 +195,7 @@ async def _on_foveate_error(request: Request, error: Exception) -> Response:
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     path = request.url.path
-    details = {404: f"there is nothing at {path[:200]}", 405: f"{request.method} is not possible here"}
+    details = {404: f"there is nothing at {path[:200]}", 405: f"{request.method} is not allowed here"}
     detail = details.get(error.status_code, error.detail)
     return refusal(path, ProblemError(error.status_code, detail, headers=error.headers))
 
@@ -206,7 +206,7 @@ async def _on_defect(request: Request, error: Exception) -> Response:
 
 
 async def _on_disconnect(_request: Request, _error: Exception) -> Response:
-    """The client went away while it sent its body: nobody reads the answer, and nothing has failed here."""
+    """Answer a client that disconnected while sending its body; this is not a failure of the server."""
     return Response(status_code=CLIENT_CLOSED)
 
 

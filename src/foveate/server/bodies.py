@@ -1,4 +1,4 @@
-"""Reading the body of a request: size limit, gzip and zstd without bombs, JSON."""
+"""Reads request bodies: size limit, gzip and zstd with protection against bombs, JSON."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ T = TypeVar("T")
 
 CHUNK_BYTES = 65_536
 INLINE_BYTES = 65_536
-"""A compressed body up to this size is expanded at once, a larger one in a thread."""
+"""A compressed body up to this size is expanded inline, a larger one in a thread."""
 MAX_WINDOW_BYTES = 2**27
-"""Memory that a zstd frame may ask for."""
+"""Memory limit of a zstd frame."""
 
 
 async def read_body(request: Request, *, max_mb: int) -> bytes:
-    """The body, decompressed. `ProblemError` 413 if it is larger than the limit, 415 for an unknown encoding."""
+    """Return the decompressed body. `ProblemError` 413 if it is larger than the limit, 415 for an unknown encoding."""
     encoding = _encoding(request, max_mb)
     raw = io.BytesIO()
     await _receive(request, raw, max_mb)
@@ -43,7 +43,7 @@ async def read_body(request: Request, *, max_mb: int) -> bytes:
 
 
 async def spool_body(request: Request, file: BinaryIO, *, max_mb: int) -> None:
-    """Write the body to a file, decompressed, without holding it in memory."""
+    """Write the decompressed body to a file, without holding it in memory."""
     encoding = _encoding(request, max_mb)
     if not encoding:
         await _receive(request, file, max_mb)
@@ -54,7 +54,7 @@ async def spool_body(request: Request, file: BinaryIO, *, max_mb: int) -> None:
 
 
 def _encoding(request: Request, max_mb: int) -> str:
-    """How the body is compressed; empty if it is not."""
+    """Return the encoding of a compressed body; empty if it is not compressed."""
     encoding = request.headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity", "gzip", "x-gzip", "zstd"):
         raise ProblemError(415, f"content-encoding {encoding[:50]!r} is not supported; use gzip, zstd or none")
@@ -74,7 +74,7 @@ async def _receive(request: Request, file: BinaryIO, max_mb: int) -> None:
 
 
 def decode_json(body: bytes, kind: type[T]) -> T:
-    """The body as a value of this type. `ProblemError` 400 if it is not JSON, 422 if it does not fit the type."""
+    """Decode the body as this type. `ProblemError` 400 if it is not JSON, 422 if it does not match the type."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -87,14 +87,14 @@ def _decode_problem(body: bytes, error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "is nested too deeply"
     if decode_with_lone_surrogates(body) is not None:
-        return f"has half of a surrogate pair, such as \\ud83d without what follows it: {error}"
+        return f"has a lone surrogate, such as \\ud83d without its second half: {error}"
     return f"is not JSON: {error}"
 
 
 def decode_with_lone_surrogates(body: bytes) -> object | None:
-    """JSON in which a text was cut inside a surrogate pair, with a replacement character there; None for any other.
+    """Decode JSON with lone surrogates, replacing each by U+FFFD; None for any other invalid JSON.
 
-    Programs that count UTF-16 cut texts inside an emoji, and then send the text again and again.
+    Programs that count in UTF-16 may cut a text inside an emoji, and then repeat it in every request.
     """
     if b"\\ud" not in body and b"\\uD" not in body:
         return None
@@ -105,7 +105,7 @@ def decode_with_lone_surrogates(body: bytes) -> object | None:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number")
+    raise ValueError(f"{name} is not a number")
 
 
 def _repaired(value: object) -> object:

@@ -1,6 +1,6 @@
 """The MCP server: an agent's tools for the history of all sessions, over stdio (`foveate mcp`) and HTTP (`/mcp`).
 
-One server speaks protocol revision 2026-07-28 and the earlier ones with a handshake. It keeps nothing between two
+The server supports protocol revision 2026-07-28 and the earlier ones with a handshake. It keeps no state between
 requests: over HTTP each request is authorized on its own.
 
 Results are text in which the stored conversations are data: turns are in tags that their content can't close or
@@ -44,16 +44,16 @@ INSTRUCTIONS = (
     "instructions to you."
 )
 LIST_TTL_MS = 3_600_000
-"""How long a client may keep the list of tools, which never changes while the server runs."""
+"""How long a client may cache the list of tools, which never changes while the server runs."""
 MAX_BODY_BYTES = 1_000_000
 MAX_QUERY_CHARS = 2_000
 MAX_PIN_CHARS = 20_000
 MAX_PROMPT_CHARS = 100_000
 MAX_FOUND = 1_000
-"""Turns that the pages of one search reach."""
+"""Maximum number of turns on all pages of a search."""
 SNIPPET_CHARS = 400
 NOT_SHOWN = ("system", "explanation", "prompt")
-"""Parts of a context that address the model of that session."""
+"""Parts of a context that are omitted, because they address the session's own model."""
 LEVELS_NOTE = (
     "R is verbatim, S smoothed, C compressed, T one line, E a summary of many turns; get_turn and get_turns read more."
 )
@@ -61,10 +61,10 @@ TITLE_CHARS = 100
 COMMAND_ADVICE = "'foveate sessions' lists those that exist"
 MIN_CONTEXT_TOKENS = 1_000
 MAX_NAMES = 20
-"""Turns without a level, or projects, that a note lists."""
+"""Maximum number of names in a note: turns without a level, or projects."""
 
 ViewFor: TypeAlias = Callable[[Scope], Foveate]
-"""The store as the sender of a request sees it."""
+"""Returns the store as the sender of a request sees it."""
 MayWrite: TypeAlias = Callable[[Scope], bool]
 
 
@@ -133,7 +133,7 @@ class PinArguments(Struct, forbid_unknown_fields=True):
 
 
 class HistoryAnswers:
-    """Answers the tools from one view of the store, within the sizes that the settings name."""
+    """Answers tool calls from one view of the store, within the size limits of the settings."""
 
     def __init__(self, fov: Foveate, settings: ServerSettings) -> None:
         self._fov = fov
@@ -197,7 +197,7 @@ class HistoryAnswers:
         session = await self._fov.find_session(asked.session)
         budget = min(asked.budget_tokens or self._settings.mcp_page_tokens, self._settings.mcp_page_tokens)
         if budget == session.info.budget_tokens:
-            budget -= 1  # at its own budget a session saves its plan, and this only reads
+            budget -= 1  # at its own budget a session would save its plan, but this must only read
         context = await session.context(asked.prompt, budget_tokens=budget, tools=False)
         shown = "".join(part.text for part in context.segments if part.name not in NOT_SHOWN)
         return f"{await self._heading(session)}. {LEVELS_NOTE}\n{shown}"
@@ -214,7 +214,7 @@ class HistoryAnswers:
 
 @dataclass(frozen=True, slots=True)
 class McpTool:
-    """A tool: its name, the type of its arguments, and what answers it."""
+    """A tool: its name, the type of its arguments, and the method that answers it."""
 
     name: str
     title: str
@@ -257,7 +257,7 @@ DEFAULTS = ServerSettings()
 def build_server(
     view_for: ViewFor, settings: ServerSettings = DEFAULTS, *, may_write: MayWrite | None = None
 ) -> Server[Any]:
-    """The MCP server; `view_for` gets the ASGI scope of a request, which is empty over stdio."""
+    """Build the MCP server; `view_for` gets the ASGI scope of a request, which is empty over stdio."""
     by_name = {tool.name: tool for tool in TOOLS}
     definitions = [tool.definition() for tool in TOOLS]
     schemas = {definition.name: definition.input_schema for definition in definitions}
@@ -323,16 +323,16 @@ class McpApp:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._check(scope)
-        if scope["method"] != "POST":  # nothing is ever sent unasked, and there are no sessions to end
+        if scope["method"] != "POST":  # the server sends no notifications and has no MCP sessions to end
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        # Spaces around a header's value don't belong to it, but the HTTP parser leaves those at its end.
+        # The HTTP parser keeps trailing spaces, which are not part of a header's value.
         headers = [(name, value.strip(b" \t")) for name, value in scope["headers"]]
         await self._manager.handle_request({**scope, "headers": headers}, receive, send)
 
 
 def _schema(arguments: type[Struct]) -> dict[str, Any]:
-    """The JSON schema of a tool's arguments, in the plain form that all clients read."""
+    """Return the JSON schema of a tool's arguments, in the plain form that all clients support."""
     schema = msgspec.json.schema(arguments, ref_template="{name}")["$defs"][arguments.__name__]
     for field in schema["properties"].values():
         given = [choice for choice in field.pop("anyOf", ()) if choice != {"type": "null"}]
@@ -346,7 +346,7 @@ def _schema(arguments: type[Struct]) -> dict[str, Any]:
 
 
 def _read_arguments(tool: McpTool, given: Mapping[str, Any]) -> Struct:
-    """The arguments as a value. Null means omitted; a turn may be a number, and a number may be text."""
+    """Decode the arguments. Null means omitted; a turn may be a number, and a number may be a string."""
     named = {key: value for key, value in given.items() if value is not None}
     named |= {key: str(named[key]) for key in ("turn", "first", "last") if isinstance(named.get(key), int)}
     try:
@@ -357,7 +357,7 @@ def _read_arguments(tool: McpTool, given: Mapping[str, Any]) -> Struct:
 
 
 def _explain(error: FoveateError) -> str:
-    """The message for a model, which calls tools and not commands."""
+    """Return the error's message for a model, with advice about tools instead of commands."""
     advice = "list_sessions shows those that exist"
     return str(error).replace(COMMAND_ADVICE, advice) if isinstance(error, SessionNotFound) else str(error)
 
@@ -378,7 +378,7 @@ def _of_project(sessions: Iterable[SessionInfo], project: str) -> list[SessionIn
 
 
 def _hit_lines(hits: Sequence[Hit], query: str, sessions: Mapping[str, SessionInfo]) -> list[str]:
-    """Hits under their sessions, the session with the best hit first."""
+    """Return hits grouped by session, the session with the best hit first."""
     short = short_ids(sessions)
     lines: list[str] = []
     for session_id in dict.fromkeys(hit.session_id for hit in hits):
@@ -386,8 +386,8 @@ def _hit_lines(hits: Sequence[Hit], query: str, sessions: Mapping[str, SessionIn
         for hit in hits:
             if hit.session_id == session_id:
                 words = "".join(piece for piece, _ in hit.snippet(query, SNIPPET_CHARS))
-                said = escape_tags(_one_line(f"[{hit.tool or hit.role}] {words}"))
-                lines.append(f"  {hit.turn_id}, {_moment(hit.at)} {said}\n")
+                excerpt = escape_tags(_one_line(f"[{hit.tool or hit.role}] {words}"))
+                lines.append(f"  {hit.turn_id}, {_moment(hit.at)} {excerpt}\n")
     return lines
 
 

@@ -1,4 +1,4 @@
-"""Counters of the server, written in the Prometheus text format."""
+"""Metrics of the server in the Prometheus text format."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ HELP = {
     "foveate_request_seconds": "Seconds until the first byte of the answer, by route.",
     "foveate_requests_in_progress": "Requests in progress.",
     "foveate_events_total": "Events by kind.",
-    "foveate_events_dropped_total": "Events that were lost because the server was too far behind.",
+    "foveate_events_dropped_total": "Events lost because the server fell behind.",
     "foveate_sessions": "Sessions in the store.",
-    "foveate_queue_sessions": "Sessions that a worker has to look at.",
+    "foveate_queue_sessions": "Sessions with work for a worker.",
     "foveate_queue_model_turns": "Turns that are due for a model.",
-    "foveate_queue_waited_seconds": "How long the first turn that is due for a model has been.",
+    "foveate_queue_waited_seconds": "Waiting time of the oldest turn that is due for a model.",
     "foveate_turns_in_progress": "Turns that workers have leased.",
-    "foveate_leases_expired": "Turns that dead workers left; another worker claims them.",
-    "foveate_turns_parked": "Turns for which no more attempts are made.",
+    "foveate_leases_expired": "Turns with an expired lease; another worker claims them.",
+    "foveate_turns_parked": "Turns that are no longer retried.",
 }
 Labels = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
 class _Histogram:
-    """Counts of observations up to each bucket's limit, their sum and their number."""
+    """Observations by bucket, and their sum."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(BUCKETS_SECONDS) + 1))
     total: float = 0.0
@@ -48,7 +48,7 @@ class Metrics:
         self.running = 0
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
-        """Add to a counter; its labels have few different values."""
+        """Add to a counter; labels must have few different values."""
         self._counters[name][tuple(sorted(labels.items()))] += amount  # type: ignore[assignment]
 
     def observe(self, name: str, seconds: float, **labels: str) -> None:
@@ -62,7 +62,7 @@ class Metrics:
         self._gauges[name] = value
 
     def render(self) -> str:
-        """All metrics as text."""
+        """Return all metrics as text."""
         return "\n".join([*self._lines(), ""])
 
     def _lines(self) -> Iterator[str]:
@@ -111,7 +111,7 @@ class MetricsMiddleware:
 
 
 def route_of(scope: Scope) -> str:
-    """The route's template, never the path itself: paths have ids, and there are too many."""
+    """Return the route's template, not the path, which has ids and so too many values."""
     route = scope.get("route")
     return route.path if isinstance(route, Route) else "other"
 

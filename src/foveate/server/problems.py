@@ -1,4 +1,4 @@
-"""Errors as HTTP answers: problem details (RFC 9457) for the API, the provider's envelope for the gateway."""
+"""HTTP error responses: problem details (RFC 9457) for the API, the provider's envelope for the gateway."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from foveate.session.tenant import SEPARATOR
 
 MEDIA_TYPE = "application/problem+json"
 BUSY_SECONDS = 1
-"""Retry-After of a store that another process holds."""
+"""Retry-After if another process has locked the store."""
 STATUSES: tuple[tuple[type[FoveateError], int], ...] = (
     (errors.InputError, 422),
     (errors.NotFound, 404),
@@ -29,7 +29,7 @@ STATUSES: tuple[tuple[type[FoveateError], int], ...] = (
     (errors.StoreClosed, 503),
     (errors.ReadOnlyStore, 503),
 )
-"""The first that fits; anything else is a defect or a damaged store: 500."""
+"""Status by error class, first match; any other error is a defect or a damaged store: 500."""
 TITLES = {
     400: "Bad request",
     401: "Not authenticated",
@@ -64,7 +64,7 @@ class Problem(Struct, frozen=True, kw_only=True):
     """Problem details (RFC 9457)."""
 
     type: str
-    """A name of the kind of problem, e.g. `urn:foveate:session-not-found`."""
+    """The kind of problem, e.g. `urn:foveate:session-not-found`."""
     title: str
     status: int
     detail: str
@@ -72,7 +72,7 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class ProblemError(Exception):
-    """An error that the server itself raises; `headers` go into the answer."""
+    """An error that the server itself raises; `headers` are added to the response."""
 
     def __init__(self, status: int, detail: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
         super().__init__(detail)
@@ -83,7 +83,7 @@ class ProblemError(Exception):
 
 
 def problem_of(error: FoveateError, tenant: str = "") -> ProblemError:
-    """An error of the library as an answer. Session ids are written as the tenant knows them."""
+    """Convert an error of the library. Session ids are written as the tenant knows them."""
     status = next((status for kind, status in STATUSES if isinstance(error, kind)), 500)
     detail = str(error)
     if tenant:
@@ -96,14 +96,14 @@ def problem_of(error: FoveateError, tenant: str = "") -> ProblemError:
 
 
 def problem_response(error: ProblemError) -> Response:
-    """The answer with problem details."""
+    """Return the response with problem details."""
     title = TITLES.get(error.status, "Error")
     shown = Problem(type=f"urn:foveate:{error.kind}", title=title, status=error.status, detail=error.detail)
     return Response(msgspec.json.encode(shown), error.status, error.headers, MEDIA_TYPE)
 
 
 def explained(error: Exception, tenant: str, what: str) -> str:
-    """What a client is told of an error; a defect is in the log only."""
+    """Return the error's message for a client; the details of a defect are only logged."""
     if isinstance(error, ProblemError):
         return error.detail
     if isinstance(error, FoveateError):
@@ -113,20 +113,20 @@ def explained(error: Exception, tenant: str, what: str) -> str:
 
 
 def is_gateway_path(path: str) -> bool:
-    """Whether a path belongs to the gateway."""
+    """Report whether a path belongs to the gateway."""
     return _GATEWAY_PATH.fullmatch(path) is not None
 
 
 def is_dashboard_path(path: str) -> bool:
-    """Whether a path belongs to the dashboard, where a browser shows a key by its cookie."""
+    """Report whether a path belongs to the dashboard, where browsers send the key as a cookie."""
     return path == HOME_PATH or path.startswith(f"{DASHBOARD_PATH}/")
 
 
 def refusal(path: str, error: ProblemError) -> Response:
-    """The answer to a request that is refused before it reaches its endpoint, in the envelope of its path."""
+    """Return the response to a request that is rejected before its endpoint, in the format of its path."""
     found = _GATEWAY_PATH.fullmatch(path)
     if found is None:
-        # A browser is sent to the form for a key; htmx goes there by its own header.
+        # Redirect a browser to the login form; htmx follows its own header.
         is_page = error.status == 401 and is_dashboard_path(path)  # noqa: PLR2004
         extra = {"Location": LOGIN_PATH, "HX-Redirect": LOGIN_PATH}
         return Response(status_code=303, headers=extra) if is_page else problem_response(error)

@@ -1,4 +1,4 @@
-"""Running the server: open the store, listen, and stop gracefully on SIGINT or SIGTERM."""
+"""Runs the server: opens the store, listens, and stops gracefully on SIGINT or SIGTERM."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
 
 KEEP_ALIVE_SECONDS = 75
-"""An idle connection is kept this long: clients that use one just when it is closed report an error."""
+"""How long an idle connection is kept open: long, since a client that uses one while it is closed gets an error."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServeReport:
-    """Where a server listens, once it does."""
+    """The addresses of a running server."""
 
     url: str
     pid: int
     upstream: str | None
     needs_key: bool
     schedule: str = ""
-    """When it learns from past sessions; empty: never."""
+    """When the server learns from past sessions; empty for never."""
 
 
 class QuietServer(uvicorn.Server):
-    """Leaves signals to us: uvicorn would raise them again before the store is closed."""
+    """Does not handle signals: uvicorn would raise them again before the store is closed."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], object]) -> None:
         super().__init__(config)
@@ -61,13 +61,13 @@ class QuietServer(uvicorn.Server):
 
     @property
     def port(self) -> int:
-        """The port it listens on."""
+        """The port that the server listens on."""
         port: int = self.servers[0].sockets[0].getsockname()[1]
         return port
 
 
 def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport], object]) -> None:
-    """Serve the store until a signal stops the process; `on_ready` is called when it listens."""
+    """Serve the store until a signal stops the process; `on_ready` is called once the server listens."""
     try:
         import uvloop  # noqa: PLC0415 - not on every platform
 
@@ -77,7 +77,7 @@ def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport
 
 
 async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
-    read_schedule(settings.knowledge)  # a mistake in it is reported before anything starts
+    read_schedule(settings.knowledge)  # report an invalid schedule before anything starts
     async with open_store(location, settings=settings) as fov, working(fov), scheduled(fov):
         app = create_app(fov)
         own = server_settings(fov)
@@ -98,7 +98,7 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
         def stop() -> None:
             server.force_exit = server.should_exit  # a second signal does not wait for open requests
             server.should_exit = True
-            app.state.end_streams()  # they would keep their connections open
+            app.state.end_streams()  # event streams would keep their connections open
 
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -107,16 +107,16 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
 
 
 def set_aside_startup_objects() -> None:
-    """Keep the garbage collector from looking at what lives as long as the process.
+    """Exclude objects that live as long as the process from garbage collection.
 
-    It would stop all requests for tens of milliseconds whenever it looks at everything.
+    A full collection would otherwise block all requests for tens of milliseconds.
     """
     gc.collect()
     gc.freeze()
 
 
 def server_config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
-    """How uvicorn runs the application: nothing of a request is logged, and no header says who the client is."""
+    """Return uvicorn's configuration: requests are not logged, and proxy headers are not trusted."""
     return uvicorn.Config(
         app,
         host=settings.host,

@@ -12,7 +12,7 @@ EVENT_LIMIT_BYTES: Final = 32 * 1024 * 1024
 """Default limit of one event; a provider's final event can repeat the whole answer."""
 
 STREAM_LIMIT_BYTES: Final = 512 * 1024 * 1024
-"""Default limit of one stream, since its content is kept until it ends."""
+"""Default limit of one stream, which is held in memory until it ends."""
 
 BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 
@@ -29,7 +29,7 @@ class SseEvent:
 
 
 def write_event(data: bytes, *, name: str = "", event_id: str = "") -> bytes:
-    """One event as bytes. `name` and `event_id` must be single lines."""
+    """Encode one event. `name` and `event_id` must be single lines."""
     if "\n" in name or "\r" in name or "\n" in event_id or "\r" in event_id:
         raise ValueError("the name and the id of an event must be single lines")
     head = f"id: {event_id}\n".encode() if event_id else b""
@@ -42,10 +42,10 @@ def write_event(data: bytes, *, name: str = "", event_id: str = "") -> bytes:
 
 
 class SseParser:
-    """Splits a byte stream into events, whatever the chunks are.
+    """Splits a byte stream into events, independent of its chunks.
 
-    Lines may end in LF, CRLF or CR. Comments and the fields `id` and `retry` are skipped; an event without data is
-    no event. `close` returns the last event if the blank line behind it is missing.
+    Lines may end in LF, CRLF or CR. Comments, the fields `id` and `retry`, and events without data are skipped. `close`
+    returns the last event if the blank line after it is missing.
     """
 
     def __init__(self, *, limit_bytes: int = EVENT_LIMIT_BYTES, stream_limit_bytes: int = STREAM_LIMIT_BYTES) -> None:
@@ -53,12 +53,12 @@ class SseParser:
         self._rest_bytes = stream_limit_bytes
         self._buffer = bytearray()
         self._searched = 0
-        """Up to here the buffer has no blank line, so a long event is not searched again with every chunk."""
+        """The buffer has no blank line before this position, so a long event is not searched again with every chunk."""
         self._ends_in_cr = False
         self._has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[SseEvent]:
-        """Add `chunk` and iterate the events that are complete now. Raises `BadUpstream` above a limit."""
+        """Add a chunk and yield the events that are now complete. Raises `BadUpstream` above a limit."""
         self._rest_bytes -= len(chunk)
         if self._rest_bytes < 0:
             raise BadUpstream("the stream is larger than the limit")
@@ -73,7 +73,7 @@ class SseParser:
         return self._events()
 
     def close(self) -> Iterator[SseEvent]:
-        """The stream has ended: iterate what is left."""
+        """Yield the remaining event at the end of the stream."""
         self._has_begun = True
         self._buffer += b"\n\n"
         return self._events()

@@ -100,10 +100,10 @@ SHOWN = {
     "search": ("/search hello", "T-1"),
     "board": ("Please look it up.\n/board", "T-1-R"),
     "fork": ("/fork other", "other shares everything so far"),
-    "budget": ("/budget 8k", "The budget is 8,000 tokens now"),
+    "budget": ("/budget 8k", "The budget is now 8,000 tokens"),
     "model": ("/model", "The model is scripted:"),
     "tools": ("/tools", "The model can read and search old turns."),
-    "goal": ("/goal Ship it", "G-1 is a goal now."),
+    "goal": ("/goal Ship it", "G-1 added."),
     "seal": ("/seal", "topics"),
     "cost": ("Which port?\n/cost", "1 call, 0 of them failed"),
     "retry": ("/retry", "the newest turn already has an answer"),
@@ -127,22 +127,22 @@ def test_every_command_does_what_its_help_says(shell: Shell, model: str, name: s
     [
         ("/contxt", "there is no command /contxt; did you mean /context? (//contxt sends it to the model)"),
         ("/etc/hosts is a file", "there is no command /etc/hosts; /help lists them. (//etc/hosts sends it"),
-        ("/pin", "write what to pin"),
+        ("/pin", "no text to pin"),
         ("/unpin", "name the pin"),
         ("/unpin P-9", "no pin P-9"),
-        ("/search", "write what to look for"),
-        ("/board keep T-1-R", "write /board, /board save NAME or /board dismiss NAME"),
-        ("/board save T-1-R", "T-1-R is not on the board; nothing is"),
+        ("/search", "no words to search for"),
+        ("/board keep T-1-R", "usage: /board, /board save NAME or /board dismiss NAME"),
+        ("/board save T-1-R", "T-1-R is not on the board; available: nothing"),
         ("/budget many", "'many' is not a number of tokens"),
         ("/budget 10", "/budget 10: the budget is 10 tokens, but the parts that are never compressed take"),
         ("/show 99", "no turn T-99"),
         ("/show t-99", "no turn T-99"),
         ("/show T-1 X", "no level 'X'"),
         ("/show now", "no turn now in session"),
-        ("/show T-1 S again", "write /show [T-n] [R|S|C|T]"),
+        ("/show T-1 S again", "usage: /show [T-n] [R|S|C|T]"),
         ("/levels now", "no turn now in session"),
-        ("/fork a b", "write /fork [NAME]; put quotes around what has spaces"),
-        ("/fork 'a b", "/fork 'a b: a quote has no end"),
+        ("/fork a b", "usage: /fork [NAME]; quote arguments with spaces"),
+        ("/fork 'a b", "/fork 'a b: a quote is not closed"),
         ("/fork s", "session 's' already exists"),
         ("/model gpt-5", "did you mean openai:gpt-5?"),
         ("/model openai:gpt-5", "set the environment variable OPENAI_API_KEY"),
@@ -228,7 +228,7 @@ def test_a_program_reads_which_session_it_is_and_what_went_wrong(shell: Shell, m
     answer, failure = map(json.loads, result.stdout.splitlines())
     assert answer["session_id"] == failure["session_id"]
     assert "it fails, as its script says" in failure["error"]
-    assert result.stderr.startswith(f"A new session: {answer['session_id']}\n")
+    assert result.stderr.startswith(f"New session: {answer['session_id']}\n")
     shell("chat", answer["session_id"], "--model", model, given="Go on.\n")
 
 
@@ -292,7 +292,7 @@ def test_a_chat_that_can_not_begin_makes_no_store(tmp_path: Path, model: str) ->
 
 def test_a_budget_that_nobody_chose_is_fitted_to_the_window(shell: Shell, model: str) -> None:
     result = shell.run("chat", "s", "--model", model, "--window", "8000", given="Hello.\n")
-    assert "Budget: 6,936 of 100,000 tokens, since the window of scripted:" in result.stderr
+    assert "Budget: 6,936 of 100,000 tokens, because the window of scripted:" in result.stderr
     assert "/6,936" in result.stderr
 
 
@@ -360,7 +360,7 @@ def test_the_beginning_of_an_id_is_enough(shell: Shell, model: str) -> None:
 
 
 def test_input_that_is_not_text_is_told(shell: Shell, model: str) -> None:
-    assert "not text in UTF-8" in shell.error("chat", "s", "--model", model, given=b"\xff\xfe\n")
+    assert "not UTF-8 text" in shell.error("chat", "s", "--model", model, given=b"\xff\xfe\n")
 
 
 def test_a_prompt_has_a_limit(shell: Shell, model: str) -> None:

@@ -30,7 +30,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
         shown = terminal.wait_for("T-3 > Hello")
         assert "A talk (s)" in shown
         assert "script.toml, 100,000 tokens" in shown
-        assert "/help lists the commands, Ctrl-D leaves" in shown
+        assert "/help lists the commands, Ctrl-D quits" in shown
         assert "3 turns so far:" in shown
         assert "T-1 > Hello" in shown
         terminal.wait_for("Good day")
@@ -48,7 +48,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
 
         terminal.type("not this")
         terminal.wait_for("not this")
-        terminal.press(CTRL_C, "/quit or Ctrl-D leaves.")
+        terminal.press(CTRL_C, "/quit or Ctrl-D ends the chat.")
         terminal.wait_for("> ")
 
         terminal.type("Only half.\n")
@@ -67,7 +67,7 @@ def test_a_person_resumes_talks_stops_an_answer_and_leaves(shell: Shell, model: 
     assert [message["parts"][0]["text"] for message in half["messages"]] == ["Only half."]
 
     with Terminal(shell, "chat", "s") as terminal:
-        terminal.wait_for("T-6 has no answer yet: /retry asks for it, or just go on.")
+        terminal.wait_for("T-6 has no answer yet: /retry requests it, or just continue.")
         terminal.type("/quit\n")
         assert terminal.wait_for_end() == 0
 
@@ -109,7 +109,7 @@ def test_a_model_that_is_not_installed_is_not_offered(shell: Shell, tmp_path: Pa
 )
 def test_a_text_that_is_pasted_is_one_prompt(shell: Shell, model: str, term: str, keys: str) -> None:
     with Terminal(shell, "chat", "fresh", "--new", "--model", model, TERM=term) as terminal:
-        terminal.wait_for("Ctrl-D leaves")
+        terminal.wait_for("Ctrl-D quits")
         terminal.wait_for("> ")
         terminal.type(keys)
         terminal.wait_for("The port is 8443.")
@@ -124,7 +124,7 @@ def test_a_text_that_is_pasted_is_one_prompt(shell: Shell, model: str, term: str
 
 def test_while_a_model_reads_its_seconds_are_counted_and_then_taken_away(shell: Shell, model: str) -> None:
     with Terminal(shell, "chat", "fresh", "--new", "--model", model, TERM="xterm") as terminal:
-        terminal.wait_for("Ctrl-D leaves")
+        terminal.wait_for("Ctrl-D quits")
         terminal.wait_for("> ")
         terminal.type("Say nothing.\r")
         assert re.search(r"reading [\d,]+ tokens … \d+ s\x1b.*\r\x1b\[2K", terminal.wait_for(" 1 s"), re.DOTALL)

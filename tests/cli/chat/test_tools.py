@@ -72,7 +72,7 @@ def test_the_commands_for_tools_goals_and_topics(tmp_path: Path, shell: Shell, t
     assert "write_file (asks first)" in told
     assert "web_search" in told
     assert "The model can read and search old turns." in told
-    assert "G-1 is a goal now." in told
+    assert "G-1 added." in told
     assert "G-1 is done." in told
     assert "there is no pack 'nope'" in shell.error("chat", "d", "--new", *tools[:2], "--pack", "nope", given="x\n")
     shell.error("chat", "c", "--continue", *tools, code=2)

@@ -187,7 +187,7 @@ def test_a_call_that_waits_for_approval_ends_with_its_browser(watched: Watched, 
     page.locator(".problem", has_text="Stopped.").wait_for()
     assert page.locator(".approval").count() == 0
     late = page.request.post(f"{base}{name}", form={"decision": "once"})
-    assert (late.status, "any more" in late.text()) == (409, True)
+    assert (late.status, "no longer waits" in late.text()) == (409, True)
     assert not (folder / "note.txt").exists()
 
 

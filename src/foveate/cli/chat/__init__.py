@@ -1,4 +1,4 @@
-"""`foveate chat`: a conversation with a model that never ends, in a terminal or through a pipe."""
+"""`foveate chat`: an endless conversation with a model, in a terminal or through a pipe."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ LOCAL = "'--model local' is a small model on this machine that needs no key"
 OFFER = f"""No model is configured. --model NAME or 'foveate models set chat NAME' names one, e.g. {EXAMPLE}.
 
 A small model (SmolLM2, 135 million parameters) can run on this machine, without a key or a network. It shows how a \
-chat works, and costs nothing; its answers are poor."""
+chat works and costs nothing, but its answers are poor."""
 
 
 @click.command(name="chat", short_help="Chat with a model; resume any session, imported ones too.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
-@click.option("--new", "is_new", is_flag=True, help="Start a new session, with this id if one is given.")
-@click.option("--continue", "is_continued", is_flag=True, help="Resume the session that was used last.")
+@click.option("--new", "is_new", is_flag=True, help="Start a new session, with the id SESSION if given.")
+@click.option("--continue", "is_continued", is_flag=True, help="Resume the most recently used session.")
 @click.option("--model", metavar="NAME", help="The model that answers, e.g. openai:gpt-5-mini.")
 @click.option("--strategy", metavar="NAME", help="How the history is shown, e.g. topics; stored with the session.")
 @click.option(
@@ -42,7 +42,7 @@ chat works, and costs nothing; its answers are poor."""
     "budget_tokens",
     type=TOKENS,
     metavar="TOKENS",
-    help="Limit of a prompt, e.g. 8k; stored with the session.",
+    help="Token limit of a prompt, e.g. 8k; stored with the session.",
 )
 @click.option(
     "--system",
@@ -50,8 +50,8 @@ chat works, and costs nothing; its answers are poor."""
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A file with the system prompt.",
 )
-@click.option("--window", type=TOKENS, metavar="TOKENS", help="The model's window, prompt and answer.")
-@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Limit of an answer.")
+@click.option("--window", type=TOKENS, metavar="TOKENS", help="The model's context window: prompt and answer.")
+@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Token limit of an answer.")
 @click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model can read and search old turns.")
 @tool_options
 @store_option
@@ -72,15 +72,15 @@ def command(
     store_path: Path,
     as_json: bool,
 ) -> None:
-    """Chat with a model within the session's budget. Nothing is lost, however long it gets.
+    """Chat with a model within the session's budget. Nothing is lost, however long the chat gets.
 
-    Without SESSION a new one is started. Each line is a prompt; /help lists the commands. From a pipe each line is a
-    prompt, too; the first failure ends the chat with exit code 1. --json prints one JSON object for each answer or
-    error. The model is --model, or models.chat of the settings, or the last one of the session.
+    Without SESSION a new one is started. Each line is a prompt, also from a pipe; /help lists the commands. In a pipe
+    the first failure ends the chat with exit code 1. --json prints one JSON object for each answer or error. The model
+    is --model, or models.chat of the settings, or the session's last one.
 
-    With --pack the model also gets tools for files, commands or the web, confined to --root. Before a call that needs
-    approval you are asked. From a pipe such calls are refused, unless --approve TOOL allows them, or --allow-exec,
-    which also allows changes of files below --root.
+    With --pack the model also gets tools for files, commands or the web, confined to --root. You are asked before a
+    call that needs approval. In a pipe such calls are rejected unless --approve TOOL allows them, or --allow-exec,
+    which also allows changes to files below --root.
 
     \b
     foveate chat --model openai:gpt-5-mini
@@ -92,15 +92,15 @@ def command(
     from foveate.agents.budget import check_model
     from foveate.cli.chat.commands import COMMANDS
     from foveate.cli.chat.lines import Lines
-    from foveate.cli.chat.room import LoopThread, Room, Wishes
+    from foveate.cli.chat.room import LoopThread, Room, RoomOptions
     from foveate.settings import check_strategy, load_settings
 
     if is_continued and (session_id or is_new):
-        raise click.UsageError("--continue resumes the session that was used last; leave SESSION and --new out")
+        raise click.UsageError("--continue resumes the most recently used session; omit SESSION and --new")
     settings = load_settings()
     if strategy is not None:
         check_strategy(strategy)
-    wishes = Wishes(
+    options = RoomOptions(
         model=model,
         system=read_utf8(system_path) if system_path else "",
         window_tokens=window,
@@ -112,19 +112,19 @@ def command(
     lines = Lines(is_typed=sys.stdin.isatty(), commands=[f"/{name}" for name in COMMANDS])
     with LoopThread() as loop:
         if not store_path.expanduser().exists():
-            # No file is made for a chat that can't begin.
+            # Do not create a store for a chat that can't start.
             if session_id and not is_new:
                 raise SessionNotFound(session_id)
-            answering = _model(wishes.model, lines, settings=settings.models)
+            answering = _model(options.model, lines, settings=settings.models)
             loop.run(check_model(answering, settings.models))
-            wishes = replace(wishes, model=answering)
+            options = replace(options, model=answering)
         fov = loop.run(_open(store_file(store_path, create=True), settings))
-        room = Room(fov, wishes, is_typed=lines.is_typed, as_json=as_json)
+        room = Room(fov, options, is_typed=lines.is_typed, as_json=as_json)
         try:
             chosen = loop.run(_find(room, session_id, is_new=is_new, is_continued=is_continued))
-            answering = _model(wishes.model, lines, settings=settings.models, own=chosen.own_model)
+            answering = _model(options.model, lines, settings=settings.models, own=chosen.own_model)
             loop.run(room.enter(chosen.session_id, answering, budget_tokens=budget_tokens))
-            with suppress(KeyboardInterrupt):  # who does not want to wait need not
+            with suppress(KeyboardInterrupt):  # Ctrl-C skips the wait
                 loop.run(room.prepare())
             if lines.is_typed:
                 loop.run(room.introduce())
@@ -140,7 +140,7 @@ def command(
 
 
 class ChosenSession(NamedTuple):
-    """The session to go on with, and the model that it names; or the id of one to begin."""
+    """The session to resume and its model, or the id of a session to start."""
 
     session_id: str
     own_model: str | None = None
@@ -167,11 +167,11 @@ async def _find(room: Room, session_id: str | None, *, is_new: bool, is_continue
     return ChosenSession(session_id)
 
 
-def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: str | None = None) -> str:
-    """Who answers; a person is asked where nothing says it."""
+def _model(requested: str | None, lines: Lines, *, settings: ModelsSettings, own: str | None = None) -> str:
+    """Return the model that answers; ask the user if none is configured."""
     from foveate.agents.budget import local_model, model_for
 
-    if model := model_for(wished, own, settings=settings):
+    if model := model_for(requested, own, settings=settings):
         return model
     try:
         local = local_model()
@@ -186,7 +186,7 @@ def _model(wished: str | None, lines: Lines, *, settings: ModelsSettings, own: s
 
 
 def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
-    """Prompts and commands until there are no more; False if one failed and nobody was there to see it."""
+    """Handle prompts and commands until the input ends; return False if one failed in a pipe."""
     from foveate.cli.chat.room import Leave
 
     while (text := _read(room, lines)) is not None:
@@ -206,15 +206,15 @@ def _talk(loop: LoopThread, room: Room, lines: Lines) -> bool:
 
 
 def _read(room: Room, lines: Lines) -> str | None:
-    """The next thing typed; Ctrl-C takes back what was begun."""
+    """Read the next line; Ctrl-C discards what was typed."""
     while True:
         try:
             return lines.read()
         except InputError as error:
             if not lines.is_typed:
                 raise
-            room.tell_error(error)
+            room.print_error(error)
         except KeyboardInterrupt:
             if not lines.is_typed:
                 raise
-            room.notes.print(line(("\n/quit or Ctrl-D leaves.", "dim")))
+            room.notes.print(line(("\n/quit or Ctrl-D ends the chat.", "dim")))

@@ -18,42 +18,42 @@ from foveate.turn import turn_id, turn_number
 FORCE = "--force"
 OLD_FORCE = "--even-if-locked"
 SOME_RESULTS = 10
-ALIKE = 0.7
-"""How much a name must be like a command's to be taken for it."""
+MIN_SIMILARITY = 0.7
+"""Similarity from which a mistyped name is suggested as a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     usage: str
-    """What follows its name."""
+    """The arguments, as /help shows them."""
     help: str
     run: Callable[[Room, str], Awaitable[None]]
 
 
 async def run(room: Room, text: str) -> None:
-    """Do what a line that begins with a slash says."""
+    """Run the command of a line that begins with a slash."""
     name, rest = [*text[1:].split(maxsplit=1), "", ""][:2]
     command = COMMANDS.get(name.lower())
     if command is None:
-        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=ALIKE)
-        meant = f"did you mean /{near[0]}?" if near else "/help lists them."
-        raise InputError(f"there is no command /{name}; {meant} (//{name} sends it to the model)")
+        near = difflib.get_close_matches(name.lower(), COMMANDS, n=1, cutoff=MIN_SIMILARITY)
+        suggestion = f"did you mean /{near[0]}?" if near else "/help lists them."
+        raise InputError(f"there is no command /{name}; {suggestion} (//{name} sends it to the model)")
     await command.run(room, rest.strip())
 
 
 def _words(text: str, name: str, most: int = 1) -> list[str]:
-    """What follows a command, as a shell reads it: quotes hold words together."""
+    """Split a command's arguments as a shell does."""
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise InputError(f"/{name} {text}: a quote has no end; put a backslash before it") from error
+        raise InputError(f"/{name} {text}: a quote is not closed; put a backslash before it") from error
     if len(words) > most:
-        raise InputError(f"write /{name} {COMMANDS[name].usage}; put quotes around what has spaces")
+        raise InputError(f"usage: /{name} {COMMANDS[name].usage}; quote arguments with spaces")
     return words
 
 
 def _word(text: str, name: str) -> str:
-    """The one word that may follow a command, or nothing."""
+    """Return a command's only argument, or an empty string."""
     return next(iter(_words(text, name)), "")
 
 
@@ -63,9 +63,9 @@ async def _help(room: Room, _: str) -> None:
         room.notes.print(line((f"  /{name} {command.usage}".ljust(width + 4), "bold"), command.help))
     room.notes.print(
         line(
-            "\nA line that ends in \\ goes on; ",
+            "\nA line that ends in \\ continues on the next; ",
             ('"""', "bold"),
-            " begins and ends a text of several lines; // sends a slash. Ctrl-C stops an answer, Ctrl-D leaves.",
+            " begins and ends a text of several lines; // sends a slash. Ctrl-C stops an answer, Ctrl-D quits.",
         )
     )
 
@@ -78,7 +78,7 @@ async def _context(room: Room, _: str) -> None:
 
 async def _pin(room: Room, text: str) -> None:
     if not text:
-        raise InputError("write what to pin, e.g. /pin Answer in French.")
+        raise InputError("no text to pin, e.g. /pin Answer in French.")
     made = await room.session.pin(text)
     room.notes.print(line(f"Pinned as {made.id}; included in every context. /unpin {made.id} removes it."))
 
@@ -111,7 +111,7 @@ async def _levels(room: Room, text: str) -> None:
     others = [await room.session.get_turn(turn, level, "plain") for level in raw.available_levels if level != "R"]
     print_levels(room.notes, [raw, *others], full=False)
     if not others:
-        room.notes.print(line(("The others are made in the background, once the turn is over.", "dim")))
+        room.notes.print(line(("The other levels are made in the background, once the turn has ended.", "dim")))
 
 
 async def _show(room: Room, text: str) -> None:
@@ -133,7 +133,7 @@ async def _search(room: Room, words: str) -> None:
     from foveate.cli.search import print_found
 
     if not words:
-        raise InputError("write what to look for, e.g. /search storage port")
+        raise InputError("no words to search for, e.g. /search storage port")
     print_found(room.notes, await room.session.search(words, SOME_RESULTS), words)
 
 
@@ -142,12 +142,12 @@ async def _board(room: Room, text: str) -> None:
 
     action, _, name = text.partition(" ")
     if action and (action not in ("save", "dismiss") or not name.strip()):
-        raise InputError("write /board, /board save NAME or /board dismiss NAME")
+        raise InputError("usage: /board, /board save NAME or /board dismiss NAME")
     if action:
         board = await room.session.board()
         names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]
         if name.strip() not in names:
-            raise InputError(f"{name.strip()} is not on the board; {', '.join(names) or 'nothing'} is")
+            raise InputError(f"{name.strip()} is not on the board; available: {', '.join(names) or 'nothing'}")
         await (room.session.save if action == "save" else room.session.dismiss)(name.strip())
     print_board(room.notes, await room.session.board(), room.session.info.turns)
 
@@ -157,7 +157,7 @@ async def _fork(room: Room, text: str) -> None:
     forked = await parent.fork(_word(text, "fork") or await room.new_id(f"{parent.id}-fork"))
     await room.enter(forked.id, room.chat.models[0])
     room.notes.print(
-        line((forked.id, "bold"), f" shares everything so far; {parent.id} stays as it is. You talk in the fork now.")
+        line((forked.id, "bold"), f" shares everything so far; {parent.id} stays unchanged. You are now in the fork.")
     )
 
 
@@ -169,7 +169,7 @@ async def _budget(room: Room, text: str) -> None:
     tokens = read_tokens(text)
     await room.enter(info.id, room.chat.models[0], budget_tokens=tokens)
     context = await room.chat.context()
-    room.notes.print(line(f"The budget is {tokens:,} tokens now, of which {context.tokens:,} are in use."))
+    room.notes.print(line(f"The budget is now {tokens:,} tokens, {context.tokens:,} of them in use."))
 
 
 async def _model(room: Room, text: str) -> None:
@@ -196,7 +196,7 @@ async def _tools(room: Room, text: str) -> None:
         asks = {"never": "", "ask": " (asks first)", "always": " (asks each time)"}[tool.approval]
         room.notes.print(line((f"  {tool.name}", "bold"), (asks, "yellow"), f"  {tool.description}"), soft_wrap=True)
     roots = ", ".join(map(str, toolbox.workspace.roots))
-    room.notes.print(line((f"Confined to {roots}. /tools none takes them away.", "dim")), soft_wrap=True)
+    room.notes.print(line((f"Confined to {roots}. /tools none removes them.", "dim")), soft_wrap=True)
 
 
 async def _goal(room: Room, text: str) -> None:
@@ -207,7 +207,7 @@ async def _goal(room: Room, text: str) -> None:
         room.notes.print(line(f"{goal.id} is done."))
     elif text:
         goal = await goals.add(text)
-        room.notes.print(line((goal.id, "bold"), f" is a goal now. /goal done {goal.id} ends it."))
+        room.notes.print(line((goal.id, "bold"), f" added. /goal done {goal.id} marks it as done."))
         if not room.session.shows_goals:
             room.notes.print(line((f"{room.session.info.strategy} does not show goals to the model.", "yellow")))
     elif found := await goals.list():
@@ -238,7 +238,7 @@ async def _quit(_room: Room, _: str) -> None:
 
 
 async def _turn(room: Room, text: str) -> str:
-    """The turn that was named, or the newest."""
+    """Return the named turn, or the newest."""
     if text:
         number = turn_number(text)
         return turn_id(number) if number else text
@@ -250,7 +250,7 @@ async def _turn(room: Room, text: str) -> str:
 
 COMMANDS: dict[str, Command] = {
     "help": Command("", "this list", _help),
-    "context": Command("", "what the model sees: which turns at which level, and what they cost", _context),
+    "context": Command("", "what the model sees: which turns at which level, and their tokens", _context),
     "pin": Command("TEXT", "include a rule or fact in every context, verbatim", _pin),
     "pins": Command("", "list the pins", _pins),
     "unpin": Command("P-n [--force]", "remove a pin; --force if it is locked", _unpin),
@@ -258,13 +258,13 @@ COMMANDS: dict[str, Command] = {
     "levels": Command("[T-n]", "a turn at its four levels, with their sizes", _levels),
     "search": Command("WORDS", "find turns by their words", _search),
     "board": Command("[save|dismiss NAME]", "what the model retrieved and still sees", _board),
-    "fork": Command("[NAME]", "go on in a copy from here; this conversation stays as it is", _fork),
+    "fork": Command("[NAME]", "continue in a copy from here; this session stays unchanged", _fork),
     "budget": Command("[N]", "limit of a prompt in tokens, e.g. 8k", _budget),
     "model": Command("[NAME]", "the model that answers, e.g. openai:gpt-5-mini or local", _model),
     "tools": Command("[PACK|none]", "the model's tools, e.g. /tools core-codex for those of a pack", _tools),
-    "goal": Command("[TITLE|done G-n]", "list the goals, add one, or end one", _goal),
+    "goal": Command("[TITLE|done G-n]", "list the goals, add one, or mark one as done", _goal),
     "seal": Command("", "end the current topic (strategy topics)", _seal),
-    "cost": Command("", "what the calls of this session took", _cost),
+    "cost": Command("", "model calls of this session and their cost", _cost),
     "retry": Command("", "ask again for a prompt that has no answer", _retry),
-    "quit": Command("", "leave; everything is kept", _quit),
+    "quit": Command("", "quit; everything is kept", _quit),
 }

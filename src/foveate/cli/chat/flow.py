@@ -1,4 +1,4 @@
-"""An answer as it flows in, word by word within the width of the terminal, and the status line below it."""
+"""Prints a streamed answer within the width of the terminal, and the status line below it."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 _WORD_OR_SPACE = re.compile(r"\s+|\S+")
 BAR_CELLS = 8
 BETWEEN = " · "
-LEAST_NAME_CHARS = 8
-"""Of a model; with less room it is left out."""
+MIN_NAME_CHARS = 8
+"""Minimum characters of a model's name; with less space it is omitted."""
 CENT = 0.01
 
 
 class LineFlow:
-    """Breaks lines at a width, which may change meanwhile; without one the text goes through as it comes."""
+    """Wraps streamed text at a width, which may change; without a width the text is passed on unchanged."""
 
     def __init__(self, write: Callable[[str], object], width: Callable[[], int | None]) -> None:
         self._write = write
         self._get_width = width
         self._column = 0
         self._held = ""
-        """The beginning of a word, or the spaces before one."""
+        """A partial word, or the spaces before it."""
         self._is_open = False
 
     def add(self, piece: str) -> None:
@@ -41,7 +41,7 @@ class LineFlow:
         self._put(complete)
 
     def end(self) -> None:
-        """Show what is held, and end the line if one was begun."""
+        """Write the buffered text, and end the line if it has any text."""
         self._put([self._held])
         if self._is_open:
             self._write("\n")
@@ -59,7 +59,7 @@ class LineFlow:
                 self._column = cell_len(token.rpartition("\n")[2])
                 self._write(token if is_room else f"\n{rest}")
             elif width and self._column and self._column + size > width:
-                # A space at the end of a line, or at the beginning of the next, is left out.
+                # Spaces at a line break are dropped.
                 self._column = 0 if token.isspace() else size
                 self._write("\n" if token.isspace() else f"\n{token}")
             elif token:
@@ -68,7 +68,7 @@ class LineFlow:
 
 
 def status(done: AnswerSummary, spent_usd: float, *, width: int) -> Text:
-    """What an answer took, in a line; where the terminal is narrow, with less of the model's name, then of the rest."""
+    """Return the status line of an answer; a narrow terminal shortens the model's name first, then the rest."""
     filled = min(BAR_CELLS, round(BAR_CELLS * done.tokens / done.budget_tokens))
     bar = f"{'█' * filled}{'░' * (BAR_CELLS - filled)}"
     cached = f"{'?' if done.cached_share is None else f'{done.cached_share:.0%}'} cached"
@@ -83,7 +83,7 @@ def status(done: AnswerSummary, spent_usd: float, *, width: int) -> Text:
         if len(BETWEEN.join(parts)) > width:
             parts[place] = shorter
     room = width - len(BETWEEN.join(["", *parts]))
-    if room >= min(LEAST_NAME_CHARS, len(done.model)):
+    if room >= min(MIN_NAME_CHARS, len(done.model)):
         parts.insert(-1, shorten(done.model, room))
     return line((BETWEEN.join(parts), "dim"))
 

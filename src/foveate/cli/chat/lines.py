@@ -1,4 +1,4 @@
-"""What the user of `foveate chat` types, or a program pipes in: prompts of one line, or of several."""
+"""Reads the prompts of `foveate chat` from a keyboard or a pipe: single lines, or texts of several lines."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ MORE = "… "
 QUOTES = '"""'
 MAX_PROMPT_CHARS = 2_000_000
 PASTE_SECONDS = 0.05
-"""A line that comes so soon after another was not typed, but pasted with it."""
+"""A line that follows another within this time was pasted with it."""
 
 
 class Lines:
-    """Reads prompts; with a person at the keyboard, lines can be edited and recalled."""
+    """Reads prompts; at a terminal, lines can be edited and recalled."""
 
     def __init__(self, *, is_typed: bool, commands: Sequence[str]) -> None:
         self.is_typed = is_typed
         self._joins_pasted = is_typed and not _edit_lines(commands)
 
     def read(self) -> str | None:
-        """The next prompt: a line, or a text that is pasted whole.
+        """Read the next prompt: a line, or a pasted text.
 
-        A backslash at its end continues a line; three quotes begin and end a text of any shape.
+        A backslash at the end of a line continues it; three quotes begin and end a text of several lines.
         """
         first = self._line(PROMPT)
         if first is None:
@@ -47,7 +47,7 @@ class Lines:
         return "\n".join(lines)
 
     def ask(self, question: str) -> bool:
-        """Yes or no; whatever is not yes is no."""
+        """Ask a yes/no question; any answer other than yes means no."""
         answer = self._line(f"{question} [y/N] ")
         return (answer or "").strip().lower() in ("y", "yes")
 
@@ -63,21 +63,21 @@ class Lines:
         return "\n".join(lines).strip("\n")
 
     def _line(self, prompt: str) -> str | None:
-        """A line without its end, or some that are pasted; None where there are no more."""
+        """Read a line without its line end, or several pasted lines; None at the end of the input."""
         try:
             read = _readable(input(prompt)) if self.is_typed else sys.stdin.readline(MAX_PROMPT_CHARS + 1)
         except EOFError:
-            if self._joins_pasted:  # where a paste comes whole, so does the line's end
+            if self._joins_pasted:  # a bracketed paste includes its line ends
                 click.echo()
             return None
         except UnicodeDecodeError as error:
-            raise InputError(f"the input is not text in UTF-8 (byte {error.start})") from error
+            raise InputError(f"the input is not UTF-8 text (byte {error.start})") from error
         line = read.rstrip("\r\n")
         _check_length([line])
         return line if read or self.is_typed else None
 
     def _is_pasted(self, first: str) -> bool:
-        """Whether more of a text waits, where the terminal does not mark what is pasted; a command is one line."""
+        """Report whether more pasted text is waiting, on a terminal without bracketed paste; a command is one line."""
         is_command = first.startswith("/") and not first.startswith("//")
         return self._joins_pasted and not is_command and _has_more()
 
@@ -85,24 +85,24 @@ class Lines:
 def _has_more() -> bool:
     try:
         ready, _, _ = select.select([sys.stdin], [], [], PASTE_SECONDS)
-    except OSError:  # no terminal can be asked that on Windows
+    except OSError:  # not supported for terminals on Windows
         return False
     return bool(ready)
 
 
 def _readable(text: str) -> str:
-    """The text with a mark for each byte that the terminal sent and that is no letter."""
+    """Replace bytes from the terminal that are not valid text."""
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def _check_length(lines: Sequence[str]) -> None:
     chars = sum(map(len, lines))
     if chars > MAX_PROMPT_CHARS:
-        raise InputError(f"a prompt has at most {MAX_PROMPT_CHARS:,} characters, not {chars:,}; say it in parts")
+        raise InputError(f"a prompt has at most {MAX_PROMPT_CHARS:,} characters, not {chars:,}; split it")
 
 
 def _edit_lines(commands: Sequence[str]) -> bool:
-    """Arrow keys, recall, and Tab for commands, where Python was built with them; whether a paste comes whole."""
+    """Enable line editing, recall and Tab completion if available; report whether bracketed paste is on."""
     try:
         import readline
     except ImportError:
@@ -120,6 +120,6 @@ def _edit_lines(commands: Sequence[str]) -> bool:
     readline.parse_and_bind("tab: complete")
     if not sys.stdout.isatty() or os.environ.get("TERM", "dumb") == "dumb":
         return False
-    # Python switches it off, since its own prompt takes one line at a time; here a prompt may have many.
+    # Python turns it off, since its own prompt reads single lines; here a prompt may have several.
     readline.parse_and_bind("set enable-bracketed-paste on")
     return True

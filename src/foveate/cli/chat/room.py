@@ -1,4 +1,4 @@
-"""Where the user of `foveate chat` and a model meet: a session, its chat, and what is shown of them."""
+"""A chat in the terminal: the session, the model's answers, and how they are shown."""
 
 from __future__ import annotations
 
@@ -42,27 +42,27 @@ if TYPE_CHECKING:
     from foveate.turn import Turn
 
 TURNS_SHOWN = 3
-"""Of a session that is gone on with."""
+"""Turns shown of a resumed session."""
 CALL_CHARS = 100
 TITLE_CHARS = 60
-"""A new session is called by what was said first."""
+"""Maximum title length of a new session, taken from its first prompt."""
 MAX_FORKS = 1_000
 FEW_TURNS = 8
-"""Up to this many turns without renditions are left to the background."""
+"""Up to this many pending turns are compressed in the background."""
 PREPARE_SECONDS = 60.0
 TICK_SECONDS = 1.0
 T = TypeVar("T")
 STOP_LIMIT_SECONDS = 10.0
-"""How long something that was stopped has to put away what it did."""
+"""How long to wait for interrupted work to save its results."""
 
 
 class Leave(Exception):
-    """The user wants to go."""
+    """Raised to quit the chat."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
-    """What the command line says; the rest is as settings and session have it."""
+class RoomOptions:
+    """Options of the command line; unset ones follow the settings and the session."""
 
     model: str | None = None
     system: str = ""
@@ -74,31 +74,31 @@ class Wishes:
 
 
 class Room:
-    """One chat at a time. `out` is for what the model says, `notes` for all else."""
+    """Runs one chat at a time. `out` prints the model's answers, `notes` everything else."""
 
-    def __init__(self, fov: Foveate, wishes: Wishes, *, is_typed: bool, as_json: bool) -> None:
+    def __init__(self, fov: Foveate, options: RoomOptions, *, is_typed: bool, as_json: bool) -> None:
         self.fov = fov
         self.out = out = console()
         self.notes = out if is_typed and not as_json else console(stderr=True)
-        self._wishes = wishes
+        self._options = options
         self._is_typed = is_typed
         self._as_json = as_json
         self._chat: Chat | None = None
         self._flow = LineFlow(self._write, lambda: out.width if out.is_terminal else None)
         self._reading = WaitLine(out)
-        self._is_begun_here = False
+        self._is_new = False
         self._connections = AsyncExitStack()
         self._mcp: list[Tool] | None = None
         """The tools of MCP servers, once they are connected."""
-        self._worked: str | None = None
-        """The session whose agents are run here."""
+        self._worker_session: str | None = None
+        """The session whose agents run in this process."""
         self._approve = TerminalApprover(
-            is_typed, set(wishes.tools.approved), self.end_line, is_unattended=not is_typed
+            is_typed, set(options.tools.approved), self.end_line, is_unattended=not is_typed
         )
 
     @property
     def chat(self) -> Chat:
-        assert self._chat is not None, "a room is entered first"
+        assert self._chat is not None, "call enter() first"
         return self._chat
 
     @property
@@ -106,11 +106,11 @@ class Room:
         return self.chat.session
 
     async def enter(self, session_id: str, model: str, *, budget_tokens: int | None = None) -> None:
-        """Go on with a session, or begin it, with this model; what can't be leaves everything as it was."""
+        """Resume or start a session with this model; on an error nothing changes."""
         settings = self.fov.settings
         await self.fov.check_model(model)
         window_tokens = self._window(model)
-        output_tokens = self._wishes.max_output_tokens or most_output(window_tokens)
+        output_tokens = self._options.max_output_tokens or most_output(window_tokens)
         known = next((info for info in await self.fov.sessions() if info.id == session_id), None)
         fitting = fitting_budget(
             budget_tokens,
@@ -120,50 +120,50 @@ class Room:
             window_tokens=window_tokens,
             option=self._option,
         )
-        strategy = None if self._chat else self._wishes.strategy
+        strategy = None if self._chat else self._options.strategy
         session = await self.fov.session(session_id, model=model, budget_tokens=budget_tokens, strategy=strategy)
         session.engine.limit_budget(fitting)
-        tools = self._wishes.tools if self._wishes.has_tools else ToolOptions()
+        tools = self._options.tools if self._options.has_tools else ToolOptions()
         if self._mcp is None:
             self._mcp = await open_mcp(self._connections, self.fov, tools, self._approve)
         toolbox = await make_toolbox(self.fov, session, tools, approve=self._approve, extra=self._mcp)
         options = ChatOptions.of(
             self.fov,
             toolbox,
-            system=self._wishes.system,
+            system=self._options.system,
             max_output_tokens=output_tokens,
-            has_tools=self._wishes.has_tools,
+            has_tools=self._options.has_tools,
         )
         models = tuple(dict.fromkeys((model, *settings.models.fallbacks)))
         chat = Chat(session, self.fov.caller, models, options)
         if budget_tokens and (known is None or known.budget_tokens != budget_tokens):
             await self._try_budget(chat, known)
         elif known and known.budget_tokens != fitting:
-            told = f"Budget: {fitting:,} of {known.budget_tokens:,} tokens, since the window of {model} is"
-            self.notes.print(line((f"{told} {window_tokens:,}. {self._option} changes it.", "dim")))
-        if toolbox and self._worked != session.id:
-            self._worked = session.id
+            note = f"Budget: {fitting:,} of {known.budget_tokens:,} tokens, because the window of {model} is"
+            self.notes.print(line((f"{note} {window_tokens:,}. {self._option} changes it.", "dim")))
+        if toolbox and self._worker_session != session.id:
+            self._worker_session = session.id
             await start_worker(self._connections, self.fov, session, toolbox)
-        self._is_begun_here = self._is_begun_here or known is None
+        self._is_new = self._is_new or known is None
         self._chat = chat
 
     async def switch_packs(self, packs: tuple[str, ...]) -> None:
-        """Give the model the tools of other packs from now on."""
-        before = self._wishes
-        self._wishes = replace(before, tools=replace(before.tools, packs=packs))
+        """Replace the model's tools by those of other packs."""
+        before = self._options
+        self._options = replace(before, tools=replace(before.tools, packs=packs))
         try:
             await self.enter(self.session.id, self.chat.models[0])
         except FoveateError:
-            self._wishes = before
+            self._options = before
             raise
 
     @property
     def _option(self) -> str:
-        """Where a budget is said."""
+        """The option or command that sets the budget."""
         return "/budget" if self._chat else "--budget"
 
     async def _try_budget(self, chat: Chat, before: SessionInfo | None) -> None:
-        """Take a budget back in which no context can be made, and say so."""
+        """Revert a budget that is too small for a context, and raise `InputError`."""
         info = chat.session.info
         try:
             await chat.context()
@@ -176,7 +176,7 @@ class Room:
             raise InputError(f"{self._option} {info.budget_tokens:,}: {error}") from error
 
     async def handle(self, text: str) -> bool:
-        """A prompt or a command; False if it failed, and then that was said."""
+        """Handle a prompt or a command; return False if it failed, after printing the error."""
         from foveate.cli.chat.commands import run
 
         is_command = text.startswith("/") and not text.startswith("//")
@@ -187,7 +187,7 @@ class Room:
                 await self._say(text[1:] if text.startswith("//") else text)
         except FoveateError as error:
             self.end_line()
-            self.tell_error(error)
+            self.print_error(error)
             if not is_command and not isinstance(error, StoreError | InvalidMessage | TurnBegun):
                 again = "/retry asks again." if self._is_typed else f"to ask again: echo /retry | {self.command}"
                 self.notes.print(line((f"The prompt is kept; {again}", "dim")), soft_wrap=True)
@@ -196,24 +196,24 @@ class Room:
             return False
         return True
 
-    def tell_error(self, error: FoveateError) -> None:
-        told = line(("Error: ", "bold red"), whole_error(error))
-        self.notes.print(told, soft_wrap=not self.notes.is_terminal)
+    def print_error(self, error: FoveateError) -> None:
+        message = line(("Error: ", "bold red"), whole_error(error))
+        self.notes.print(message, soft_wrap=not self.notes.is_terminal)
 
     @property
     def command(self) -> str:
-        """What goes on with the session, to be copied."""
+        """The shell command that resumes the session."""
         return to_copy("chat", self.session.id)
 
     async def _say(self, text: str) -> None:
-        if self._is_begun_here and not self.session.info.title:
+        if self._is_new and not self.session.info.title:
             await self.session.rename(shorten(text, TITLE_CHARS))
             if not self._is_typed:
-                self.notes.print(line((f"A new session: {self.session.id}", "dim")), soft_wrap=True)
+                self.notes.print(line((f"New session: {self.session.id}", "dim")), soft_wrap=True)
         await self.show(self.chat.say(text))
 
     async def show(self, events: AsyncGenerator[ChatEvent, None]) -> None:
-        """An answer as it comes, and what it took."""
+        """Print an answer as it is streamed, then its status line."""
         tools: list[dict[str, object]] = []
         try:
             async with aclosing(events):
@@ -242,11 +242,11 @@ class Room:
                 await self._finish(event, tools)
 
     def end_line(self) -> None:
-        """Show what is left of an answer that goes no further."""
+        """Print the buffered rest of an answer."""
         self._flow.end()
 
     async def prepare(self) -> None:
-        """Compress what was imported, say, before a model is shown it; what takes long goes on beside the chat."""
+        """Compress pending turns before the chat starts, within a time limit; the rest runs in the background."""
         pending = (await self.session.stats()).pending
         if pending <= FEW_TURNS or not self.fov.settings.compress.enabled:
             return
@@ -255,19 +255,19 @@ class Room:
                 advance = partial(progress.advance, progress.add_task("compressing", total=pending))
                 async with asyncio.timeout(PREPARE_SECONDS):
                     await self.fov.prepare(self.session.id, progress=advance)
-        except FoveateError as error:  # what can't be read is no reason not to talk
-            self.tell_error(error)
+        except FoveateError as error:  # unreadable turns must not prevent the chat
+            self.print_error(error)
 
     async def introduce(self) -> None:
-        """The model and the state of the conversation."""
+        """Print the model, the budget and the newest turns."""
         info = self.session.info
         model = self.chat.models[0]
         name = f" ({info.id})" if info.title else ""
         self.notes.print(line((shorten(info.title or info.id, TITLE_CHARS), "bold"), name))
         self.notes.print(line(f"{model}, {info.budget_tokens:,} tokens"), soft_wrap=True)
-        self.notes.print(line(("/help lists the commands, Ctrl-D leaves", "dim")))
-        if not self.chat.has_tools and self._wishes.has_tools:
-            self.notes.print(line(("The budget is too small for the history tools; they are left out.", "dim")))
+        self.notes.print(line(("/help lists the commands, Ctrl-D quits", "dim")))
+        if not self.chat.has_tools and self._options.has_tools:
+            self.notes.print(line(("The budget is too small for the history tools; they are omitted.", "dim")))
         if not info.turns:
             return
         first = max(1, info.turns - TURNS_SHOWN + 1)
@@ -276,14 +276,14 @@ class Room:
         )
         for outline in await self.session.outline(first):
             if not outline.is_pruned:
-                self._recall(await self.session.load_turn(outline.number))
+                self._print_outline(await self.session.load_turn(outline.number))
         if waiting := await self.chat.waiting():
-            self.notes.print(line((f"{waiting} has no answer yet: /retry asks for it, or just go on.", "yellow")))
+            self.notes.print(line((f"{waiting} has no answer yet: /retry requests it, or just continue.", "yellow")))
 
     async def leave(self) -> bool:
-        """Whether there is something to go on with; a session that was begun here and has nothing in it is not kept."""
+        """Delete a new session that stayed empty; report whether there is one to resume."""
         info = await self.session.refresh()
-        is_empty = self._is_begun_here and not info.turns and not await self.session.pins()
+        is_empty = self._is_new and not info.turns and not await self.session.pins()
         if is_empty:
             await self.fov.delete_session(info.id)
         return not is_empty
@@ -293,7 +293,7 @@ class Room:
         await self._connections.aclose()
 
     async def new_id(self, beginning: str) -> str:
-        """An id that no session has."""
+        """Return an unused session id with this prefix."""
         taken = {info.id for info in await self.fov.sessions()}
         names = (beginning if number == 1 else f"{beginning}-{number}" for number in range(1, MAX_FORKS))
         free = next((name for name in names if name not in taken), None)
@@ -302,26 +302,26 @@ class Room:
         return free
 
     async def spent_usd(self) -> float:
-        """What the session has cost, compression included."""
+        """Return the cost of the session, including compression."""
         return sum(row.usd for row in await self.fov.costs(self.session.id))
 
     def _window(self, model: str) -> int | None:
-        """What a model takes, if that is known; the command line speaks of the model that it began with."""
+        """Return a model's window, if known; --window applies to the first model only."""
         is_first = self._chat is None or self._chat.models[0] == model
-        given = self._wishes.window_tokens if is_first else None
-        return given or self.fov.window_tokens(model)
+        option = self._options.window_tokens if is_first else None
+        return option or self.fov.window_tokens(model)
 
-    def _recall(self, turn: Turn) -> None:
-        """A turn in two lines."""
-        said = [message for message in turn.messages if message.kind == "message" and message.text.strip()]
-        asked = as_typed(next((message.text for message in said if message.role == "user"), ""))
-        answered = next((message.text for message in reversed(said) if message.role == "assistant"), "")
+    def _print_outline(self, turn: Turn) -> None:
+        """Print a turn in two lines."""
+        messages = [message for message in turn.messages if message.kind == "message" and message.text.strip()]
+        asked = as_typed(next((message.text for message in messages if message.role == "user"), ""))
+        answered = next((message.text for message in reversed(messages) if message.role == "assistant"), "")
         width = max(CALL_CHARS // 2, self.notes.width - len(turn.id) - len(INTERRUPTED))
         for who, text in ((turn.id, asked), (" " * len(turn.id), answered)):
             if text:
                 mark = ">" if who.strip() else " "
-                told = line((f"{who} {mark} ", "dim"), shorten(text, width))
-                self.notes.print(told, no_wrap=True, overflow="ellipsis")
+                summary = line((f"{who} {mark} ", "dim"), shorten(text, width))
+                self.notes.print(summary, no_wrap=True, overflow="ellipsis")
 
     def _write(self, text: str) -> None:
         self.out.print(line(text), end="", soft_wrap=True)
@@ -340,14 +340,14 @@ class Room:
         self.end_line()
         if done.finish == "length":
             self._note("The answer ends here because its output limit was reached; --max-output raises it.")
-        told = status(done, await self.spent_usd(), width=self.notes.width)
-        self.notes.print(told, no_wrap=True, overflow="ellipsis")
+        summary = status(done, await self.spent_usd(), width=self.notes.width)
+        self.notes.print(summary, no_wrap=True, overflow="ellipsis")
         if self.notes is self.out:
             self.out.print()
 
 
 def outcome_of(response: ToolResponse) -> str:
-    """How a tool call ended, where that is worth a word."""
+    """Return how a tool call ended, if it failed or has an exit code."""
     if response.exit_code is not None:
         return f", exit code {response.exit_code}"
     return ", failed" if response.is_error else ""
@@ -358,7 +358,7 @@ def new_name() -> str:
 
 
 class WaitLine:
-    """A dim line with the seconds that pass; nothing where it could not be taken away again."""
+    """A dim line that counts the seconds; not shown on a terminal that can't erase it."""
 
     def __init__(self, out: Console) -> None:
         self._out = out
@@ -370,7 +370,7 @@ class WaitLine:
             self._ticking = asyncio.create_task(self._tick(tokens))
 
     def end(self) -> None:
-        """Take the line away, if there is one."""
+        """Erase the line, if shown."""
         if self._ticking:
             self._ticking.cancel()
             self._ticking = None
@@ -392,7 +392,7 @@ class WaitLine:
 
 
 class LoopThread:
-    """An event loop; use it in a `with` block."""
+    """An event loop in a thread; use it in a `with` block."""
 
     def __init__(self) -> None:
         self._ready = threading.Event()
@@ -410,8 +410,8 @@ class LoopThread:
         self._thread.join()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do something and wait for it; Ctrl-C stops it, and is raised once it has come to its end."""
-        assert self._loop is not None, "it is used in a with block"
+        """Run a coroutine and wait for it; Ctrl-C cancels it, and is raised once it has ended."""
+        assert self._loop is not None, "use it in a with block"
         ended = threading.Event()
 
         async def whole() -> T:
@@ -436,5 +436,5 @@ class LoopThread:
                 try:
                     self._loop.run_forever()
                     return
-                except (KeyboardInterrupt, SystemExit):  # as of a closed pipe; whoever waits for the work gets it too
+                except (KeyboardInterrupt, SystemExit):  # e.g. from a closed pipe; the caller of `run` gets it too
                     continue

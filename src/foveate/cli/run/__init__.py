@@ -1,4 +1,4 @@
-"""`foveate run`: a model works on an epic by itself, until it is done, asks, is stuck, or meets a cap."""
+"""`foveate run`: a model works on an epic unattended, until it is done, blocked, asks, or reaches a limit."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
     from foveate.session import Session
 
 EXIT_CODES = {"done": 0, "blocked": 3, "cap": 4, "question": 5}
-"""1 is a failure and 2 a wrong call, as for every command."""
+"""Exit codes by reason; 1 is a failure and 2 a usage error, as for every command."""
 SECONDS_PER_MINUTE = 60
-NAMELESS = "give --epic FILE, which names the session, or --session NAME to start or resume one"
+NO_SESSION = "give --epic FILE, which names the session, or --session NAME to start or resume one"
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Order:
-    """What the command line says."""
+class _RunOptions:
+    """Options of the command line."""
 
     session_id: str
     model: str | None
@@ -50,8 +50,8 @@ class _Order:
     caps: Caps
 
 
-class _Place(NamedTuple):
-    """Where a run works, who does, and the most tokens of an answer."""
+class _RunSetup(NamedTuple):
+    """The session and the model of a run, and the token limit of an answer."""
 
     session: Session
     model: str
@@ -59,18 +59,18 @@ class _Place(NamedTuple):
 
 
 @click.command(name="run", short_help="Let a model work on an epic unattended; resumes where it stopped.")
-@click.option("--epic", "epic_path", type=_FILE, help="The epic: what to do; up to 5,000 tokens, fixed for the run.")
+@click.option("--epic", "epic_path", type=_FILE, help="The epic: what to do. Up to 5,000 tokens, fixed for the run.")
 @click.option("--tasks", "tasks_path", type=_FILE, help="Tasks in Markdown, e.g. '- [ ] Write the tests'.")
-@click.option("--model", metavar="NAME", help="The model that works, e.g. openai:gpt-5-mini.")
-@click.option("--session", "session_id", metavar="NAME", help="The session. Default: run-FILE, after the epic.")
-@click.option("--answer", metavar="TEXT", help="What the model asked for, or how to go on from a blocker.")
-@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Limit of a prompt, e.g. 32k; stored with the session.")
+@click.option("--model", metavar="NAME", help="The model to use, e.g. openai:gpt-5-mini.")
+@click.option("--session", "session_id", metavar="NAME", help="The session. Default: run-FILE, from the epic's name.")
+@click.option("--answer", metavar="TEXT", help="Answer to the model's question, or how to resolve a blocker.")
+@click.option("--budget", type=TOKENS, metavar="TOKENS", help="Token limit of a prompt; stored with the session.")
 @click.option("--max-iterations", type=click.IntRange(min=1), metavar="N", help="Limit of the whole run. Default: 100.")
 @click.option("--max-tokens", type=TOKENS, metavar="TOKENS", help="Limit of the whole run, e.g. 500k.")
 @click.option("--max-usd", type=click.FloatRange(min=0), metavar="USD", help="Limit of the whole run's cost.")
-@click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="Limit of this call of the command.")
-@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Limit of an answer.")
-@click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model is given tools to call.")
+@click.option("--max-minutes", type=click.FloatRange(min=0), metavar="N", help="Time limit of this command.")
+@click.option("--max-output", type=TOKENS, metavar="TOKENS", help="Token limit of an answer.")
+@click.option("--tools/--no-tools", "has_tools", default=True, help="Whether the model gets tools.")
 @tool_options
 @click.option(
     "--write-tasks",
@@ -102,12 +102,11 @@ def command(
     """Let a model work on an epic unattended: each call sees the epic, the tasks and the log, and adds to the log.
 
     The same command resumes the run, also after a crash. Exit codes: 0 done; 3 blocked and 5 a question, both resumed
-    with --answer TEXT; 4 a limit was reached; 1 the model could not be asked, or an input was rejected; 2 a usage
-    error. --json prints a line for each iteration.
+    with --answer TEXT; 4 limit reached; 1 the model could not be called, or an input was rejected; 2 a usage error.
+    --json prints a line for each iteration.
 
-    With --pack the model gets tools for files, commands or the web, confined to --root. With --allow-exec nobody is
-    asked about commands and changes of files there; other calls that need approval ask at a terminal, or need
-    --approve TOOL.
+    With --pack the model gets tools for files, commands or the web, confined to --root. With --allow-exec, commands and
+    changes to files there need no approval; other calls that need it ask at a terminal, or need --approve TOOL.
 
     \b
     foveate run --epic spec.md --tasks tasks.md --model openai:gpt-5-mini
@@ -120,11 +119,11 @@ def command(
     from foveate.agents.run import DEFAULT_MAX_ITERATIONS, Caps
 
     if session_id is None and epic_path is None:
-        raise click.UsageError(NAMELESS)
+        raise click.UsageError(NO_SESSION)
     if answer is not None and not answer.strip():
-        raise click.UsageError("--answer is empty; write what the model needs to know")
-    order = _Order(
-        session_id=session_id or _name_after(epic_path),
+        raise click.UsageError("--answer is empty; it must say what the model needs to know")
+    options = _RunOptions(
+        session_id=session_id or _session_id_for(epic_path),
         model=model,
         epic=read_utf8(epic_path) if epic_path else None,
         tasks=read_utf8(tasks_path) if tasks_path else None,
@@ -140,13 +139,13 @@ def command(
             max_seconds=None if max_minutes is None else max_minutes * SECONDS_PER_MINUTE,
         ),
     )
-    ended = asyncio.run(_work(store_file(store_path, create=True), order, as_json=as_json))
+    ended = asyncio.run(_work(store_file(store_path, create=True), options, as_json=as_json))
     if written_path:
         written_path.write_text(ended.tasks.markdown(), "utf-8")
     raise SystemExit(EXIT_CODES[ended.reason])
 
 
-async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
+async def _work(path: Path, options: _RunOptions, *, as_json: bool) -> RunEnd:
     import foveate
     from foveate.agents.options import ChatOptions
     from foveate.agents.run import RunEnd, run
@@ -154,25 +153,27 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
     from foveate.errors import ModelError
 
     async with foveate.open(path) as fov, AsyncExitStack() as stack:
-        place = await _enter(fov, order)
-        session, model = place.session, place.model
+        setup = await _enter(fov, options)
+        session, model = setup.session, setup.model
         view = RunView(session.id, as_json=as_json)
         view.introduce(model, session.info.budget_tokens)
         toolbox = None
-        if order.has_tools:
-            approve = TerminalApprover(sys.stdin.isatty(), set(order.tools.approved), view.end_line, is_unattended=True)
-            extra = await open_mcp(stack, fov, order.tools, approve)
-            toolbox = await make_toolbox(fov, session, order.tools, approve=approve, extra=extra)
+        if options.has_tools:
+            approve = TerminalApprover(
+                sys.stdin.isatty(), set(options.tools.approved), view.end_line, is_unattended=True
+            )
+            extra = await open_mcp(stack, fov, options.tools, approve)
+            toolbox = await make_toolbox(fov, session, options.tools, approve=approve, extra=extra)
             await start_worker(stack, fov, session, toolbox)
         events = run(
             session,
             fov.caller,
             tuple(dict.fromkeys((model, *fov.settings.models.fallbacks))),
-            ChatOptions.of(fov, toolbox, max_output_tokens=place.output_tokens, has_tools=order.has_tools),
-            epic=order.epic,
-            tasks=order.tasks,
-            answer=order.answer,
-            caps=order.caps,
+            ChatOptions.of(fov, toolbox, max_output_tokens=setup.output_tokens, has_tools=options.has_tools),
+            epic=options.epic,
+            tasks=options.tasks,
+            answer=options.answer,
+            caps=options.caps,
         )
         try:
             async with aclosing(events):
@@ -186,39 +187,39 @@ async def _work(path: Path, order: _Order, *, as_json: bool) -> RunEnd:
     raise AssertionError("unreachable: a run ends, or fails")
 
 
-async def _enter(fov: Foveate, order: _Order) -> _Place:
+async def _enter(fov: Foveate, options: _RunOptions) -> _RunSetup:
     from foveate.agents.budget import fitting_budget, model_for, most_output
     from foveate.cli.chat import NO_MODEL
 
     settings = fov.settings
     try:
-        known = (await fov.open_session(order.session_id)).info
+        known = (await fov.open_session(options.session_id)).info
     except SessionNotFound:
         known = None
-    if known is None and order.epic is None:
-        raise InputError(f"there is no session {order.session_id!r} to resume; --epic FILE starts one")
-    model = model_for(order.model, known.model if known else None, settings=settings.models)
+    if known is None and options.epic is None:
+        raise InputError(f"there is no session {options.session_id!r} to resume; --epic FILE starts one")
+    model = model_for(options.model, known.model if known else None, settings=settings.models)
     if model is None:
         raise click.ClickException(NO_MODEL)
     await fov.check_model(model)
     window_tokens = fov.window_tokens(model)
-    output_tokens = order.max_output_tokens or most_output(window_tokens)
+    output_tokens = options.max_output_tokens or most_output(window_tokens)
     budget_tokens = fitting_budget(
-        order.budget_tokens,
+        options.budget_tokens,
         known,
         default_tokens=settings.session.budget_tokens,
         output_tokens=output_tokens,
         window_tokens=window_tokens,
         option="--budget",
     )
-    # One that is there keeps what was set for its strategy.
+    # An existing session keeps the settings of its strategy.
     strategy = "oneshot" if known is None or known.strategy != "oneshot" else None
-    session = await fov.session(order.session_id, strategy=strategy, model=model, budget_tokens=order.budget_tokens)
+    session = await fov.session(options.session_id, strategy=strategy, model=model, budget_tokens=options.budget_tokens)
     session.engine.limit_budget(budget_tokens)
-    return _Place(session, model, output_tokens)
+    return _RunSetup(session, model, output_tokens)
 
 
-def _name_after(epic_path: Path | None) -> str:
-    """What a run is called, so that the same command goes on with it."""
+def _session_id_for(epic_path: Path | None) -> str:
+    """Return the session id for an epic, so that the same command resumes it."""
     stem = re.sub(r"[^\w.-]+", "-", epic_path.stem if epic_path else "").strip("-")
     return f"run-{stem or 'epic'}"

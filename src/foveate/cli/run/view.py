@@ -1,4 +1,4 @@
-"""What a person sees of a run as it goes, and what a program reads of it."""
+"""Prints the events of a run, as text or as JSON lines."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 CALL_CHARS = 100
 STYLES = {"done": "bold green", "question": "bold yellow", "blocked": "bold red", "cap": "bold yellow"}
-TITLES = {"done": "Done", "question": "Question", "blocked": "Blocked", "cap": "Stopped at a cap"}
+TITLES = {"done": "Done", "question": "Question", "blocked": "Blocked", "cap": "Limit reached"}
 
 
 class RunView:
@@ -41,7 +41,7 @@ class RunView:
             case RunStart(iterations, tasks):
                 self._began(iterations, tasks)
             case IterationStart(iteration, is_again):
-                self._note(f"── {iteration}{' (asked again)' if is_again else ''} ──")
+                self._note(f"── {iteration}{' (retry)' if is_again else ''} ──")
             case TaskUpdate(tasks):
                 self._show_tasks(tasks)
             case IterationEnd():
@@ -66,20 +66,20 @@ class RunView:
                 self._notice(text)
 
     def end_line(self) -> None:
-        """End a line that was begun."""
+        """End an unfinished line."""
         self._flow.end()
 
     def give_up(self) -> None:
-        """A model that could not be asked: say that nothing is lost."""
+        """Print how to resume after the model could not be called."""
         self._flow.end()
         notes = console(stderr=True)
-        notes.print(line((f"Everything so far is kept. To go on: {self._command()}", "dim")), soft_wrap=True)
+        notes.print(line((f"Everything so far is kept. To resume: {self._command()}", "dim")), soft_wrap=True)
 
     def _began(self, iterations: int, tasks: TaskList) -> None:
         if self._as_json:
             return
         if iterations:
-            self._note(f"Goes on after {_counted(iterations)}.")
+            self._note(f"Resuming after {_counted(iterations)}.")
         self._show_tasks(tasks)
 
     def _iteration_ended(self, event: IterationEnd) -> None:
@@ -95,8 +95,8 @@ class RunView:
     def _ended(self, event: RunEnd) -> None:
         if self._as_json:
             tasks = [asdict(task) for task in event.tasks.tasks]
-            told = {name: getattr(event, name) for name in ("reason", "text", "iterations", "tokens", "usd")}
-            print_json_line({"session": self._session_id, **told, "tasks": tasks})
+            outcome = {name: getattr(event, name) for name in ("reason", "text", "iterations", "tokens", "usd")}
+            print_json_line({"session": self._session_id, **outcome, "tasks": tasks})
             return
         self._flow.end()
         self._out.print()
@@ -111,11 +111,11 @@ class RunView:
     def _advice(self, event: RunEnd) -> str:
         match event.reason:
             case "question":
-                return f'To answer and go on: {self._command()} --answer "…"'
+                return f'To answer and resume: {self._command()} --answer "…"'
             case "blocked":
-                return f'Once it is out of the way: {self._command()} --answer "what has changed"'
+                return f'Once it is resolved: {self._command()} --answer "what has changed"'
             case "cap":
-                return f"To go on: {self._command()}, with a higher cap"
+                return f"To resume: {self._command()}, with a higher limit"
         return f"The log: {to_copy('show', self._session_id, 'T-1')}"
 
     def _command(self) -> str:
@@ -139,7 +139,7 @@ class RunView:
             self._out.print(line((text, "dim")))
 
     def _notice(self, text: str) -> None:
-        """Said on the error stream where a program reads the output."""
+        """Print a notice; with JSON output, to standard error."""
         self._flow.end()
         out = console(stderr=True) if self._as_json else self._out
         out.print(line((text, "yellow")), soft_wrap=True)

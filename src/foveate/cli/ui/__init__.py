@@ -1,1 +1,1 @@
-"""What commands share: options, the terminal, and the picture of a context."""
+"""Shared by all commands: options, terminal output, and the picture of a context."""

@@ -1,4 +1,4 @@
-"""Commands that return an answer: one place opens the store, adds `--db` and `--json`, and prints the result."""
+"""Base of commands that return an answer: opens the store, adds `--db` and `--json`, and prints the result."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 V = TypeVar("V")
 Cells: TypeAlias = "Mapping[Column, Callable[[V], str | Text]]"
-"""The columns of a table, each with the function that makes its cell from a value."""
+"""The columns of a table, each with the function that returns its cell for a value."""
 SHARED = ("fov", "session", "session_id", "progress", "store_path", "as_json")
-"""Arguments that are passed only to a function that has parameters of these names."""
+"""Arguments that are passed only to functions with parameters of these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command found: a value for programs, and what people read."""
+    """The result of a command: a value for programs, and a text for people."""
 
     value: object
     """Printed with `--json`."""
     shown: str | Callable[[Console], object]
-    """A sentence, or a function that prints; it runs only if the text is printed, after the store is closed."""
+    """A sentence, or a function that prints, called after the store is closed and not with `--json`."""
     exit_code: int = 0
 
     def print(self, *, as_json: bool) -> None:
@@ -46,12 +46,12 @@ class Answer:
 
 
 def listing(found: Sequence[V], cells: Cells[V], *, empty: str = "") -> Answer:
-    """Values as a table; if there are none, this sentence instead."""
+    """Return an answer that prints values as a table, or the sentence `empty` if there are none."""
     return Answer(found, empty if empty and not found else lambda out: print_values(out, cells, found))
 
 
 def each(found: Iterable[V], show: Callable[[Console, V], object]) -> Callable[[Console], None]:
-    """A function that prints one value after the other."""
+    """Return a function that prints the values one after another."""
 
     def print_all(out: Console) -> None:
         for value in found:
@@ -67,10 +67,10 @@ def print_values(out: Console, cells: Cells[V], found: Sequence[V]) -> None:
 class StoreCommand(click.Command):
     """A command whose function returns an `Answer`, or None if it has printed everything itself.
 
-    The names of the function's parameters say what it gets besides its own options: `fov` the open store, `session`
-    the session that the argument SESSION names, `progress` a progress bar that is hidden with --json, and `store_path`,
-    `session_id` and `as_json` the values of these options. An async function gets the async store. Only commands with
-    `create=True` make a store that does not exist.
+    The names of the function's parameters select what it gets in addition to its own options: `fov` the open store,
+    `session` the session that the argument SESSION names, `progress` a progress bar that is hidden with --json, and
+    `store_path`, `session_id` and `as_json` the values of these options. An async function gets the async store. Only
+    commands with `create=True` create a missing store.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class StoreCommand(click.Command):
 
 
 class StoreGroup(click.Group):
-    """A group of such commands; with `invoke_without_command` it is one itself."""
+    """A group of store commands; with `invoke_without_command` it is also a store command."""
 
     command_class = StoreCommand
 
@@ -102,22 +102,22 @@ def store_group(name: str, short_help: str, **attributes: Any) -> Callable[[Call
 
 
 class _Runner:
-    """Calls a command's function with what it asks for, and prints its answer."""
+    """Calls a command's function with the arguments that it has parameters for, and prints its answer."""
 
     def __init__(self, function: Callable[..., Any], *, create: bool = False) -> None:
         self._function = function
-        self._wanted = inspect.signature(function).parameters.keys()
+        self._parameters = inspect.signature(function).parameters.keys()
         self._create = create
 
     def add_parameters(self, command: click.Command) -> None:
-        """SESSION first, `--db` and `--json` last, as far as they are used."""
-        if "session" in self._wanted:
+        """Add SESSION as the first parameter, and `--db` and `--json` as the last, if used."""
+        if "session" in self._parameters:
             command.params.insert(0, click.Argument(["session_id"], metavar="SESSION"))
-        if self._wanted & {"fov", "session", "store_path"}:
+        if self._parameters & {"fov", "session", "store_path"}:
             store_option(command)
         json_option(command)
 
-    def __call__(self, **given: Any) -> None:
+    def __call__(self, **values: Any) -> None:
         context = click.get_current_context()
         if context.invoked_subcommand:
             refuse_options_before(context, context.invoked_subcommand)
@@ -125,32 +125,32 @@ class _Runner:
         if inspect.iscoroutinefunction(self._function):
             import asyncio
 
-            answer = asyncio.run(self._awaited(given))
+            answer = asyncio.run(self._call_async(values))
         else:
-            answer = self._returned(given)
+            answer = self._call(values)
         if answer is not None:
-            answer.print(as_json=given["as_json"])
+            answer.print(as_json=values["as_json"])
 
-    def _returned(self, given: dict[str, Any]) -> Answer | None:
+    def _call(self, values: dict[str, Any]) -> Answer | None:
         with ExitStack() as stack:
-            if self._wanted & {"fov", "session"}:
-                given["fov"] = fov = stack.enter_context(opened(given["store_path"], create=self._create))
-                given["session"] = fov.find_session(given["session_id"]) if "session" in self._wanted else None
-            answer: Answer | None = self._function(**self._asked(given, stack))
+            if self._parameters & {"fov", "session"}:
+                values["fov"] = fov = stack.enter_context(opened(values["store_path"], create=self._create))
+                values["session"] = fov.find_session(values["session_id"]) if "session" in self._parameters else None
+            answer: Answer | None = self._function(**self._arguments(values, stack))
             return answer
 
-    async def _awaited(self, given: dict[str, Any]) -> Answer | None:
+    async def _call_async(self, values: dict[str, Any]) -> Answer | None:
         import foveate
 
-        async with foveate.open(store_file(given["store_path"], create=self._create)) as fov:
-            given["fov"] = fov
-            given["session"] = await fov.find_session(given["session_id"]) if "session" in self._wanted else None
+        async with foveate.open(store_file(values["store_path"], create=self._create)) as fov:
+            values["fov"] = fov
+            values["session"] = await fov.find_session(values["session_id"]) if "session" in self._parameters else None
             with ExitStack() as stack:
-                answer: Answer | None = await self._function(**self._asked(given, stack))
+                answer: Answer | None = await self._function(**self._arguments(values, stack))
                 return answer
 
-    def _asked(self, given: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
-        """The function's own options, and of what all commands share that which it has parameters for."""
-        if "progress" in self._wanted:
-            given["progress"] = stack.enter_context(progress_bar(shown=not given["as_json"]))
-        return {name: value for name, value in given.items() if name in self._wanted or name not in SHARED}
+    def _arguments(self, values: dict[str, Any], stack: ExitStack) -> dict[str, Any]:
+        """Return the function's own options, and the shared arguments that it has parameters for."""
+        if "progress" in self._parameters:
+            values["progress"] = stack.enter_context(progress_bar(shown=not values["as_json"]))
+        return {name: value for name, value in values.items() if name in self._parameters or name not in SHARED}

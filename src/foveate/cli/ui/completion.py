@@ -1,6 +1,6 @@
-"""Completion in the shell: sessions by their ids and titles.
+"""Shell completion of sessions by id and title.
 
-A key press must be answered at once, and the library takes a second to load: the ids are read from the file directly.
+The library takes a second to load, too long for a key press, so the ids are read from the file directly.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"([^\w@%+=:,./-])")
 
 
 class SessionName(click.ParamType[str]):
-    """A session, by its id, a beginning of it, or its title."""
+    """A session, given by its id, a prefix of it, or its title."""
 
     name = "text"
 
@@ -38,7 +38,7 @@ class SessionName(click.ParamType[str]):
         param: click.Parameter,  # noqa: ARG002
         incomplete: str,
     ) -> list[CompletionItem[str]]:
-        """Ids that begin like this, with their titles; then titles that do."""
+        """Complete ids, shown with their titles, then titles."""
         path = Path(ctx.params.get("store_path") or DEFAULT_STORE).expanduser()
         known = stored_sessions(path)
         ids = [CompletionItem(id_, help=_short(title) or None) for id_, title in known if id_.startswith(incomplete)]
@@ -49,7 +49,7 @@ class SessionName(click.ParamType[str]):
 
 
 def stored_sessions(path: Path) -> list[tuple[str, str]]:
-    """Ids and titles of a store's sessions, the last used first; none if they can't be read at once."""
+    """Read the ids and titles of a store's sessions, most recently used first; none if the store is busy."""
     try:
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True, timeout=0.2)) as connection:
             return [(str(id_), str(title)) for id_, title in connection.execute(_QUERY, (MAX_SESSIONS,))]
@@ -63,7 +63,7 @@ def _short(title: str) -> str:
 
 
 def complete_sessions(command: click.Command) -> None:
-    """Let the arguments of a command that name a session be completed, and those of its subcommands."""
+    """Complete the session arguments of a command and of its subcommands."""
     for param in command.params:
         if isinstance(param, click.Argument) and param.name in PARAMETERS:
             param.type = SessionName()
@@ -73,7 +73,7 @@ def complete_sessions(command: click.Command) -> None:
 
 
 class _Bash(BashComplete):
-    """Bash takes what is offered as it is: spaces of a title are escaped, and its script keeps the backslashes."""
+    """Escapes the spaces in titles, because Bash inserts completions unchanged; its script keeps the backslashes."""
 
     source_template = BashComplete.source_template.replace("read type value", "read -r type value")
 

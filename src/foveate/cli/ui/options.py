@@ -1,4 +1,4 @@
-"""The options that commands share, and opening the store they name."""
+"""Options that commands share, and opening the store that they name."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class StoreUrl:
         return self
 
     def exists(self) -> bool:
-        """Opening it tells."""
+        """Always true: only opening the database shows whether it exists."""
         return True
 
 
@@ -74,12 +74,12 @@ def json_option(function: F) -> F:
 
 
 def stacked(*options: Callable[[Any], Any]) -> Callable[[F], F]:
-    """Several options as one decorator, in this order."""
+    """Combine several options into one decorator, in this order."""
     return lambda function: functools.reduce(lambda inner, add: add(inner), reversed(options), function)
 
 
 def yes_option(what: str) -> Callable[[F], F]:
-    """`--yes`: really do it. The old name `--really` keeps working, hidden."""
+    """Return the option `--yes`, with its old name `--really` hidden."""
     return stacked(
         click.option("--yes", "yes", is_flag=True, help=what),
         click.option("--really", "yes", is_flag=True, hidden=True, help="Old name of --yes."),
@@ -87,7 +87,7 @@ def yes_option(what: str) -> Callable[[F], F]:
 
 
 def force_option(what: str) -> Callable[[F], F]:
-    """`--force`: even if protected. The old name `--even-if-locked` keeps working, hidden."""
+    """Return the option `--force`, with its old name `--even-if-locked` hidden."""
     return stacked(
         click.option("--force", "force", is_flag=True, help=what),
         click.option("--even-if-locked", "force", is_flag=True, hidden=True, help="Old name of --force."),
@@ -95,7 +95,7 @@ def force_option(what: str) -> Callable[[F], F]:
 
 
 def read_tokens(text: str) -> int:
-    """A number of tokens as people write it: 8000, 8,000, 8k or 1.5m."""
+    """Parse a number of tokens: 8000, 8,000, 8k or 1.5m."""
     found = _AMOUNT.fullmatch(text.strip().replace(",", "").replace("_", ""))
     tokens = int(float(found[1][:MAX_DIGITS]) * UNITS[found[2].casefold()]) if found else 0
     if tokens < 1:
@@ -122,7 +122,7 @@ TOKENS = _Tokens()
 
 @contextmanager
 def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
-    """The store at the path; only commands that record create it."""
+    """Open the store at the path; create it only with `create`."""
     from foveate import sync
 
     with sync.open(store_file(store_path, create=create)) as fov:
@@ -130,20 +130,20 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
 
 
 def store_file(store_path: Path, *, create: bool = False) -> Path:
-    """Where the store is; the folder of the default one is made if the command records."""
+    """Return the path of the store; with `create`, make the folder of the default store."""
     path = store_path.expanduser()
     if create and store_path == DEFAULT_STORE:
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
-            raise StoreError(str(path.parent), f"can't be made: {error.strerror}; name a file with --db") from error
+            raise StoreError(str(path.parent), f"can't be created: {error.strerror}; name a file with --db") from error
     if not create and not path.exists():
         raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
     return path
 
 
 def read_utf8(file: TextIO | Path) -> str:
-    """The text of a file; one that is not UTF-8 is rejected with its name."""
+    """Read a file as UTF-8; the error for another encoding names the file."""
     try:
         return file.read_text("utf-8") if isinstance(file, Path) else file.read()
     except UnicodeDecodeError as error:
@@ -152,7 +152,7 @@ def read_utf8(file: TextIO | Path) -> str:
 
 
 def assignment(pair: str, form: str, example: str) -> tuple[str, str]:
-    """The name and the value of an option `--set NAME=VALUE`."""
+    """Split the value of an option `--set NAME=VALUE` into name and value."""
     name, equals, value = pair.partition("=")
     if not equals or not name.strip():
         raise click.UsageError(f"--set takes {form}, e.g. --set {example}; got {pair!r}")
@@ -160,14 +160,14 @@ def assignment(pair: str, form: str, example: str) -> tuple[str, str]:
 
 
 def refuse_options_before(context: click.Context, subcommand: str) -> None:
-    """An option in front of a subcommand would be ignored: reject it."""
+    """Reject options before a subcommand, which would be ignored."""
     for option in context.command.params:
         if context.get_parameter_source(option.name or "") is ParameterSource.COMMANDLINE:
             raise click.UsageError(f"put {option.opts[0]} after {subcommand!r}, not before it", context)
 
 
 def write_setting(path: Path, section: str, key: str, value: str | None) -> None:
-    """Set one text in a TOML file, or remove it; everything else in the file stays as it is."""
+    """Set or remove one key of a TOML file; the rest of the file stays unchanged."""
     import json
     import tomllib
 

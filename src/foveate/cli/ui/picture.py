@@ -1,4 +1,4 @@
-"""A context as a picture: a coloured cell for each turn, a bar of the budget, what each level costs."""
+"""Draws a context: a coloured cell for each turn, a bar of the budget, and the tokens of each level."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ STYLES: dict[ShownLevel, str] = {
     "A": "white on color(97)",
 }
 USUAL: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
-"""Levels that the legend always names; the others where they are shown."""
+"""Levels that the legend always includes; others only if shown."""
 MAX_NOTE_CHARS = 100
 FIXED_STYLE = "white on color(95)"
 FREE_STYLE = "color(240)"
@@ -46,13 +46,13 @@ COLUMNS = (
 MAX_CHANGES = 8
 MAX_WIDTH = 120
 FEW_ROWS = 3
-"""Rows that the cells should fit into; their width follows."""
+"""Number of rows that the cells should fit into; determines their width."""
 MAX_CELLS = 2_000
-"""Of a longer conversation the newest turns are drawn."""
+"""Maximum number of cells; of a longer conversation the newest turns are drawn."""
 
 
 def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
-    """The whole picture; `is_other` says that a preview is by another strategy than the session's own."""
+    """Draw the whole picture; `is_other` marks a preview with a strategy other than the session's."""
     out.print(_legend({segment.level for segment in context.segments}))
     out.print()
     cells = list(cells_of(context.segments))
@@ -84,7 +84,7 @@ def _label(cell: Cell, width: int) -> str:
 
 
 def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
-    """The cells in rows that begin with the id of their first turn."""
+    """Yield the cells in rows that begin with the id of their first turn."""
     if not cells:
         yield line(("nothing yet", "dim"))
         return
@@ -107,7 +107,7 @@ def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
 
 
 def _bar(context: Context, width: int) -> Text:
-    """The budget as a bar, in the order of the context."""
+    """Return the budget as a bar, in the order of the context."""
     spent = [(STYLES[segment.level] if segment.level else FIXED_STYLE, segment.tokens) for segment in context.segments]
     parts: list[str | tuple[str, str]] = []
     position = tokens = 0
@@ -143,10 +143,10 @@ def _bands(context: Context) -> Iterator[Sequence[str | Text]]:
 
 
 def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -> None:
-    """What the strategy says of it, what changed since the last time, and what stays cached."""
+    """Print the strategy's notes, what changed since the last plan, and what stays cached."""
     planned = context.planned
     if planned.strategy != "gradient":
-        out.print(line("By the strategy ", (planned.strategy, "bold"), "."))
+        out.print(line("Strategy: ", (planned.strategy, "bold"), "."))
     for name, value in planned.notes.items():
         out.print(line((f"{name.replace('_', ' ')} ", "dim"), _note(value)))
     if context.board.prefetched:

@@ -1,4 +1,4 @@
-"""What a person sees: tables, progress, colours; and what a program reads: JSON."""
+"""Output for people (tables, progress, colours) and for programs (JSON)."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 GAP = 2
 END = 1
-"""So much of the gap behind the last column is not needed."""
+"""Cells of the gap that are not needed after the last column."""
 LEAST_CUT = 16
-"""A text that is cut keeps this many cells, if it has them."""
+"""Minimum width of a truncated column before others are dropped."""
 TIGHT_CUT = 8
-"""And no less than this, where all that can be spared is gone."""
+"""Minimum width of a truncated column once no column can be dropped."""
 DIFF_STYLES = {"+": "green", "-": "red", "@": "cyan"}
 LONG_LINES = 40
 LONG_CHARS = 6000
 MOST_WHOLE = 40
-"""An id up to this long is never folded, so that it can be copied."""
+"""An id up to this length is never wrapped, so that it can be copied."""
 
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
@@ -48,19 +48,19 @@ def console(*, stderr: bool = False) -> Console:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """`number` and `fixed` are never cut; `cut` ends in an ellipsis; `fold` wraps."""
+    """A table column. `number` and `fixed` are never shortened; `cut` truncates with an ellipsis; `fold` wraps."""
 
     name: str
     shape: Literal["number", "fixed", "cut", "fold"] = "fixed"
     expendable: int = 0
-    """Where the terminal is narrow, the column with the highest number goes first; 0 always stays."""
+    """On a narrow terminal the column with the highest number is dropped first; 0 is never dropped."""
 
     def least(self, width: int) -> int:
         return min(width, {"cut": LEAST_CUT, "fold": MOST_WHOLE}.get(self.shape, width))
 
 
 def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
-    """A table that fits the terminal. A cell that is `str` is taken as it is; only a `Text` has a style.
+    """Print a table that fits the terminal. A `str` cell is printed verbatim; only a `Text` has a style.
 
     If no table fits, each row is printed as lines.
     """
@@ -95,7 +95,7 @@ def print_diff(out: Console, lines: Iterable[str]) -> None:
 
 
 def _print_rows(out: Console, cells: Mapping[Column, Sequence[Text]], count: int) -> None:
-    """Each row as lines of `name: value`, for a terminal that is too narrow for columns."""
+    """Print each row as lines of `name: value`, for a terminal that is too narrow for columns."""
     for index in range(count):
         if index:
             out.print()
@@ -115,7 +115,7 @@ def _cell(value: str | Text) -> Text:
 
 
 def _fitting(columns: list[Column], widths: Mapping[Column, int], *, room: int) -> list[Column]:
-    """The columns without those that can be spared and for which there is no room."""
+    """Drop expendable columns until the table fits."""
     while _least(columns, widths) > room:
         most = max(columns, key=lambda column: column.expendable)
         if not most.expendable:
@@ -125,25 +125,25 @@ def _fitting(columns: list[Column], widths: Mapping[Column, int], *, room: int) 
 
 
 def _cut_widths(columns: Sequence[Column], widths: Mapping[Column, int], *, room: int) -> dict[Column, int]:
-    """How wide each column that may be cut can be: the narrow ones whole, the others share what is left, or lacking."""
+    """Return the width of each `cut` column: narrow ones keep theirs, the others share the remaining space."""
     spare = room - _least(columns, widths)
     cut = sorted((column for column in columns if column.shape == "cut"), key=lambda column: widths[column])
-    given: dict[Column, int] = {}
+    allotted: dict[Column, int] = {}
     for place, column in enumerate(cut):
         least = column.least(widths[column])
         more = max(min(widths[column], TIGHT_CUT) - least, min(widths[column] - least, spare // (len(cut) - place)))
-        given[column] = least + more
+        allotted[column] = least + more
         spare -= more
-    return given
+    return allotted
 
 
 def _least(columns: Sequence[Column], widths: Mapping[Column, int]) -> int:
-    """How wide a table of these columns is at least."""
+    """Return the minimum width of a table of these columns."""
     return sum(column.least(widths[column]) + GAP for column in columns)
 
 
 def _narrowest(column: Column, cells: Sequence[Text], *, width: int) -> int:
-    """How wide a column must be to be read: what goes on below does so between words, or inside a very long one."""
+    """Return the minimum readable width of a column; `fold` columns break only between words or in very long ones."""
     if column.shape != "fold":
         return min(width, TIGHT_CUT) if column.shape == "cut" else width
     words = [_cell(word).cell_len for cell in [*cells, _cell(column.name)] for word in cell.plain.split()]
@@ -152,7 +152,7 @@ def _narrowest(column: Column, cells: Sequence[Text], *, width: int) -> int:
 
 @contextmanager
 def progress_bar(*, shown: bool, is_bytes: bool = False) -> Iterator[Progress]:
-    """A progress bar on the error stream, so that output stays clean; none where nobody watches."""
+    """Show a progress bar on standard error; none if that is not a terminal."""
     from rich.console import Console
     from rich.progress import BarColumn, DownloadColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -170,41 +170,41 @@ def progress_bar(*, shown: bool, is_bytes: bool = False) -> Iterator[Progress]:
 
 
 def whole_error(error: FoveateError) -> str:
-    """What is wrong, and what was noted of it: why the other models could not be asked either, say."""
+    """Return the error's message and its notes, e.g. why the fallback models failed too."""
     return "; ".join([str(error), *getattr(error, "__notes__", ())])
 
 
 def reliable(trust: Reliability | None) -> str:
-    """`38.5 % critical`; nothing where there is no score."""
+    """Return the reliability, e.g. `38.5 % critical`; empty without a score."""
     return f"{100 * trust.score:.1f} % {trust.level}" if trust else ""
 
 
 def to_copy(*words: str) -> str:
-    """A command as a shell takes it, whatever its session is called."""
+    """Return a foveate command, quoted for a shell."""
     return shlex.join(("foveate", *words))
 
 
 def not_compressed(turns: int, session_id: str | None = None) -> str:
-    """How many turns the background has not compressed yet, in one session or in all, and what does."""
-    return f"{several(turns, 'turn')} not compressed yet; '{to_copy('compress', session_id or '--all')}' does it"
+    """Say how many turns are not compressed yet, and which command compresses them."""
+    return f"{several(turns, 'turn')} not compressed yet; run '{to_copy('compress', session_id or '--all')}'"
 
 
 def waiting_for_model(found: Iterable[SessionStats]) -> str:
-    """For how many turns a model is asked later, and from when on; nothing where no turn waits."""
+    """Say for how many turns a model is called later, and when; empty if there are none."""
     waiting = [(stats.waiting_until, stats.waiting) for stats in found if stats.waiting_until]
     if not waiting:
         return ""
     turns = several(sum(count for _, count in waiting), "more turn")
-    return f"A model is asked for {turns} from {moment(min(waiting)[0])} UTC on"
+    return f"A model is called for {turns} from {moment(min(waiting)[0])} UTC on"
 
 
 def print_json(value: object) -> None:
-    _print_json(json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _speaks_utf8()))
+    _print_json(json.dumps(value, default=_as_json, indent=2, ensure_ascii=not _is_utf8()))
 
 
 def print_json_line(value: object) -> None:
-    """One value on one line, for programs that read values as they come."""
-    _print_json(json.dumps(value, default=_as_json, ensure_ascii=not _speaks_utf8()))
+    """Print a value as one line of JSON."""
+    _print_json(json.dumps(value, default=_as_json, ensure_ascii=not _is_utf8()))
 
 
 def _print_json(text: str) -> None:
@@ -212,13 +212,13 @@ def _print_json(text: str) -> None:
 
 
 def print_exactly(text: str) -> None:
-    """Text for a program or a file, in UTF-8 whatever the terminal speaks; a terminal gets no control characters."""
+    """Print text verbatim in UTF-8; on a terminal, control characters are escaped."""
     shown = for_terminal(text) if is_watched() else text
     click.echo(shown.encode("utf-8", "backslashreplace"), nl=False)
 
 
 def is_watched() -> bool:
-    """Whether a person reads the output, rather than a program."""
+    """Report whether standard output is a terminal."""
     return sys.stdout.isatty()
 
 
@@ -230,17 +230,17 @@ def _as_json(value: Any) -> object:
     return str(value)
 
 
-def _speaks_utf8() -> bool:
+def _is_utf8() -> bool:
     return (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def printable(text: str) -> str:
-    """The text without what a terminal would obey (escape sequences, bells) or can't write (lone surrogates)."""
+    """Escape control characters and lone surrogates."""
     return for_terminal(text)
 
 
 def line(*parts: str | tuple[str, str]) -> Text:
-    """A line to print: each part as it is, or with a style. Nothing in a part is taken for a style or an emoji."""
+    """Return a line of parts, each plain or with a style; markup and emoji codes in them are not interpreted."""
     from rich.text import Text
 
     styled = [(part, "") if isinstance(part, str) else part for part in parts]
@@ -252,7 +252,7 @@ def moment(at: datetime | None) -> str:
 
 
 def age(at: datetime) -> str:
-    """How long ago something was: 5 min, 3 h, 2 d, 6 w, 1 y."""
+    """Return how long ago a time was: 5 min, 3 h, 2 d, 6 w, 1 y."""
     seconds = max(0.0, (datetime.now(UTC) - at).total_seconds())
     for unit, size, until in (("min", 60, 60), ("h", 3_600, 24), ("d", 86_400, 14), ("w", 604_800, 52)):
         if seconds < size * until:
@@ -261,13 +261,13 @@ def age(at: datetime) -> str:
 
 
 def shorten(text: str, width: int) -> str:
-    """The first of the text on one line."""
+    """Return the beginning of the text on one line."""
     line = " ".join(text.split())
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
 def cut_middle(text: str, *, full: bool) -> str:
-    """The beginning and the end of a long text."""
+    """Return the beginning and the end of a long text, with a note of what is omitted."""
     if full:
         return text
     lines = text.splitlines()

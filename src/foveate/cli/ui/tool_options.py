@@ -1,4 +1,4 @@
-"""The options of `foveate chat` and `foveate run` that give a model tools, and the question before a call."""
+"""Tool options of `foveate chat`, `run` and `agents`, and the approval of calls at the terminal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 MAX_SHOWN_CHARS = 4_000
-"""Of an argument, in the question whether a call may be executed."""
+"""Characters shown of an argument when asking for approval."""
 QUESTION = "Execute it? [y]es, [n]o, [s] yes for the rest of the session: "
 QUESTION_EACH = "Execute it? [y]es, [n]o: "
 NOBODY = "{name} needs approval, and nobody can be asked because standard input is not a terminal; the user can allow \
@@ -34,16 +34,16 @@ it with --approve {name}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOptions:
-    """What the command line says about tools."""
+    """Tool options of the command line."""
 
     packs: tuple[str, ...] = ()
     roots: tuple[Path, ...] = ()
     allow_exec: bool = False
     allow_unsandboxed: bool = False
     mcp: tuple[str, ...] = ()
-    """Names of MCP servers in the settings, and files that name others."""
+    """Names of MCP servers in the settings, and files that define others."""
     approved: frozenset[str] = frozenset()
-    """Tools that need no approval any more."""
+    """Tools that need no approval."""
 
     @property
     def choice(self) -> ToolChoice:
@@ -58,7 +58,7 @@ class ToolOptions:
 
 
 def tool_options(function: F) -> F:
-    """`--pack`, `--root`, `--allow-exec`, `--allow-unsandboxed`, `--approve` and `--mcp`, as one argument `tools`."""
+    """Add the tool options (`--pack`, `--root`, `--approve`, …), passed as one argument `tools`."""
 
     @functools.wraps(function)
     def wrapped(*arguments: Any, **named: Any) -> Any:
@@ -104,7 +104,7 @@ _OPTIONS = (
 
 
 async def open_mcp(stack: AsyncExitStack, fov: Foveate, tools: ToolOptions, approve: TerminalApprover) -> list[Tool]:
-    """The tools of the MCP servers that the options name; they are connected until the stack is closed."""
+    """Connect the MCP servers of the options until the stack is closed, and return their tools."""
     if not tools.mcp:
         return []
     from foveate.tools.mcp_client import configured, load_config, mcp_tools
@@ -119,7 +119,7 @@ async def open_mcp(stack: AsyncExitStack, fov: Foveate, tools: ToolOptions, appr
 async def make_toolbox(
     fov: Foveate, session: Session, tools: ToolOptions, *, approve: TerminalApprover, extra: Sequence[Tool] = ()
 ) -> Toolbox | None:
-    """The toolbox that the options ask for; other packs than before are published as an event."""
+    """Open the toolbox of the options; a change of packs is published as an event."""
     from foveate.agents.toolboxes import note_packs, open_toolbox
 
     servers = tuple(name for name in tools.mcp if name in fov.settings.tools.mcp_servers)
@@ -128,14 +128,14 @@ async def make_toolbox(
     if toolbox is not None:
         await note_packs(session, choice)
         if approve.is_unattended and tools.allow_exec:
-            # A command could do the same within the same folders.
+            # Commands could make the same changes in the same folders.
             local = (tool for tool in toolbox.tools.values() if tool.approval == "ask" and tool not in extra)
             approve.approved |= {tool.name for tool in local if not tool.annotations.open_world}
     return toolbox
 
 
 async def start_worker(stack: AsyncExitStack, fov: Foveate, session: Session, toolbox: Toolbox | None) -> None:
-    """Run the agents that the model spawns, until the stack is closed; another worker goes on with them then."""
+    """Run the agents that the model spawns until the stack is closed; then other workers resume them."""
     if toolbox is not None and "spawn_agent" in toolbox.tools:
         from foveate.agents.worker import working
 
@@ -147,16 +147,16 @@ class TerminalApprover:
     """Asks the person at the terminal whether a call may be executed."""
 
     is_typed: bool
-    """Somebody is at the keyboard."""
+    """Whether input comes from a terminal."""
     approved: set[str] = field(default_factory=set)
-    """Tools that are not asked about any more."""
+    """Tools that are executed without asking."""
     before: Callable[[], object] = lambda: None
-    """Called before a question, e.g. to end a line that was begun."""
+    """Called before a question, e.g. to end an unfinished line."""
     is_unattended: bool = False
-    """Nobody is expected to answer: what `--allow-exec` makes possible anyway is not asked about."""
+    """Nobody is expected to answer: calls that `--allow-exec` covers need no approval."""
 
     def grants(self, tool: Tool) -> bool:
-        """Whether a tool is not asked about any more."""
+        """Report whether a tool is executed without asking."""
         return tool.name in self.approved
 
     async def __call__(self, tool: Tool, arguments: Mapping[str, Any]) -> bool:
@@ -181,17 +181,17 @@ class TerminalApprover:
         return answer in ("y", "yes")
 
     async def consent(self, server: str, changed: Sequence[str]) -> bool:
-        """Whether the definitions of a server's tools may be used that have changed since they were first seen."""
+        """Ask whether changed tool definitions of an MCP server may be used."""
         if not self.is_typed:
             return False
         self.before()
-        told = f"The MCP server {server!r} has changed the definitions of {', '.join(changed)}."
-        console(stderr=True).print(line((told, "bold yellow")), soft_wrap=True)
+        message = f"The MCP server {server!r} has changed the definitions of {', '.join(changed)}."
+        console(stderr=True).print(line((message, "bold yellow")), soft_wrap=True)
         return (await read_answer("Use them? [y]es, [n]o: ")).strip().lower() in ("y", "yes")
 
 
 async def read_answer(question: str) -> str:
-    """A line from the keyboard, without keeping the event loop or a thread busy; empty where there is none."""
+    """Read a line from the keyboard without blocking the event loop; empty at the end of the input."""
     import asyncio
 
     sys.stderr.write(question)

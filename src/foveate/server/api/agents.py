@@ -1,4 +1,4 @@
-"""`/agents`: models that work in the background. The server's own worker runs them, and any other on the same store."""
+"""`/agents`: agents that work in the background, run by the server's own worker or any other on the same store."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ State = Literal["queued", "running", "waiting", "done", "failed", "cancelled", "
 
 
 class AgentList(ItemList[AgentInfo], frozen=True):
-    """Agents, the newest first."""
+    """Agents, newest first."""
 
 
 class AgentsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which agents."""
+    """Filters of the list."""
 
     state: State | None = None
     session: str | None = None
-    """Those that work for this session."""
+    """Only agents of this session."""
     limit: Annotated[int, Meta(ge=1, le=1_000)] = 100
 
 
@@ -39,25 +39,25 @@ class AgentBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     variables: dict[str, str] = {}
     """Values for the stored prompt."""
     kind: Literal["call", "run"] = "run"
-    """`call`: one prompt and its answer. `run`: until the model says that the task is done."""
+    """`call`: one prompt and its answer. `run`: until the model reports that the task is done."""
     session: str | None = None
-    """The session that it works for."""
+    """The session that the agent works for."""
     fork: bool = False
-    """Whether it sees that session's turns."""
+    """Whether the agent sees that session's turns."""
     model: str | None = None
-    """One of the configured models for chats. Default: the first."""
+    """A model that is configured for chats. Default: the first."""
     packs: tuple[Text, ...] = ()
     mcp_servers: tuple[Text, ...] = ()
     """MCP servers of the server's settings (`tools.mcp_servers`), by name; not for keys of a tenant."""
     system: str = ""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
-    """Limit of the agent and all below it; below that of the server's settings."""
+    """Token limit of the agent and all agents below it, up to the limit of the server's settings."""
     max_usd: Annotated[float, Meta(ge=0)] | None = None
 
 
 class ApprovalBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A decision about the tool call that an agent waits with."""
+    """A decision about the tool call that an agent waits for."""
 
     allow: bool
     for_session: bool = False
@@ -65,21 +65,21 @@ class ApprovalBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class AnswerBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """An answer to the question that an agent waits with."""
+    """An answer to the question that an agent is waiting on."""
 
     text: Text
 
 
 @routes.add("GET", "/agents", right="read")
 async def list_agents(call: Call, query: AgentsQuery) -> AgentList:
-    """The agents, the newest first."""
+    """List the agents, newest first."""
     found = await call.view.agents.list(state=query.state, parent=query.session, limit=query.limit)
     return AgentList(items=list(found))
 
 
 @routes.add("GET", "/agents/{agent}", right="read")
 async def get_agent(call: Call, agent: str) -> AgentInfo:
-    """An agent: its state, what it waits for, and its result."""
+    """Get an agent: its state, what it waits for, and its result."""
     return await call.view.agents.get(agent)
 
 
@@ -92,7 +92,7 @@ async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
         known = ", ".join(models) or "none; set models.chat"
         raise InputError(f"the model {body.model!r} is not configured for chats; available: {known}")
     if body.fork and body.session is None:
-        raise InputError("fork needs session: the session whose turns it sees")
+        raise InputError("fork needs session, the session whose turns the agent sees")
     if body.mcp_servers and call.principal.tenant:
         raise ProblemError(403, "MCP servers are for the owner of the store; use a key without a tenant")
     task = await _task(call, body)
@@ -111,13 +111,13 @@ async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
         mcp_servers=body.mcp_servers,
         system=body.system,
         max_output_tokens=body.max_output_tokens,
-        # Tenants have no folders in common.
+        # Tenants must not share folders.
         roots=() if call.principal.tenant else settings.roots,
     )
 
 
 async def _task(call: Call, body: AgentBody) -> str:
-    """The task, or the stored prompt with its variables, which are checked."""
+    """Return the task, or the stored prompt with its variables, after checking them."""
     if (body.prompt is None) == (not body.task.strip()):
         raise InputError("give either a task or the key of a stored prompt")
     if body.prompt is not None:
@@ -129,17 +129,17 @@ async def _task(call: Call, body: AgentBody) -> str:
 
 @routes.add("POST", "/agents/{agent}/cancel", right="write")
 async def cancel_agent(call: Call, agent: str) -> AgentList:
-    """Cancel an agent and all below it, calls in progress included; those that were cancelled."""
+    """Cancel an agent and all agents below it, including calls in progress; return those that were cancelled."""
     return AgentList(items=list(await call.view.agents.cancel(agent)))
 
 
 @routes.add("POST", "/agents/{agent}/approval", right="write")
 async def decide_call(call: Call, agent: str, body: ApprovalBody) -> AgentInfo:
-    """Decide about the tool call that an agent waits with, and resume it. 409 if it waits for none."""
+    """Approve or deny the tool call that an agent waits for, and resume it. 409 if it waits for none."""
     return await call.view.agents.approve(agent, allow=body.allow, for_session=body.for_session)
 
 
 @routes.add("POST", "/agents/{agent}/answer", right="write")
 async def answer_agent(call: Call, agent: str, body: AnswerBody) -> AgentInfo:
-    """Answer the question that an agent waits with, and resume it. 409 if it waits for none."""
+    """Answer the question that an agent is waiting on, and resume it. 409 if there is none."""
     return await call.view.agents.answer(agent, body.text)

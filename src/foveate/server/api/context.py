@@ -20,14 +20,14 @@ from foveate.session import Session
 from foveate.session.values import Context, Segment, copied
 
 MAX_OPEN = 64
-"""Sessions that are kept open for contexts, those used last: a handle has its plan and texts in memory."""
+"""Number of recently used sessions kept open: an open session has its plan and texts in memory."""
 routes = Endpoints("context")
 Format = Literal["openai", "openai-responses", "anthropic", "gemini"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Open:
-    """A session that is kept open. Its contexts are made one at a time."""
+    """A session that is kept open, with a lock: its contexts are made one at a time."""
 
     session: Session
     created_at: datetime
@@ -35,14 +35,14 @@ class _Open:
 
 
 class OpenSessions:
-    """The sessions that contexts were made of lately."""
+    """The sessions that are kept open for contexts."""
 
     def __init__(self) -> None:
         self._kept: BoundedCache[str, _Open] = BoundedCache(MAX_OPEN)
 
     @asynccontextmanager
     async def use(self, view: Foveate, name: str) -> AsyncIterator[Session]:
-        """A session as the view sees it; the same handle as before, unless it was deleted and created anew."""
+        """Open a session, or reuse the open one unless it was deleted and created again."""
         fresh = await view.open_session(name)
         kept = self._kept.get(fresh.engine.stored_id)
         if kept is None or kept.created_at != fresh.info.created_at or kept.session.id != fresh.id:
@@ -52,21 +52,21 @@ class OpenSessions:
 
 
 class ContextBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the context is for."""
+    """Options of a context."""
 
     prompt: str | list[dict[str, Any]] = ""
     """Text, or messages in a provider's format."""
     budget_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
-    """Another budget than the session's is a preview: nothing is saved."""
+    """A budget other than the session's makes a preview: nothing is saved."""
     system: str = ""
     strategy: str | None = None
-    """Another strategy than the session's is a preview: nothing is saved."""
+    """A strategy other than the session's makes a preview: nothing is saved."""
     recall: bool = True
     """Add older turns that match the prompt."""
     tools: bool = False
     """Include the history tools."""
     format: Format | None = None
-    """Also answer the request in the format of this provider."""
+    """Also return the request in this provider's format."""
 
 
 class ContextAnswer(Struct, frozen=True, kw_only=True):
@@ -75,16 +75,16 @@ class ContextAnswer(Struct, frozen=True, kw_only=True):
     text: str
     """Everything before the prompt."""
     tokens: int
-    """Tokens of everything, including the prompt."""
+    """Total tokens, including the prompt."""
     budget_tokens: int
     stable_tokens: int
-    """Tokens at the beginning that the next context has too, so that a provider may have them cached."""
+    """Tokens of the prefix that the next context shares, so that a provider can cache them."""
     system: str
     segments: list[Segment]
     plan: dict[str, Any]
     """How the levels were chosen."""
     request: dict[str, Any] | None
-    """Arguments of the provider's call, if a format was given."""
+    """Arguments for the provider's API, if `format` is set."""
 
 
 class ToolList(Struct, frozen=True, kw_only=True):
@@ -113,7 +113,7 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 
 @routes.add("POST", "/sessions/{session}/context", right="read")
 async def make_context(call: Call, session: str, body: ContextBody) -> ContextAnswer:
-    """The context for a prompt, within the budget: text, segments, plan, and a provider's request."""
+    """Make the context for a prompt, within the budget: text, segments, plan, and a provider's request."""
     wanted = {name: value for name, value in asdict(body).items() if name != "format"}
     async with call.parts.open_sessions.use(call.view, session) as found:
         context = await found.context(**wanted)
@@ -122,7 +122,7 @@ async def make_context(call: Call, session: str, body: ContextBody) -> ContextAn
 
 @routes.add("GET", "/sessions/{session}/tools", right="read")
 async def list_tools(session: Session, query: ToolsQuery) -> ToolList:
-    """Definitions of the history tools for a model."""
+    """List the definitions of the history tools for a model."""
     return ToolList(items=[msgspec.to_builtins(one, enc_hook=str) for one in session.tools(query.format)])
 
 

@@ -1,4 +1,4 @@
-"""How an endpoint is declared, and how its request is read and answered.
+"""Declares endpoints, reads their requests and writes their responses.
 
     routes = Endpoints("sessions")
 
@@ -6,9 +6,9 @@
     async def get_session(session: Session) -> SessionResource:
         \"\"\"A session.\"\"\"
 
-The declaration is the only one: the types of `query`, `body` and the answer are read from the annotations, and the
-OpenAPI document is made from the same. A handler names what it takes: the call, the open session, a part of the path,
-`query` and `body`.
+This is the only declaration: the types of `query`, `body` and the response are read from the annotations, and the
+OpenAPI document is generated from them. A handler's parameters select its arguments: the call, the open session, a
+part of the path, `query` and `body`.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ MAX_KEY_CHARS = 255
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 Where = tuple[str, ...]
-"""Who asks for what under which key."""
+"""Caller, endpoint, path and Idempotency-Key of a request."""
 SERVER_ERROR = 500
 MAX_KEPT_BYTES = 65_536
-"""Larger answers are not kept: those are contexts, which can be made again."""
+"""Larger responses are not kept: those are contexts, which can be made again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiParts:
-    """What all endpoints of a server share."""
+    """Objects that all endpoints of a server share."""
 
     fov: Foveate
     settings: ServerSettings
@@ -92,12 +92,12 @@ class Call:
         return cls(request, principal, view, parts)
 
     def path_arguments(self) -> dict[str, Any]:
-        """The names in the path as arguments of the handler."""
+        """The path parameters as arguments of the handler."""
         return {name: unquote(value) for name, value in self.request.path_params.items()}
 
     @property
     def idempotency_key(self) -> str | None:
-        """The key under which a write is done once; `ProblemError` 400 if it can't be one."""
+        """The Idempotency-Key; `ProblemError` 400 if it is not valid."""
         key = self.request.headers.get(IDEMPOTENCY_KEY)
         if key is None or self.request.method == "GET":
             return None
@@ -107,8 +107,8 @@ class Call:
 
 
 def bound(handler: Handler) -> Handler:
-    """The handler, called with what it takes: the call only if it has a parameter for it, and an open `Session` for
-    its id in the path."""
+    """Wrap a handler so that it gets the call only if it has a parameter for it, and an open `Session` for the id in
+    the path."""
     hints = get_type_hints(handler)
     opens_session = hints.get("session") is Session
     takes_call = any(isinstance(kind, type) and issubclass(kind, Call) for kind in hints.values())
@@ -124,7 +124,7 @@ def bound(handler: Handler) -> Handler:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An endpoint with everything that is known about it."""
+    """The declaration of an endpoint."""
 
     tag: str
     method: Method
@@ -136,18 +136,18 @@ class Endpoint:
     query: type[Struct] | None
     body: type[Any] | None
     answer: Any
-    """The type of the answer; None: there is no content."""
+    """The type of the response; None for no content."""
     status: int
     media: str
-    """Media type of the answer."""
+    """Media type of the response."""
     takes: str | None
-    """Media type of a body that the handler reads by itself."""
+    """Media type of a body that the handler reads itself."""
     is_replayed: bool
-    """The answer is kept and given again for the same Idempotency-Key."""
+    """Whether the response is kept and repeated for the same Idempotency-Key."""
 
     @property
     def parameters(self) -> list[str]:
-        """The names in the path."""
+        """The path parameters."""
         return _PARAMETER.findall(self.path)
 
 
@@ -168,7 +168,7 @@ class Endpoints:
         media: str = JSON,
         takes: str | None = None,
     ) -> Callable[[H], H]:
-        """Declare a handler. It may take the `Call`; the path's names, `query` and `body` are its other arguments."""
+        """Declare a handler. It may take the `Call`; path parameters, `query` and `body` are its other arguments."""
 
         def declare(handler: H) -> H:
             hints = get_type_hints(handler)
@@ -197,8 +197,8 @@ class Endpoints:
 
 
 def make_routes(endpoints: Sequence[Endpoint], parts: ApiParts) -> list[Route]:
-    """The routes of these endpoints."""
-    # A handler of HEAD would be made for each GET; streams can't have one.
+    """Return the routes of these endpoints."""
+    # Starlette would add HEAD to each GET, which streams can't answer.
     routes = []
     for endpoint in endpoints:
         route = Route(f"{BASE}{endpoint.path}", _runner(endpoint, parts), methods=[endpoint.method])
@@ -241,7 +241,7 @@ def _read_query(request: Request, kind: type[Struct]) -> Struct:
         return msgspec.convert(given, kind, strict=False)
     except msgspec.ValidationError as error:
         known = ", ".join(kind.__struct_fields__)
-        raise ProblemError(422, f"the query does not fit: {error}; it takes {known}") from error
+        raise ProblemError(422, f"the query is not valid: {error}; it accepts {known}") from error
 
 
 def _write(endpoint: Endpoint, result: object) -> Response:
@@ -253,7 +253,7 @@ def _write(endpoint: Endpoint, result: object) -> Response:
 
 
 def encode(value: object) -> bytes:
-    """A value as JSON. Text of old logs may have lone surrogates, which are escaped."""
+    """Encode a value as JSON; lone surrogates, which old logs may contain, are escaped."""
     try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -262,22 +262,22 @@ def encode(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The answer to a request with this body, or the promise of one."""
+    """The response to a request with this body, or a future of it."""
 
     digest: bytes
     answer: asyncio.Future[Response]
 
 
 class Replies:
-    """The latest answers of one server."""
+    """The latest responses of one server, by Idempotency-Key."""
 
     def __init__(self, limit: int) -> None:
         self._kept: BoundedCache[Where, _Reply] = BoundedCache(limit)
 
     async def once(self, where: Where, digest: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
-        """The answer that was given before, or else the one that `make` gives now.
+        """Return the kept response, or make and keep it.
 
-        `ProblemError` 422 if the key was used for another body. An error is not kept: the request may be repeated.
+        `ProblemError` 422 if the key was used for another body. Errors are not kept, so the request may be repeated.
         """
         known = self._kept.get(where)
         if known is not None:
@@ -292,7 +292,7 @@ class Replies:
             self._kept.pop(where)
             if isinstance(error, Exception):
                 promise.set_exception(error)
-                promise.exception()  # nobody may be waiting for it
+                promise.exception()  # mark the exception as retrieved
             else:
                 promise.cancel()
             raise

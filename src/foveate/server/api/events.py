@@ -26,16 +26,16 @@ from foveate.session.tenant import SEPARATOR
 KEEP_ALIVE_SECONDS = 15.0
 """A comment is sent after this long without an event, so that proxies keep the connection."""
 MAX_TENANTS = 256
-"""Tenants whose events are kept, those with the latest events."""
+"""Number of tenants whose events are kept, those with the latest events."""
 BATCH = 500
 routes = Endpoints("events")
 
 
 class EventsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which events."""
+    """Filters of the events."""
 
     session: str | None = None
-    """Only those of this session."""
+    """Only events of this session."""
     kinds: str | None = None
     """Only these kinds, comma-separated."""
 
@@ -64,7 +64,7 @@ class _Ring:
 
     limit: int
     dropped: int
-    """Number of the newest event that is not kept any more."""
+    """Number of the newest event that is no longer kept."""
     kept: deque[Numbered] = field(default_factory=deque)
 
     def add(self, numbered: Numbered) -> None:
@@ -76,14 +76,14 @@ class _Ring:
 class EventHub:
     """Keeps the latest events of each tenant and wakes the streams that wait for more.
 
-    The owner's are those of all tenants.
+    The owner gets the events of all tenants.
     """
 
     def __init__(self, fov: Foveate, limit: int, metrics: Metrics) -> None:
         self._fov = fov
         self._limit = limit
         self._metrics = metrics
-        # Numbers grow across restarts: a server publishes fewer than 1,000 events a second in the long run.
+        # Starting from the clock keeps numbers growing across restarts, up to 1,000 events a second on average.
         self._start = self._number = time.time_ns() // 1_000_000
         self._of_all = _Ring(limit, self._start)
         self._of_tenants: BoundedCache[str, _Ring] = BoundedCache(MAX_TENANTS)
@@ -92,7 +92,7 @@ class EventHub:
         self._subscription: Subscription | None = None
 
     def start(self) -> None:
-        """Begin to listen, in the running event loop."""
+        """Start to listen, in the running event loop."""
         loop = asyncio.get_running_loop()
         self._subscription = self._fov.subscribe(lambda event: loop.call_soon_threadsafe(self.take, event))
 
@@ -109,17 +109,17 @@ class EventHub:
         return self._number
 
     def after(self, tenant: str, number: int) -> list[Numbered]:
-        """The kept events of a tenant beyond a number, oldest first."""
+        """Return the kept events of a tenant after a number, oldest first."""
         ring = self._of_tenants.get(tenant) if tenant else self._of_all
         return [numbered for numbered in ring.kept if numbered.number > number] if ring else []
 
     def is_gone(self, tenant: str, number: int) -> bool:
-        """Whether events behind this number may have been dropped, or published before the server started."""
+        """Report whether events after this number may have been dropped, or published before the server started."""
         ring = self._of_tenants.get(tenant) if tenant else self._of_all
         return number < (ring.dropped if ring else self._start)
 
     async def wait(self) -> bool:
-        """Wait for another event, up to a limit; whether the hub is still open."""
+        """Wait for another event, up to a limit; return whether the hub is still open."""
         changed = self._changed
         if not self._closed:
             with suppress(TimeoutError):
@@ -136,7 +136,7 @@ class EventHub:
         if separator:
             ring = self._of_tenants.get(tenant)
             if ring is None:
-                # Where many tenants have events, this one's may have been kept before, and dropped.
+                # With many tenants, earlier events of this one may have been dropped.
                 is_full = len(self._of_tenants) == MAX_TENANTS
                 ring = self._of_tenants[tenant] = _Ring(self._limit, self._number - 1 if is_full else self._start)
             ring.add(numbered)
@@ -149,9 +149,9 @@ class EventHub:
 
 @routes.add("GET", "/events", right="read", media="text/event-stream")
 async def stream_events(call: Call, query: EventsQuery) -> EventData:
-    """Events as they happen, as server-sent events.
+    """Stream events as they happen, as server-sent events.
 
-    The header Last-Event-ID resumes behind an event; an event `gap` says that some are no longer kept.
+    The header Last-Event-ID resumes after an event; an event `gap` means that some are no longer kept.
     """
     kinds = frozenset(filter(None, (query.kinds or "").split(",")))
     unknown = kinds - set(EVENT_KINDS)
@@ -164,16 +164,16 @@ async def stream_events(call: Call, query: EventsQuery) -> EventData:
 
 
 def event_response(stream: AsyncIterator[bytes], headers: Mapping[str, str]) -> StreamingResponse:
-    """A stream of events that no proxy holds back."""
+    """Return a response that streams events and that proxies do not buffer."""
     return StreamingResponse(stream, media_type="text/event-stream", headers={**headers, "X-Accel-Buffering": "no"})
 
 
 async def event_stream(
     call: Call, *, session: str | None = None, kinds: frozenset[str] = frozenset()
 ) -> AsyncIterator[bytes]:
-    """The events of the caller's tenant from now on, or behind the one that the header Last-Event-ID names.
+    """Yield the events of the caller's tenant from now on, or after the one in the header Last-Event-ID.
 
-    It ends when the caller is not admitted any more, e.g. because its key was revoked.
+    The stream ends when the caller loses access, e.g. because its key was revoked.
     """
     hub, tenant = call.parts.events, call.principal.tenant
     last = call.request.headers.get("last-event-id", "")

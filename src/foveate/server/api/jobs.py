@@ -1,4 +1,4 @@
-"""Jobs: work that takes longer than a request. They are kept in memory until the server stops."""
+"""Jobs: work that takes longer than a request, kept in memory until the server stops."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ routes = Endpoints("jobs")
 
 
 class JobResource(Struct, frozen=True, kw_only=True):
-    """A job and how far it is."""
+    """A job and its progress."""
 
     id: str
     kind: str
     session_id: str
     status: JobStatus
     done: int
-    """Steps finished,"""
+    """Finished steps."""
     total: int
-    """of this many."""
+    """Total number of steps."""
     result: dict[str, Any] | None
     """Set when the status is `done`."""
     problem: str | None
-    """Why it failed."""
+    """Why the job failed."""
     created_at: datetime
     ended_at: datetime | None
 
@@ -54,7 +54,7 @@ class JobList(ItemList[JobResource], frozen=True):
 
 @dataclass(slots=True)
 class ServerJob:
-    """A job as it is kept."""
+    """A job in memory."""
 
     id: str
     tenant: str
@@ -70,19 +70,19 @@ class ServerJob:
     task: asyncio.Task[None] | None = None
 
     def shown(self) -> JobResource:
-        """The job as the API answers it."""
+        """Return the job as the API's resource."""
         return copied(JobResource, self, done=min(self.done, self.total))
 
 
 class Jobs:
-    """The jobs of one server. Some run at the same time, others wait."""
+    """The jobs of one server: a limited number runs at the same time, the others are queued."""
 
     def __init__(self, at_once: int) -> None:
         self._slots = asyncio.Semaphore(at_once)
         self._kept: BoundedCache[str, ServerJob] = BoundedCache(MAX_KEPT)
 
     def start(self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work) -> ServerJob:
-        """Queue work; it reports each step that it has finished."""
+        """Queue work that reports each finished step."""
         waiting = sum(job.status not in ENDED for _, job in self._kept.items())
         if waiting >= MAX_QUEUED:
             raise ProblemError(429, f"{waiting} jobs are queued already", headers={"Retry-After": "30"})
@@ -92,7 +92,7 @@ class Jobs:
         return job
 
     def get(self, principal: Principal, job_id: str) -> ServerJob:
-        """A job of this tenant; the owner sees all."""
+        """Return a job of this tenant; the owner sees all."""
         job = self._kept.get(job_id)
         if job is None or (principal.tenant and job.tenant != principal.tenant):
             raise ProblemError(
@@ -101,12 +101,12 @@ class Jobs:
         return job
 
     def list(self, principal: Principal) -> Sequence[ServerJob]:
-        """The jobs of this tenant, newest first."""
+        """Return the jobs of this tenant, newest first."""
         jobs = [job for _, job in self._kept.items() if not principal.tenant or job.tenant == principal.tenant]
         return sorted(jobs, key=lambda job: job.created_at, reverse=True)
 
     async def stop(self) -> None:
-        """Cancel everything."""
+        """Cancel all jobs."""
         tasks = [job.task for _, job in self._kept.items() if job.task and not job.task.done()]
         for task in tasks:
             task.cancel()
@@ -133,19 +133,19 @@ class Jobs:
 
 @routes.add("GET", "/jobs", right="read")
 async def list_jobs(call: Call) -> JobList:
-    """All jobs, newest first."""
+    """List all jobs, newest first."""
     return JobList(items=[job.shown() for job in call.parts.jobs.list(call.principal)])
 
 
 @routes.add("GET", "/jobs/{job}", right="read")
 async def get_job(call: Call, job: str) -> JobResource:
-    """A job and how far it is."""
+    """Get a job and its progress."""
     return call.parts.jobs.get(call.principal, job).shown()
 
 
 @routes.add("DELETE", "/jobs/{job}", right="write")
 async def cancel_job(call: Call, job: str) -> JobResource:
-    """Cancel a job. One that has ended stays as it is."""
+    """Cancel a job. A job that has ended is not changed."""
     found = call.parts.jobs.get(call.principal, job)
     if found.task and not found.task.done():
         found.task.cancel()

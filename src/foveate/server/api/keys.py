@@ -1,4 +1,4 @@
-"""`/keys`: the keys of the server. A tenant's admin manages those of the tenant."""
+"""`/keys`: the keys of the server. A tenant's admin manages the tenant's own."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class NewKeyAnswer(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/keys", right="admin")
 async def list_keys(call: Call) -> KeyList:
-    """The keys."""
+    """List the keys."""
     return KeyList(items=await _keys(call))
 
 

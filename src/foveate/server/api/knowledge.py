@@ -1,4 +1,4 @@
-"""`/knowledge`: what past conversations teach, for people to read and decide on."""
+"""`/knowledge`: items learned from past conversations, and their review."""
 
 from __future__ import annotations
 
@@ -32,30 +32,30 @@ routes = Endpoints("knowledge")
 CURSOR_PARTS = 4
 MARKDOWN = "text/markdown"
 STAGES = {"merge": "made"}
-"""When a step counts as done, if not when its result is stored."""
+"""The stage at which a step counts as done. Default: when its result is stored."""
 Text = Annotated[str, Meta(min_length=1)]
 
 
 class KnowledgePage(ItemPage[KnowledgeItem], frozen=True):
-    """Items by scope, kind and id."""
+    """Items, sorted by scope, kind and id."""
 
 
 class KnowledgeVersions(ItemList[KnowledgeItem], frozen=True):
-    """Versions of an item, the oldest first."""
+    """Versions of an item, oldest first."""
 
 
 class LearningRuns(ItemList[LearningRun], frozen=True):
-    """Runs, the newest first."""
+    """Runs, newest first."""
 
 
 class KnowledgeQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which items."""
+    """Filters of the list."""
 
     scope: str | None = None
     """E.g. `project:shop`."""
     kind: KnowledgeKind | None = None
     state: StateFilter | None = None
-    """Default: all but `retired`."""
+    """Default: all except `retired`."""
     limit: Limit = DEFAULT_LIMIT
     cursor: str | None = None
 
@@ -69,16 +69,16 @@ class KnowledgeExportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class KnowledgeImportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to import."""
+    """Options of an import."""
 
     scope: str = "project:"
-    """Of new items that name none."""
+    """Scope of new items without one."""
     dry_run: bool = False
     """Only report what would change."""
 
 
 class RunsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which runs."""
+    """Filters of the list."""
 
     scope: str | None = None
     limit: Limit = DEFAULT_LIMIT
@@ -90,7 +90,7 @@ class LearnBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     scope: str | None = None
     """E.g. `project:shop`. Default: each project, and the sessions without a label together."""
     dry_run: bool = False
-    """Only report what would be read, its price and what rules would change."""
+    """Only report what would be read, its price, and what rules would change."""
 
 
 class NewKnowledgeBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -108,7 +108,7 @@ class NewKnowledgeBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class KnowledgeEditBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change. What is left out stays."""
+    """Changes to an item; omitted fields are kept."""
 
     title: Text | None = None
     text: Text | None = None
@@ -138,27 +138,27 @@ class KnowledgeImportReport(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/knowledge", right="read")
 async def list_knowledge(call: Call, query: KnowledgeQuery) -> KnowledgePage:
-    """The items by scope, kind and id, each with its source turns."""
+    """List the items by scope, kind and id, each with its source turns."""
     found = await call.view.knowledge.list(scope=query.scope, kind=query.kind, state=query.state)
     if query.cursor is not None:
         last = tuple(read_cursor(query.cursor, CURSOR_PARTS))
-        found = [item for item in found if _place(item) > last]
+        found = [item for item in found if _sort_key(item) > last]
     page = list(found[: query.limit])
     has_more = len(found) > len(page)
-    return KnowledgePage(items=page, next_cursor=write_cursor(*_place(page[-1])) if has_more else None)
+    return KnowledgePage(items=page, next_cursor=write_cursor(*_sort_key(page[-1])) if has_more else None)
 
 
 @routes.add("POST", "/knowledge", right="write", status=201)
 async def add_knowledge(call: Call, body: NewKnowledgeBody) -> KnowledgeItem:
-    """Add an item that a person wrote. The same title again in the same scope is a new version."""
+    """Add an item that a person wrote. An existing title in the same scope becomes a new version."""
     return await call.view.knowledge.add(**asdict(body))
 
 
 @routes.add("GET", "/knowledge/export", right="read", media=MARKDOWN)
 async def export_knowledge(call: Call, query: KnowledgeExportQuery) -> str:
-    """The items as Markdown, to edit and import back."""
+    """Export the items as Markdown, to edit and import back."""
     found = await call.view.knowledge.list(**asdict(query))
-    # A stored text is never shown as a page of this server.
+    # A browser must never display a stored text as a page of this server.
     headers = {"content-disposition": "attachment; filename=knowledge.md", "x-content-type-options": "nosniff"}
     text = await asyncio.to_thread(write_markdown, found)
     return Response(text, media_type=MARKDOWN, headers=headers)  # type: ignore[return-value]
@@ -166,7 +166,7 @@ async def export_knowledge(call: Call, query: KnowledgeExportQuery) -> str:
 
 @routes.add("POST", "/knowledge/import", right="write", takes=MARKDOWN)
 async def import_knowledge(call: Call, query: KnowledgeImportQuery) -> KnowledgeImportReport:
-    """Import an edited export, sent as the body. 422 names the line that is wrong; then nothing is imported."""
+    """Import an edited export, sent as the body. 422 names the invalid line; then nothing is imported."""
     raw = await read_body(call.request, max_mb=call.parts.settings.max_body_mb)
     try:
         entries = await asyncio.to_thread(read_markdown, raw.decode())
@@ -187,7 +187,7 @@ async def import_knowledge(call: Call, query: KnowledgeImportQuery) -> Knowledge
 
 @routes.add("POST", "/knowledge/learn", right="write", status=202)
 async def learn_knowledge(call: Call, body: LearnBody) -> JobResource:
-    """Learn from a scope, as a job; its result says what was read, what it cost, and what changed."""
+    """Learn from a scope, as a job; its result has what was read, its cost, and what changed."""
     scope = None if body.scope is None else check_scope(body.scope)
     sessions = [] if scope else await call.view.sessions()
     scopes = len({info.channel for info in sessions}) or 1
@@ -205,31 +205,31 @@ async def learn_knowledge(call: Call, body: LearnBody) -> JobResource:
 
 @routes.add("GET", "/knowledge/runs", right="read")
 async def list_learning_runs(call: Call, query: RunsQuery) -> LearningRuns:
-    """The runs that learned, with what they did."""
+    """List the learning runs and their results."""
     return LearningRuns(items=list(await call.view.knowledge.runs(**asdict(query))))
 
 
 @routes.add("GET", "/knowledge/{knowledge}", right="read")
 async def get_knowledge(call: Call, knowledge: str) -> KnowledgeItem:
-    """An item by its id, or a unique beginning of it."""
+    """Get an item by its id, or a unique prefix of it."""
     return await call.view.knowledge.get(knowledge)
 
 
 @routes.add("PATCH", "/knowledge/{knowledge}", right="write")
 async def edit_knowledge(call: Call, knowledge: str, body: KnowledgeEditBody) -> KnowledgeItem:
-    """Change what an item says, as a new version; a proposed item is approved by it."""
+    """Change an item's text or title, as a new version. Editing approves a proposed item."""
     return await call.view.knowledge.edit(knowledge, **asdict(body))
 
 
 @routes.add("GET", "/knowledge/{knowledge}/versions", right="read")
 async def get_knowledge_versions(call: Call, knowledge: str) -> KnowledgeVersions:
-    """All versions of an item, each with why another took its place."""
+    """List all versions of an item, each with the reason why it was replaced."""
     return KnowledgeVersions(items=list(await call.view.knowledge.versions(knowledge)))
 
 
 @routes.add("POST", "/knowledge/{knowledge}/approve", right="write")
 async def approve_knowledge(call: Call, knowledge: str, body: ReviewBody) -> KnowledgeItem:
-    """Approve an item, also one that was retired."""
+    """Approve an item, also a retired one."""
     return await call.view.knowledge.approve(knowledge, reason=body.reason)
 
 
@@ -241,10 +241,10 @@ async def pin_knowledge(call: Call, knowledge: str, body: ReviewBody) -> Knowled
 
 @routes.add("POST", "/knowledge/{knowledge}/retire", right="write")
 async def retire_knowledge(call: Call, knowledge: str, body: ReviewBody) -> KnowledgeItem:
-    """Take an item out of use. Its versions stay; `approve` brings it back."""
+    """Retire an item: it is no longer used. Its versions are kept; `approve` restores it."""
     return await call.view.knowledge.retire(knowledge, body.reason)
 
 
-def _place(item: KnowledgeItem) -> tuple[str, str, str, str]:
-    """Where an item is in the order of the list."""
+def _sort_key(item: KnowledgeItem) -> tuple[str, str, str, str]:
+    """Return the sort key of an item."""
     return item.tenant, item.scope, item.kind, item.id

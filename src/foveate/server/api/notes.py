@@ -1,4 +1,4 @@
-"""What people keep beside the turns: pins, goals, documents and the board."""
+"""Pins, goals, documents and the board of a session."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ class PinBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class UnpinQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to remove it."""
+    """Options of removing a pin."""
 
     force: bool = False
-    """Even if it is locked."""
+    """Remove the pin even if it is locked."""
 
 
 class GoalList(ItemList[Goal], frozen=True):
@@ -82,7 +82,7 @@ class DocumentResource(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/sessions/{session}/pins", right="read")
 async def list_pins(session: Session) -> PinList:
-    """The pins."""
+    """List the pins."""
     return PinList(items=await session.pins())
 
 
@@ -100,7 +100,7 @@ async def remove_pin(session: Session, pin: str, query: UnpinQuery) -> None:
 
 @routes.add("GET", "/sessions/{session}/goals", right="read")
 async def list_goals(session: Session) -> GoalList:
-    """The goals."""
+    """List the goals."""
     return GoalList(items=list(await session.goals.list()))
 
 
@@ -124,7 +124,7 @@ async def lock_decision(session: Session, goal: str, body: DecisionBody) -> Goal
 
 @routes.add("POST", "/sessions/{session}/goals/{goal}/artifacts", right="write")
 async def add_artifact(session: Session, goal: str, body: ArtifactBody) -> Goal:
-    """Note a file of the goal."""
+    """Record a file of the goal."""
     return await session.goals.artifact(goal, body.path, body.change)
 
 
@@ -136,7 +136,7 @@ async def finish_goal(session: Session, goal: str) -> Goal:
 
 @routes.add("GET", "/sessions/{session}/documents/{name}", right="read")
 async def get_document(session: Session, name: str) -> DocumentResource:
-    """A document, e.g. `epic` or `tasks`."""
+    """Get a document, e.g. `epic` or `tasks`."""
     return DocumentResource(name=name, text=await session.documents.get(name))
 
 
@@ -149,7 +149,7 @@ async def set_document(session: Session, name: str, body: DocumentBody) -> Docum
 
 @routes.add("GET", "/sessions/{session}/board", right="read")
 async def get_board(session: Session) -> Board:
-    """Retrieved turns that contexts show for some turns."""
+    """Get the board: retrieved turns that contexts include for a few turns."""
     return await session.board()
 
 

@@ -1,4 +1,4 @@
-"""Lists and their pages: a limit, and a cursor that says where the next page begins."""
+"""Lists and their pages: a limit, and a cursor to the next page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DEFAULT_LIMIT = 50
 
 
 class ItemList(Struct, Generic[T], frozen=True, kw_only=True):
-    """A list as the API answers it."""
+    """A list in a response."""
 
     items: list[T]
 
@@ -28,17 +28,17 @@ class ItemPage(ItemList[T], Generic[T], frozen=True, kw_only=True):
     """A page of a list."""
 
     next_cursor: str | None
-    """Give it as `cursor` to get the next page; null on the last."""
+    """The `cursor` of the next page; null on the last page."""
 
 
 def write_cursor(*parts: str | int) -> str:
-    """A cursor of these parts; clients don't look into it."""
+    """Encode these parts as a cursor, which is opaque to clients."""
     text = "\n".join(map(str, parts))
     return base64.urlsafe_b64encode(text.encode("utf-8", "surrogatepass")).decode().rstrip("=")
 
 
 def read_cursor(cursor: str, parts: int) -> Sequence[str]:
-    """The parts of a cursor; `ProblemError` 422 if it is none of ours."""
+    """Decode a cursor into its parts; `ProblemError` 422 if it is not valid."""
     try:
         raw = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
         found = raw.decode("utf-8", "surrogatepass").split("\n")
@@ -50,7 +50,7 @@ def read_cursor(cursor: str, parts: int) -> Sequence[str]:
 
 
 def read_number(cursor: str) -> int:
-    """The number in a cursor that has one."""
+    """Decode a cursor that holds a number."""
     (found,) = read_cursor(cursor, 1)
     if not found.isascii() or not found.isdecimal() or len(found) > 18:  # noqa: PLR2004
         raise _invalid(cursor)

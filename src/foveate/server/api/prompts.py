@@ -14,11 +14,11 @@ routes = Endpoints("prompts")
 
 
 class PromptList(ItemList[PromptInfo], frozen=True):
-    """Prompts by key, or the versions of one, the oldest first."""
+    """Prompts by key, or the versions of one prompt, oldest first."""
 
 
 class PromptQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which version."""
+    """The version to get."""
 
     version: Annotated[int, Meta(ge=0)] | None = None
     """Default: the newest. 0: the built-in text."""
@@ -45,35 +45,35 @@ class RenderedPrompt(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/prompts", right="read")
 async def list_prompts(call: Call) -> PromptList:
-    """The newest version of every prompt."""
+    """List the newest version of each prompt."""
     return PromptList(items=list(await call.view.prompts.list()))
 
 
 @routes.add("GET", "/prompts/{prompt}", right="read")
 async def get_prompt(call: Call, prompt: str, query: PromptQuery) -> PromptInfo:
-    """A prompt."""
+    """Get a prompt."""
     return await call.view.prompts.get(prompt, query.version)
 
 
 @routes.add("PUT", "/prompts/{prompt}", right="write")
 async def set_prompt(call: Call, prompt: str, body: PromptBody) -> PromptInfo:
-    """Store a new version. 422 if its variables or includes are wrong."""
+    """Store a new version. 422 if its variables or includes are not valid."""
     return await call.view.prompts.set(prompt, body.text)
 
 
 @routes.add("DELETE", "/prompts/{prompt}", right="write")
 async def reset_prompt(call: Call, prompt: str) -> None:
-    """Bring the built-in text back, or remove one of your own. Earlier versions stay in the history."""
+    """Restore the built-in text, or remove a prompt of your own. Earlier versions stay in the history."""
     await call.view.prompts.reset(prompt)
 
 
 @routes.add("GET", "/prompts/{prompt}/history", right="read")
 async def get_prompt_history(call: Call, prompt: str) -> PromptList:
-    """All versions of a prompt."""
+    """List all versions of a prompt."""
     return PromptList(items=list(await call.view.prompts.history(prompt)))
 
 
 @routes.add("POST", "/prompts/{prompt}/render", right="read")
 async def render_prompt(call: Call, prompt: str, body: RenderBody) -> RenderedPrompt:
-    """A prompt with its includes and variables. 422 names missing and unknown variables."""
+    """Render a prompt with its includes and variables. 422 names missing and unknown variables."""
     return RenderedPrompt(key=prompt, text=await call.view.prompts.render(prompt, **body.variables))

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the declarations of the endpoints."""
+"""The OpenAPI 3.1 document, generated from the declarations of the endpoints."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from foveate.server.problems import MEDIA_TYPE, Problem
 REF = "#/components/schemas/{name}"
 DESCRIPTION = """Sessions, turns, contexts and search of a Foveate store.
 
-Errors are problem details (RFC 9457). Lists have `next_cursor`, to be given as `cursor`. A write with an
-`Idempotency-Key` that is sent again is answered again, not done again. Bodies may be compressed with gzip or zstd."""
+Errors are problem details (RFC 9457). Pass `next_cursor` of a list as `cursor` to get its next page. A write that is
+repeated with the same `Idempotency-Key` gets the same response and is not executed again. Bodies may be compressed
+with gzip or zstd."""
 
 
 def describe(endpoints: Sequence[Endpoint]) -> dict[str, Any]:
-    """The document."""
+    """Return the OpenAPI document."""
     kinds: list[Any] = [Problem]
     for endpoint in endpoints:
         kinds += [kind for kind in (endpoint.query, endpoint.body, endpoint.answer) if kind not in (None, str)]

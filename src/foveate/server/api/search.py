@@ -15,13 +15,13 @@ routes = Endpoints("search")
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to search for."""
+    """The query and its filters."""
 
     q: Annotated[str, Meta(min_length=1, max_length=10_000)]
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
     role: Literal["user", "assistant", "tool", "system"] | None = None
     tool: str | None = None
-    """Only output and calls of this tool."""
+    """Only calls and results of this tool."""
     after: str | None = None
     """`2026-11-15`, `7d` (ago) or `yesterday`."""
     before: str | None = None

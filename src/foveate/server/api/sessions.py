@@ -33,7 +33,7 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     strategy_settings: dict[str, Any]
     budget_tokens: int
     budget_chosen: bool
-    """Whether somebody chose the budget; otherwise it is reduced to the model's window where that is smaller."""
+    """Whether the budget was set explicitly; a default budget is reduced to the model's window if that is smaller."""
     model: str | None
     counter: str
     calibration: float
@@ -43,9 +43,9 @@ class SessionResource(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     mode: str
-    """The mode whose prompt is part of every system prompt; empty: none."""
+    """The mode whose prompt is part of every system prompt; empty for none."""
     scope: str
-    """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty: none."""
+    """The scope whose knowledge and past sessions it may recall, e.g. `user:anna`; empty for none."""
 
 
 class SessionPage(ItemPage[SessionResource], frozen=True):
@@ -53,12 +53,12 @@ class SessionPage(ItemPage[SessionResource], frozen=True):
 
 
 class SessionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which sessions."""
+    """Filters of the list."""
 
     platform: str | None = None
     channel: str | None = None
     project: str | None = None
-    """The channel, or the last folder of its path."""
+    """A channel, or the last folder of its path."""
     limit: Limit = DEFAULT_LIMIT
     cursor: str | None = None
 
@@ -80,7 +80,7 @@ class NewSessionBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change; omitted fields stay as they are."""
+    """Changes to a session; omitted fields are kept."""
 
     title: Text | UnsetType = UNSET
     strategy: str | UnsetType = UNSET
@@ -90,17 +90,17 @@ class SessionChanges(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     platform: Text | UnsetType = UNSET
     channel: Text | UnsetType = UNSET
     mode: str | UnsetType = UNSET
-    """The name of a mode, e.g. `developer`; empty: none."""
+    """The name of a mode, e.g. `developer`; empty for none."""
     scope: Text | UnsetType = UNSET
-    """A scope, e.g. `user:anna`; empty: none."""
+    """A scope, e.g. `user:anna`; empty for none."""
 
 
 class ForkBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The fork to make."""
+    """A fork to create."""
 
     id: Annotated[str, Meta(min_length=1, max_length=200)]
     at: str | None = None
-    """The last turn that it shares, e.g. `T-12`. Default: the newest."""
+    """The last shared turn, e.g. `T-12`. Default: the newest."""
     title: Text | None = None
 
 
@@ -112,23 +112,23 @@ class StrategyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class LabelsBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Labels; omitted ones stay as they are."""
+    """Labels; omitted ones are kept."""
 
     platform: Text | None = None
     channel: Text | None = None
 
 
 class PruneBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which turns to prune."""
+    """Options of a prune."""
 
     before: str
-    """Turns that ended before this time, e.g. `2026-01-31T00:00:00Z`."""
+    """Prune turns that ended before this time, e.g. `2026-01-31T00:00:00Z`."""
     dry_run: bool = True
     """Only report what would be deleted."""
 
 
 class SettleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How long to wait."""
+    """Options of the wait."""
 
     timeout_seconds: Annotated[float, Meta(gt=0, le=600)] = 60.0
 
@@ -145,17 +145,17 @@ class ReliabilityReport(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/sessions", right="read")
 async def list_sessions(call: Call, query: SessionsQuery) -> SessionPage:
-    """The sessions, most recently used first."""
+    """List the sessions, most recently used first."""
     found = await call.view.sessions(platform=query.platform, channel=query.channel)
     if query.project:
         found = [info for info in found if info.is_of_project(query.project)]
-    found = sorted(found, key=_place, reverse=True)
+    found = sorted(found, key=_sort_key, reverse=True)
     if query.cursor is not None:
         at, name = read_cursor(query.cursor, 2)
-        found = [info for info in found if _place(info) < (at, name)]
+        found = [info for info in found if _sort_key(info) < (at, name)]
     page, rest = found[: query.limit], found[query.limit :]
     return SessionPage(
-        items=list(map(as_resource, page)), next_cursor=write_cursor(*_place(page[-1])) if rest else None
+        items=list(map(as_resource, page)), next_cursor=write_cursor(*_sort_key(page[-1])) if rest else None
     )
 
 
@@ -172,13 +172,13 @@ async def create_session(call: Call, body: NewSessionBody) -> SessionResource:
 
 @routes.add("GET", "/sessions/{session}", right="read")
 async def get_session(session: Session) -> SessionResource:
-    """A session."""
+    """Get a session."""
     return as_resource(session.info)
 
 
 @routes.add("PATCH", "/sessions/{session}", right="write")
 async def change_session(call: Call, session: Session, body: SessionChanges) -> SessionResource:
-    """Change a session's data."""
+    """Change a session's title, budget, model, mode or scope."""
     given = {key: value for key, value in asdict(body).items() if value is not UNSET}
     return as_resource((await call.view.session(session.id, **given)).info)
 
@@ -191,7 +191,7 @@ async def delete_session(call: Call, session: str) -> None:
 
 @routes.add("POST", "/sessions/{session}/fork", right="write", status=201)
 async def fork_session(session: Session, body: ForkBody) -> SessionResource:
-    """A new session that shares the turns up to one of them."""
+    """Create a session that shares the turns up to one of them."""
     return as_resource((await session.fork(body.id, body.at, title=body.title)).info)
 
 
@@ -209,25 +209,25 @@ async def set_labels(session: Session, body: LabelsBody) -> SessionResource:
 
 @routes.add("GET", "/sessions/{session}/stats", right="read")
 async def get_stats(session: Session) -> SessionStats:
-    """Counts, sizes and the state of background work."""
+    """Get counts, sizes and the state of background work."""
     return await session.stats()
 
 
 @routes.add("GET", "/sessions/{session}/reliability", right="read")
 async def get_reliability(call: Call, session: str) -> ReliabilityReport:
-    """The reliability score, for strategies that have one."""
+    """Get the reliability score, for strategies that have one."""
     return ReliabilityReport(reliability=await call.view.reliability(session))
 
 
 @routes.add("GET", "/sessions/{session}/cost", right="read")
 async def get_session_cost(call: Call, session: str) -> CostList:
-    """Costs of a session's model calls."""
+    """List the costs of a session's model calls."""
     return CostList(items=await call.view.costs(session))
 
 
 @routes.add("GET", "/cost", right="read")
 async def get_cost(call: Call) -> CostList:
-    """Costs of all model calls."""
+    """List the costs of all model calls."""
     return CostList(items=await call.view.costs())
 
 
@@ -239,16 +239,16 @@ async def prune_session(call: Call, session: str, body: PruneBody) -> PruneRepor
 
 @routes.add("POST", "/sessions/{session}/settle", right="write")
 async def settle_session(call: Call, session: Session, query: SettleQuery) -> SessionStats:
-    """Wait until every turn has its renditions, or the time is up; `pending` and `waiting` say what is left."""
+    """Wait until every turn has its renditions, or until the time limit; `pending` and `waiting` count the rest."""
     with suppress(TimeoutError):
         await asyncio.wait_for(call.view.settle(session_id=session.id), query.timeout_seconds)
     return await session.stats()
 
 
 def as_resource(info: SessionInfo) -> SessionResource:
-    """A session as the API answers it."""
+    """Convert a session to the API's resource."""
     return copied(SessionResource, info)
 
 
-def _place(info: SessionInfo) -> tuple[str, str]:
+def _sort_key(info: SessionInfo) -> tuple[str, str]:
     return info.updated_at.isoformat(timespec="microseconds"), info.id

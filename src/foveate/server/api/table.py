@@ -34,7 +34,7 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for end
 
 
 def api_routes(parts: ApiParts) -> list[Route]:
-    """The routes of the API, and the document that describes them."""
+    """Return the routes of the API and of its OpenAPI document."""
     document = encode(describe(ENDPOINTS))
 
     async def openapi(_request: Request) -> Response:

@@ -1,7 +1,7 @@
-"""`/tools`: the tools of the registry, and calls of them.
+"""`/tools`: list the tools of the registry, and call them.
 
-A call is as powerful as the tool, so its right depends on it. `write` is enough for tools that only read, or change the
-store. Tools that overwrite something or reach beyond the machine take `admin`, and a key without a tenant.
+The right that a call needs depends on the tool. `write` is enough for tools that only read, or change the store. Tools
+that overwrite something or reach beyond the machine need `admin`, and a key without a tenant.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class ToolResource(Struct, frozen=True, kw_only=True):
 
     name: str
     usage: str
-    """How it is called, e.g. `read_file(path, [first_line])`."""
+    """The call's syntax, e.g. `read_file(path, [first_line])`."""
     description: str
     read_only: bool
     destructive: bool
-    """It may overwrite or delete."""
+    """Whether it may overwrite or delete something."""
     open_world: bool
-    """It reaches beyond the server's machine."""
+    """Whether it reaches beyond the server's machine."""
     approval: str
-    """`never`: executed at once. `ask` and `always`: a call takes `approve`."""
+    """`never`: executed without approval. `ask` and `always`: a call needs `approve`."""
     right: Right
-    """The right that a call of it takes."""
+    """The right that a call needs."""
     timeout_seconds: float
     max_output_tokens: int | None
-    """A longer result goes to the file cabinet."""
+    """A longer result is stored in the file cabinet."""
     schema: dict[str, Any]
     """JSON schema of its arguments."""
 
@@ -59,7 +59,7 @@ class RegistryList(Struct, frozen=True, kw_only=True):
 
 
 class RegistryQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which tools."""
+    """Filters of the list."""
 
     pack: Text = "all"
 
@@ -71,9 +71,9 @@ class ToolCallRequest(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     session: str | None = None
     """The session whose history, plan and file cabinet the tool uses."""
     pack: Text = "all"
-    """The pack whose tools can be called, by a script too."""
+    """The pack whose tools can be called, also by a script."""
     approve: bool = False
-    """Somebody approves this call, if the tool needs approval."""
+    """Approve this call, if the tool needs approval."""
 
 
 class InnerToolCall(Struct, frozen=True, kw_only=True):
@@ -87,12 +87,12 @@ class InnerToolCall(Struct, frozen=True, kw_only=True):
 
 
 class ToolCallResult(Struct, frozen=True, kw_only=True):
-    """What a tool answered. A call that failed is an answer too."""
+    """The result of a tool call, also of a failed one."""
 
     text: str
     is_error: bool
     exit_code: int | None
-    """Of a command."""
+    """Exit code of a command."""
     attachments: list[Attachment]
     inner: list[InnerToolCall]
     """Calls that a script made."""
@@ -100,7 +100,7 @@ class ToolCallResult(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/tools", right="read")
 async def list_registry(call: Call, query: RegistryQuery) -> RegistryList:
-    """The tools of a pack; 422 if there is no such pack."""
+    """List the tools of a pack; 422 if there is no such pack."""
     own = call.view.settings.tools.packs
     items = [_resource(registry.find(name)) for name in packs.tools_of(query.pack, own)]
     return RegistryList(pack=query.pack, packs=list(packs.pack_names(own)), items=items)
@@ -108,13 +108,13 @@ async def list_registry(call: Call, query: RegistryQuery) -> RegistryList:
 
 @routes.add("GET", "/tools/{tool}", right="read")
 async def get_tool(tool: str) -> ToolResource:
-    """A tool: its description, the schema of its arguments, its limits, and the right that a call takes."""
+    """Get a tool: its description, the schema of its arguments, its limits, and the right that a call needs."""
     return _resource(_find(tool))
 
 
 @routes.add("POST", "/tools/{tool}/call", right="write")
 async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCallResult:
-    """Call a tool. An error of the tool, wrong arguments included, is an answer with `is_error`.
+    """Call a tool. An error of the tool, including invalid arguments, is a response with `is_error`.
 
     Tools that overwrite or reach beyond the machine need the right `admin` and a key without a tenant. `exec` also
     needs a server that was started with `--allow-exec`. 409 if the tool needs approval and the call has none.
@@ -127,7 +127,7 @@ async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCall
     if found.approval != "never" and not body.approve:
         raise ProblemError(409, f'{tool} needs approval: show the call to a person, and send it with "approve": true')
     workspace = Workspace.at(
-        () if call.principal.tenant else settings.agents.roots,  # tenants have no folders in common
+        () if call.principal.tenant else settings.agents.roots,  # tenants must not share folders
         session=None if body.session is None else await call.view.open_session(body.session),
         fov=call.view,
         settings=settings.tools,
@@ -140,12 +140,12 @@ async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCall
     try:
         return _answer(await Toolbox.of_pack(body.pack, workspace, approve=approve).call(tool, body.arguments))
     except Suspension as suspension:
-        problem = f"the session {body.session!r} is an agent's that runs now; only the agent itself can call {tool}"
+        problem = f"the session {body.session!r} belongs to a running agent; only the agent itself can call {tool}"
         raise ProblemError(409, problem) from suspension
 
 
 def call_right(tool: Tool) -> Right:
-    """The right that a call of a tool takes."""
+    """Return the right that a call of a tool needs."""
     hints = tool.annotations
     is_harmless = not hints.open_world and (hints.read_only or not hints.destructive)
     return "write" if is_harmless else "admin"

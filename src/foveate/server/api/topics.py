@@ -1,4 +1,4 @@
-"""`/sessions/{session}/topics` and `/checkpoints`: what these strategies made of a conversation."""
+"""`/sessions/{session}/topics` and `/checkpoints`: the topics or checkpoints of a session."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ routes = Endpoints("topics")
 
 
 class CheckpointList(Struct, frozen=True, kw_only=True):
-    """The checkpoints that contexts show now, oldest first."""
+    """The checkpoints that contexts include now, oldest first."""
 
     items: list[CheckpointInfo]
     status: CheckpointStatus
@@ -21,7 +21,7 @@ class CheckpointList(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/sessions/{session}/topics", right="read")
 async def list_topics(session: Session) -> TopicsHistory:
-    """Bulks, past topics and the current one. 422 unless the session uses the topics strategy."""
+    """List bulks, past topics and the current one. 422 unless the session uses the topics strategy."""
     return await session.topics.get_history()
 
 
@@ -40,6 +40,6 @@ async def unseal_topic(session: Session) -> TopicsHistory:
 
 @routes.add("GET", "/sessions/{session}/checkpoints", right="read")
 async def list_checkpoints(session: Session) -> CheckpointList:
-    """The checkpoints and the use of the budget. 422 unless the session uses the checkpoint strategy."""
+    """List the checkpoints and the use of the budget. 422 unless the session uses the checkpoint strategy."""
     checkpoints = session.checkpoints
     return CheckpointList(items=list(await checkpoints.list()), status=await checkpoints.status())

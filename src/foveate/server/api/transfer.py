@@ -38,10 +38,10 @@ DOCUMENTS = ("goals", "epic", "tasks")
 
 
 class ImportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to read the transcript."""
+    """Options of an import."""
 
     name: Annotated[str, Meta(min_length=1, max_length=200)] = "transcript.jsonl"
-    """The name of the file, which names a session without an id."""
+    """The file name; also the name of a session without an id."""
     format: str | None = None
     """Default: detected."""
     session: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
@@ -49,7 +49,7 @@ class ImportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ExportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to export."""
+    """Options of an export."""
 
     format: str = "json"
     """`json` (everything), `markdown`, or a transcript format."""
@@ -61,7 +61,7 @@ class ExportQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class CompareBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to compare."""
+    """Options of a comparison."""
 
     strategies: list[str] = []
     """Default: all."""
@@ -71,9 +71,9 @@ class CompareBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     needles: Annotated[list[str], Meta(max_length=100)] = []
     """Texts to look for in the last context."""
     every: Annotated[int, Meta(ge=1)] | None = None
-    """Make one call in this many."""
+    """Make only one call in this many. Default: chosen by the number of calls."""
     turns: Annotated[int, Meta(ge=1)] | None = None
-    """Only the first turns."""
+    """Compare only this many turns from the beginning."""
 
 
 @routes.add("POST", "/import", right="write", status=201, takes="application/octet-stream")
@@ -99,7 +99,7 @@ async def export_session(session: Session, query: ExportQuery) -> str:
 
 @routes.add("POST", "/sessions/{session}/compare", right="read", status=202)
 async def compare_strategies(call: Call, session: Session, body: CompareBody) -> JobResource:
-    """Play a session through strategies at budgets, as a job. Nothing is sent to a model, and nothing is changed."""
+    """Replay a session through each strategy and budget, as a job. No model is called, and nothing is changed."""
     comparison = await PlannedComparison.of(call.view, session, body)
 
     async def work(advance: Advance) -> dict[str, Any]:
@@ -118,7 +118,7 @@ async def import_named(
     format_name: str | None = None,
     session_id: str | None = None,
 ) -> ImportReport:
-    """Import a transcript that `write` puts into a file of this name. Errors name the file as the client does."""
+    """Import a transcript that `write` stores in a file of this name. Errors use the client's name of the file."""
     with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
         return await _import_into(view, Path(folder) / name, write, format_name=format_name, session_id=session_id)
 
@@ -146,31 +146,31 @@ async def _import_into(
 
 @dataclass(frozen=True, slots=True)
 class PlannedComparison:
-    """What is compared, read from the store."""
+    """A comparison whose turns are read from the store."""
 
     info: SessionInfo
     settings: Settings
     turns: list[Turn]
     around: Surroundings
-    wanted: CompareBody
+    options: CompareBody
 
     @classmethod
-    async def of(cls, view: Foveate, session: Session, wanted: CompareBody) -> PlannedComparison:
-        """Read a session; an error if there is nothing to compare."""
-        for name in wanted.strategies:
+    async def of(cls, view: Foveate, session: Session, options: CompareBody) -> PlannedComparison:
+        """Read a session; raise `InputError` if there is nothing to compare."""
+        for name in options.strategies:
             check_strategy(name)
-        turns = await session.load_turns(1, wanted.turns)
+        turns = await session.load_turns(1, options.turns)
         if not turns:
             raise InputError(f"session {session.id!r} has no turns to compare")
         documents = {name: await session.documents.get(name) for name in DOCUMENTS}
         around = Surroundings(session.info.title, tuple(pin.text for pin in await session.pins()), documents)
-        return cls(session.info, view.settings, turns, around, wanted)
+        return cls(session.info, view.settings, turns, around, options)
 
     @classmethod
-    async def of_file(cls, name: str, write: Write, wanted: CompareBody) -> PlannedComparison:
-        """Read a transcript that `write` puts into a file of this name; of several sessions in it the longest.
+    async def of_file(cls, name: str, write: Write, options: CompareBody) -> PlannedComparison:
+        """Read the longest session of a transcript that `write` stores in a file of this name.
 
-        It is read into a store that is thrown away.
+        The transcript is imported into a temporary store.
         """
         raw = load_settings(overrides={"compress": {"enabled": False}, "store": {"synchronous": "normal"}})
         with tempfile.TemporaryDirectory(prefix="foveate-compare-") as folder:
@@ -179,33 +179,33 @@ class PlannedComparison:
                 if not report.sessions:
                     raise InputError(f"{name}: no conversation was found in it (read as {report.format})")
                 longest = max(report.sessions, key=lambda session: session.found)
-                return await cls.of(fov, await fov.open_session(longest.id), wanted)
+                return await cls.of(fov, await fov.open_session(longest.id), options)
 
     @property
     def total(self) -> int:
-        """Steps of the comparison."""
-        runs = len(set(self.wanted.budgets_tokens)) * len(set(self.wanted.strategies) or strategy_names())
+        """Number of steps of the comparison."""
+        runs = len(set(self.options.budgets_tokens)) * len(set(self.options.strategies) or strategy_names())
         return len(self.turns) * (1 + runs)
 
     async def run(self, advance: Advance) -> Comparison:
-        """Play the session through the strategies."""
+        """Replay the session through the strategies."""
         info = self.info
         return await compare(
             self.turns,
-            strategies=self.wanted.strategies,
-            budgets_tokens=tuple(dict.fromkeys(self.wanted.budgets_tokens)),
-            needles=self.wanted.needles,
+            strategies=self.options.strategies,
+            budgets_tokens=tuple(dict.fromkeys(self.options.budgets_tokens)),
+            needles=self.options.needles,
             strategy_settings={info.strategy: info.strategy_settings} if info.strategy_settings else {},
             settings=self.settings,
             model=info.model,
             around=self.around,
-            every=self.wanted.every,
+            every=self.options.every,
             progress=advance,
         )
 
 
 async def export_stream(pieces: AsyncIterator[str]) -> AsyncIterator[bytes]:
-    """The pieces of an export as bytes. An error of its arguments shows here, before the answer begins."""
+    """Return the export as bytes; invalid arguments raise here, before the response starts."""
     return _chunks(await anext(pieces, ""), pieces)
 
 

@@ -18,7 +18,7 @@ Shape = Literal["plain", "tagged"]
 
 
 class TurnResource(Struct, frozen=True, kw_only=True):
-    """A turn: its sizes, and its text if a level was asked for."""
+    """A turn: its sizes, and its text if a level is set."""
 
     id: str
     number: int
@@ -38,19 +38,19 @@ class TurnPage(ItemPage[TurnResource], frozen=True):
 
 
 class TurnsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which turns, and how."""
+    """Filters of the list, and the level of the texts."""
 
     level: Level | None = None
-    """With a level, each turn has its text: R raw, S smoothed, C compressed, T tiny. 404 while one is not made."""
+    """Include each turn's text at this level: R raw, S smoothed, C compressed, T tiny. 404 if one is not made yet."""
     format: Shape = "plain"
     order: Literal["oldest", "newest"] = "oldest"
-    """Which come first."""
+    """Order of the turns."""
     limit: Limit = DEFAULT_LIMIT
     cursor: str | None = None
 
 
 class TurnQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How to show the turn."""
+    """The level and format of the turn."""
 
     level: Level = "R"
     format: Shape = "plain"
@@ -62,11 +62,11 @@ class RecordBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     messages: Annotated[list[dict[str, Any]], Meta(min_length=1)]
     """In the format of OpenAI, Anthropic or Gemini. Each prompt starts a turn."""
     at: str | None = None
-    """Time of messages that have none."""
+    """Time of messages without one."""
     format: str | None = None
     """Format of the messages. Default: detected."""
     turn: str | None = None
-    """The turn they belong to; 409 if a later one has begun."""
+    """The turn that the messages belong to; 409 if a later one has begun."""
 
 
 class RecordedResource(Struct, frozen=True, kw_only=True):
@@ -79,7 +79,7 @@ class RecordedResource(Struct, frozen=True, kw_only=True):
 
 
 class RecordReport(Struct, frozen=True, kw_only=True):
-    """What was recorded. It is durable."""
+    """The recorded turns, stored durably."""
 
     session_id: str
     turns: list[RecordedResource]
@@ -87,7 +87,7 @@ class RecordReport(Struct, frozen=True, kw_only=True):
 
 @routes.add("GET", "/sessions/{session}/turns", right="read")
 async def list_turns(session: Session, query: TurnsQuery) -> TurnPage:
-    """The turns of a session, with their sizes or their texts."""
+    """List the turns of a session, with their sizes or their texts."""
     last = session.info.turns
     is_oldest_first = query.order == "oldest"
     edge = None if query.cursor is None else read_number(query.cursor)
@@ -106,7 +106,7 @@ async def list_turns(session: Session, query: TurnsQuery) -> TurnPage:
 
 @routes.add("GET", "/sessions/{session}/turns/{turn}", right="read")
 async def get_turn(session: Session, turn: str, query: TurnQuery) -> TurnContent:
-    """The text of a turn at a level."""
+    """Get the text of a turn at a level."""
     return await session.get_turn(turn, query.level, query.format)
 
 
@@ -114,8 +114,8 @@ async def get_turn(session: Session, turn: str, query: TurnQuery) -> TurnContent
 async def record_turns(call: Call, session: Session, body: RecordBody) -> RecordReport:
     """Record messages durably.
 
-    With an Idempotency-Key, messages that were recorded under it before are not recorded again; other messages under
-    the same key are refused with 422.
+    With an Idempotency-Key, messages that were already recorded under it are not recorded again; other messages under
+    the same key are rejected with 422.
     """
     recorded = await session.record_all(
         body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn, exact=True

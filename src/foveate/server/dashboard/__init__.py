@@ -1,4 +1,4 @@
-"""The dashboard: what the model sees, in a browser. Pages are made on the server; htmx swaps parts of them.
+"""The dashboard: what the model sees, in a browser. The server renders the pages; htmx swaps parts of them.
 
 /                     sessions and search                /ui/costs       costs, cache and provider health
 /ui/sessions/{id}     a session: picture, turns, chat    /ui/knowledge   review of what was learned

@@ -1,7 +1,7 @@
-"""A chat in the browser: a prompt is sent as a form, and the answer arrives as a stream of events.
+"""A chat in the browser: the prompt is sent as a form, and the answer arrives as a stream of events.
 
 prompt ──► chat ──► events ──► stream ──► browser
-             │ a tool that needs approval: a question in the stream, the decision by a form of its own
+             │ a tool that needs approval: a question in the stream, the decision by a separate form
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ from foveate.turn import Json, Text, turn_number
 NO_MODEL = "no model is configured for chats; run 'foveate models set chat NAME', or start with --model"
 MAX_PROMPT_CHARS = 400_000
 MAX_ID_CHARS = 180
-"""Of a session's id in the id of its fork."""
+"""Characters of a session's id that are used in the id of its fork."""
 MAX_FORKS = 100
-"""Names that are tried for the fork of an edited prompt."""
+"""Number of names that are tried for the fork of an edited prompt."""
 pages = Pages()
 
 Item = ChatEvent | Question | Exception | None
-"""What the chat passes to the stream; None: it has ended."""
+"""An item of the chat's stream; None at its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChoices:
-    """The packs that a person can choose for a chat."""
+    """The tool packs that can be chosen for a chat."""
 
     names: tuple[str, ...]
     chosen: tuple[str, ...]
-    """Those that the session used last."""
+    """The packs that the session used last."""
     roots: tuple[str, ...]
     """Folders that the tools are confined to."""
 
 
 async def tool_choices(visit: Visit, session: Session) -> ToolChoices | None:
-    """What can be chosen; None for somebody who may not give a model tools."""
+    """Return the available packs; None if the caller may not use tools."""
     if not _may_use_packs(visit):
         return None
     settings = visit.view.settings
@@ -62,7 +62,7 @@ async def tool_choices(visit: Visit, session: Session) -> ToolChoices | None:
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/say", right="write")
 async def say(visit: Visit, session: str) -> Response:
-    """Record a prompt and stream the answer. If the browser goes away, the answer is recorded as far as it came."""
+    """Record a prompt and stream the answer. If the browser disconnects, the partial answer is recorded."""
     form = await visit.form_lists()
     text = "".join(form.get("prompt", ()))
     if not text.strip():
@@ -80,7 +80,7 @@ async def say(visit: Visit, session: str) -> Response:
 
 @pages.add("POST", f"{BASE}/approvals/{{question}}", right="write")
 async def decide(visit: Visit, question: str, form: Form) -> Response:
-    """Approve or deny a tool call that waits for it."""
+    """Approve or deny a waiting tool call."""
     decision = form.get("decision", "")
     if not _may_use_packs(visit):
         raise ProblemError(403, "tool calls are approved with a key that has the right 'admin' and no tenant")
@@ -92,7 +92,7 @@ async def decide(visit: Visit, question: str, form: Form) -> Response:
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/edit", right="write")
 async def edit_prompt(visit: Visit, session: Session, form: Form) -> Response:
-    """Fork a session before a turn; the page of the fork has the turn's prompt, to be changed and sent again."""
+    """Fork a session before a turn; the fork's page contains the turn's prompt, ready to edit and send."""
     turn = turn_number(form.get("turn", ""))
     if turn is None or not 1 <= turn <= session.info.turns:
         raise ProblemError(422, f"there is no turn {form.get('turn', '')[:50]!r} to edit")
@@ -107,7 +107,7 @@ async def edit_prompt(visit: Visit, session: Session, form: Form) -> Response:
 
 
 async def edited_prompt(visit: Visit, fork: Session) -> str:
-    """The prompt of the parent's turn that the fork was made to edit; empty if there is none."""
+    """Return the prompt that the fork was made to edit; empty if there is none."""
     turn = turn_number(visit.query("edit"))
     info = fork.info
     forked_at = (turn_number(info.fork_turn_id) if info.fork_turn_id else 0) or 0
@@ -122,7 +122,7 @@ async def edited_prompt(visit: Visit, fork: Session) -> str:
 
 
 def _may_use_packs(visit: Visit) -> bool:
-    """Tools use the folders of the server, which are the owner's."""
+    """Report whether the caller may use tool packs: they use the server's folders, which belong to the owner."""
     return not visit.principal.tenant and visit.principal.may("admin")
 
 
@@ -162,7 +162,7 @@ async def _open(visit: Visit, found: Session, model: str, toolbox: Toolbox | Non
 
 
 async def _stream(chat: Chat, text: str, visit: Visit, items: asyncio.Queue[Item]) -> AsyncIterator[bytes]:
-    """The events of a chat. It runs beside the stream, so that a question can be shown while a tool call waits."""
+    """Stream the events of a chat, which runs in its own task so that a question can be shown while a call waits."""
     running = asyncio.create_task(_run(chat, text, items))
     try:
         while (item := await items.get()) is not None:
@@ -184,7 +184,7 @@ async def _run(chat: Chat, text: str, items: asyncio.Queue[Item]) -> None:
 
 
 def _event(item: Item, session: Session, visit: Visit) -> bytes | None:
-    """What the browser gets: pieces of text, parts of the page, and how it ended."""
+    """Encode an item for the browser: text, a part of the page, or the end."""
     if isinstance(item, AnswerPiece):
         return _bytes("piece", item.text)
     if isinstance(item, Notice):
@@ -199,7 +199,7 @@ def _event(item: Item, session: Session, visit: Visit) -> bytes | None:
 
 
 def _part(item: Item) -> tuple[str, Mapping[str, object]] | None:
-    """The template of an event, with its values."""
+    """Return the template of an event and its values; None if it has none."""
     match item:
         case ToolRequest(name, arguments):
             return "chat_tool.html", {"name": name, "arguments": argument_rows(arguments)}
@@ -215,12 +215,12 @@ def _part(item: Item) -> tuple[str, Mapping[str, object]] | None:
 
 
 def question_values(question: Question) -> dict[str, object]:
-    """An open question as the page shows it."""
+    """Return the template values of an open question."""
     return {"question": question, "arguments": argument_rows(dict(question.arguments))}
 
 
 def argument_rows(arguments: Json) -> list[tuple[str, str]]:
-    """The arguments of a call, each as a name and a text."""
+    """Return the arguments of a call as names and texts."""
     if not isinstance(arguments, Mapping):
         return [("", str(arguments))]
     return [

@@ -20,12 +20,12 @@ pages = Pages()
 KIND = "compare-page"
 MAX_BUDGETS = 10
 MAX_CHOICES = 500
-"""Sessions in the list of the form, the most recently used ones."""
+"""Number of sessions in the form's list, most recently used first."""
 
 
 @pages.add("GET", f"{BASE}/compare", right="read")
 async def show_compare(visit: Visit) -> Response:
-    """The form, and the comparisons so far."""
+    """Show the form, and the comparisons so far."""
     jobs = [job for job in visit.parts.jobs.list(visit.principal) if job.kind == KIND]
     return visit.page(
         "compare.html",
@@ -40,7 +40,7 @@ async def show_compare(visit: Visit) -> Response:
 
 @pages.add("POST", f"{BASE}/compare", right="read")
 async def start_compare(visit: Visit) -> Response:
-    """Start a comparison of a session, or of a transcript that is not imported, as a job."""
+    """Start a job that compares strategies on a session, or on a transcript without importing it."""
     visit.check_size()
     async with visit.request.form(max_files=1) as form:
         names = [str(name) for name in form.getlist("strategy")]
@@ -69,7 +69,7 @@ async def start_compare(visit: Visit) -> Response:
 
 @pages.add("GET", f"{BASE}/compare/{{job}}", right="read")
 async def show_report(visit: Visit, job: str) -> Response:
-    """The report; while it is being made, its progress."""
+    """Show the report, or the progress while it is being made."""
     found = visit.parts.jobs.get(visit.principal, job)
     if visit.is_fragment and found.status not in ("done", "failed", "cancelled"):
         return visit.part("progress.html", job=found)

@@ -1,4 +1,4 @@
-"""Review of what was learned: approve, edit, pin or retire items, with their sources and versions."""
+"""Review of knowledge: approve, edit, pin or retire items, with their sources and versions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pages = Pages()
 
 @pages.add("GET", f"{BASE}/knowledge", right="read")
 async def list_knowledge(visit: Visit) -> Response:
-    """The items, those to be reviewed first."""
+    """List the items, those to review first."""
     kind, state = visit.query("kind"), visit.query("state")
     items = await visit.view.knowledge.list(
         scope=visit.query("scope") or None,
@@ -41,7 +41,7 @@ async def list_knowledge(visit: Visit) -> Response:
 
 @pages.add("GET", f"{BASE}/knowledge/{{item}}", right="read")
 async def show_item(visit: Visit, item: str) -> Response:
-    """An item with its sources, and how it changed from version to version."""
+    """Show an item with its sources and the changes between its versions."""
     versions = await visit.view.knowledge.versions(item)
     return visit.page(
         "knowledge_item.html",
@@ -54,7 +54,7 @@ async def show_item(visit: Visit, item: str) -> Response:
 
 @pages.add("POST", f"{BASE}/knowledge/{{item}}/{{action}}", right="write")
 async def change_item(visit: Visit, item: str, action: str, form: Form) -> Response:
-    """Approve, pin, retire or edit an item; a change is a new version."""
+    """Approve, pin, retire or edit an item; a change is stored as a new version."""
     knowledge = visit.view.knowledge
     if action == "edit":
         await knowledge.edit(item, title=form.get("title"), text=form.get("text"))
@@ -68,7 +68,7 @@ async def change_item(visit: Visit, item: str, action: str, form: Form) -> Respo
 
 
 def _changes(versions: Sequence[KnowledgeItem]) -> list[tuple[KnowledgeItem, list[str]]]:
-    """Each version with the lines that it changed, the newest first."""
+    """Return each version with the lines that it changed, newest first."""
     found = []
     for place, version in enumerate(versions):
         before = versions[place - 1].text if place else ""

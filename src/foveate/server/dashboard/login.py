@@ -1,4 +1,4 @@
-"""Logging in with a key, and logging out. The key is kept in a cookie that no script can read."""
+"""Login with a key, and logout. The key is stored in a cookie that scripts can't read."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ pages = Pages()
 
 @pages.add("GET", LOGIN, right=None)
 async def show_login(visit: Visit) -> Response:
-    """The form for a key."""
-    if visit.is_fragment:  # htmx was sent here: the whole page has to change
+    """Show the login form."""
+    if visit.is_fragment:  # htmx was redirected here: replace the whole page
         return visit.go(LOGIN)
     return visit.page("login.html", title="Log in", problem="")
 
 
 @pages.add("POST", LOGIN, right=None)
 async def log_in(visit: Visit, form: Form) -> Response:
-    """Check the key and keep it."""
+    """Check the key and store it in the cookie."""
     key = form.get("key", "").strip()
     try:
         principal = await visit.parts.access.identify_key(key)
     except ProblemError as error:
         return visit.page("login.html", title="Log in", status=error.status, problem=error.detail)
     if not principal.may("read"):
-        problem = "this key has no right 'read'; the dashboard needs it"
+        problem = "this key lacks the right 'read', which the dashboard needs"
         return visit.page("login.html", title="Log in", status=403, problem=problem)
     answer = visit.go(HOME)
     answer.set_cookie(
@@ -41,7 +41,7 @@ async def log_in(visit: Visit, form: Form) -> Response:
 
 @pages.add("POST", f"{LOGIN}/end", right=None)
 async def log_out(visit: Visit) -> Response:
-    """Forget the key."""
+    """Delete the cookie with the key."""
     answer = visit.go(LOGIN)
     answer.delete_cookie(COOKIE, path="/")
     return answer

@@ -1,4 +1,4 @@
-"""Costs and cache, provider health and background work; settings with where each value comes from; the doctor."""
+"""Costs and cache, provider health and background work; settings with the source of each value; the doctor."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from foveate.settings import ExplainedSetting, explain
 MAX_FINDINGS = 200
 MAX_AGENTS = 500
 MAX_SESSIONS = 50
-"""Sessions whose costs are shown, those that cost most."""
+"""Number of sessions in the costs, the most expensive first."""
 RECENT_SESSIONS = 20
-"""Sessions whose queues are shown."""
+"""Number of sessions whose queues are shown."""
 MAX_VALUE_CHARS = 300
 _PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]*@")
 DOCTOR = "doctor"
@@ -34,7 +34,7 @@ pages = Pages()
 
 @dataclass(slots=True)
 class Total:
-    """Costs added up."""
+    """A sum of costs."""
 
     name: str
     calls: int = 0
@@ -59,7 +59,7 @@ class Total:
 
 @pages.add("GET", f"{BASE}/costs", right="read")
 async def show_costs(visit: Visit) -> Response:
-    """Costs by day, model and session; how providers and background work are."""
+    """Show costs by day, model and session, and the state of providers and background work."""
     rows = await visit.view.costs()
     days = sorted(_totals(rows, lambda row: row.day), key=lambda total: total.name)
     sessions = sorted(_totals(rows, lambda row: row.session_id or ""), key=lambda total: (-total.usd, total.name))
@@ -80,7 +80,7 @@ async def show_costs(visit: Visit) -> Response:
 
 
 async def _titles(visit: Visit, session_ids: Sequence[str]) -> dict[str, str]:
-    """The titles of those sessions that exist."""
+    """Return the titles of the sessions that exist."""
     found = {}
     for session_id in session_ids:
         with suppress(SessionNotFound):
@@ -90,7 +90,7 @@ async def _titles(visit: Visit, session_ids: Sequence[str]) -> dict[str, str]:
 
 
 async def _queues(visit: Visit, recent: Sequence[SessionInfo]) -> list[tuple[SessionInfo, SessionStats]]:
-    """The recently used sessions that are being compressed, or wait for a model."""
+    """Return the recently used sessions with pending compression or turns queued for a model."""
     found = []
     for info in recent:
         stats = await (await visit.view.open_session(info.id)).stats()
@@ -101,7 +101,7 @@ async def _queues(visit: Visit, recent: Sequence[SessionInfo]) -> list[tuple[Ses
 
 @pages.add("GET", f"{BASE}/settings", right="admin")
 async def show_settings(visit: Visit) -> Response:
-    """Every setting with its value and where it comes from; the doctor."""
+    """Show every setting with its value and source, and the doctor."""
     if visit.principal.tenant:
         raise ProblemError(403, "settings are for the owner of the store")
     doctors = [job for job in visit.parts.jobs.list(visit.principal) if job.kind == DOCTOR]
@@ -116,7 +116,7 @@ async def show_settings(visit: Visit) -> Response:
 
 @pages.add("POST", f"{BASE}/doctor", right="admin")
 async def start_doctor(visit: Visit) -> Response:
-    """Verify the whole store as a job."""
+    """Start a job that verifies the whole store."""
 
     async def work(advance: Advance) -> dict[str, Any]:
         problems: list[dict[str, str]] = []
@@ -132,7 +132,7 @@ async def start_doctor(visit: Visit) -> Response:
 
 
 def _row(setting: ExplainedSetting) -> tuple[str, str, str, str]:
-    """Name, value, source and what it takes; passwords in addresses and what MCP servers are given are masked."""
+    """Return name, value, source and accepted values; passwords in URLs and MCP server environments are masked."""
     value = setting.value
     shown = sorted(value) if setting.key.name == MCP_SERVERS and isinstance(value, Mapping) else value
     text = _PASSWORD.sub(r"\1***@", str(shown))

@@ -1,4 +1,4 @@
-"""How a page is declared, and how it is made: templates, headers, and who may see it."""
+"""Declares and renders pages: templates, headers, and the right that each needs."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ POLICY = "; ".join(
         "frame-ancestors 'none'",
     )
 )
-"""Nothing inline, nothing from elsewhere."""
+"""Content-Security-Policy: nothing inline, nothing from other origins."""
 HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",  # with none, browsers hide the origin of forms too
+    "Referrer-Policy": "same-origin",  # with no-referrer, browsers hide the origin of forms too
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
@@ -66,7 +66,7 @@ WEEK = 7 * DAY
 Method = Literal["GET", "POST"]
 Item = TypeVar("Item", SessionInfo, AgentInfo)
 Form: TypeAlias = dict[str, str]
-"""The fields of a form that are text; of several with one name the last."""
+"""The text fields of a form; of several fields with one name the last."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,11 +78,11 @@ class Visit(Call):
 
     @property
     def is_fragment(self) -> bool:
-        """Whether htmx asks for a part of the page."""
+        """Whether htmx requests a part of the page."""
         return "hx-request" in self.request.headers
 
     def page(self, template: str, *, title: str, status: int = 200, **values: Any) -> Response:
-        """A whole page."""
+        """Render a whole page."""
         shown = {
             "title": title,
             "status": status,
@@ -97,16 +97,16 @@ class Visit(Call):
         return HTMLResponse(render(template, shown), status, HEADERS)
 
     def part(self, template: str, *, status: int = 200, **values: Any) -> Response:
-        """A part of a page, for htmx."""
+        """Render a part of a page, for htmx."""
         shown = {"may_write": self.principal.may("write"), **values}
         return HTMLResponse(render(template, shown), status, HEADERS)
 
     def part_or_page(self, part: str, page: str, *, title: str, **values: Any) -> Response:
-        """The part of a page that htmx asks for, or else the page around it."""
+        """Render the part for a request of htmx, or the whole page for any other."""
         return self.part(part, **values) if self.is_fragment else self.page(page, title=title, **values)
 
     def go(self, path: str) -> Response:
-        """Send the browser elsewhere."""
+        """Redirect the browser."""
         if self.is_fragment:
             return Response(status_code=204, headers={**HEADERS, "HX-Redirect": path})
         return RedirectResponse(path, 303, HEADERS)
@@ -115,7 +115,7 @@ class Visit(Call):
         return {name: values[-1] for name, values in (await self.form_lists()).items()}
 
     async def form_lists(self) -> dict[str, list[str]]:
-        """The fields of a form that are text, with all values of each."""
+        """Read the text fields of a form, with all values of each."""
         self.check_size()
         found: dict[str, list[str]] = {}
         for name, value in (await self.request.form(max_files=0)).multi_items():
@@ -124,13 +124,13 @@ class Visit(Call):
         return found
 
     def check_size(self) -> None:
-        """Raise if the body is too large, or may be."""
+        """Raise `ProblemError` if the body is too large, or its size is not known."""
         most = self.parts.settings.max_body_mb
         length = self.request.headers.get("content-length", "")
         if not length.isdecimal():
             raise ProblemError(411, "the size of the body is missing: send Content-Length")
         if int(length) > most * MB:
-            raise ProblemError(413, f"what was sent has more than {most:,} MB; import files with 'foveate import'")
+            raise ProblemError(413, f"the upload is larger than {most:,} MB; import files with 'foveate import'")
 
     def query(self, name: str, default: str = "") -> str:
         return self.request.query_params.get(name, default)
@@ -143,7 +143,7 @@ class PageRoute:
     method: Method
     path: str
     right: Right | None
-    """None: everybody may see it."""
+    """None for a public page."""
     handler: Handler
 
 
@@ -154,7 +154,7 @@ class Pages:
         self.listed: list[PageRoute] = []
 
     def add(self, method: Method, path: str, *, right: Right | None) -> Callable[[Handler], Handler]:
-        """Declare a page. `{names}` in the path are arguments of the handler, and `form` is what was sent."""
+        """Declare a page. `{names}` in the path are arguments of the handler, and `form` has the submitted fields."""
 
         def declare(handler: Handler) -> Handler:
             self.listed.append(PageRoute(method, path, right, bound(handler)))
@@ -164,7 +164,7 @@ class Pages:
 
 
 def make_routes(pages: Sequence[PageRoute], parts: ApiParts) -> list[Route]:
-    """The routes of these pages."""
+    """Return the routes of these pages."""
     return [Route(page.path, _runner(page, parts), methods=[page.method]) for page in pages]
 
 
@@ -194,16 +194,16 @@ def _runner(page: PageRoute, parts: ApiParts) -> Callable[[Request], Awaitable[R
 
 
 def refused(visit: Visit, error: ProblemError) -> Response:
-    """What a person sees instead of the page."""
+    """Render an error instead of the page."""
     if visit.is_fragment:
         return visit.part("problem.html", status=error.status, problem=error.detail)
     return visit.page("error.html", title="Problem", status=error.status, problem=error.detail)
 
 
 def render(template: str, values: Mapping[str, object]) -> str:
-    """A template with values; every value is escaped."""
+    """Render a template; every value is escaped."""
     text: str = _environment().get_template(template).render(values)
-    # Old logs may have lone surrogates, which no page can be sent with.
+    # Old logs may have lone surrogates, which UTF-8 can't encode.
     return text.encode("utf-8", "replace").decode()
 
 
@@ -230,7 +230,7 @@ def _environment() -> Environment:
 
 
 def descend(top: str, below: Mapping[str, Sequence[Item]]) -> Iterator[tuple[Item, int]]:
-    """Everything below the item with an id, each behind the one that it belongs to, and how far below it is."""
+    """Yield all descendants of an id in depth-first order, each with its depth."""
     waiting = [(item, 1) for item in reversed(below.get(top, ()))]
     while waiting:
         item, depth = waiting.pop()
@@ -239,12 +239,12 @@ def descend(top: str, below: Mapping[str, Sequence[Item]]) -> Iterator[tuple[Ite
 
 
 def session_path(session_id: str, rest: str = "") -> str:
-    """Where a session's page is."""
+    """Return the path of a session's page."""
     return f"{BASE}/sessions/{url(session_id)}{rest}"
 
 
 def url(text: object) -> str:
-    """A text as a part of a path."""
+    """Quote a text as a path segment."""
     return quote(str(text), safe="", errors="replace")
 
 
@@ -261,12 +261,12 @@ def money(value: float) -> str:
 
 
 def when(moment: datetime | None) -> str:
-    """A moment for a person, in UTC."""
+    """Format a time in UTC."""
     return "" if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M")
 
 
 def age(moment: datetime) -> str:
-    """How long ago a moment was, in one word."""
+    """Return how long ago a time was, e.g. `3 hours`."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
     for limit, size, unit in ((HOUR, MINUTE, "min"), (DAY, HOUR, "h"), (10 * WEEK, DAY, "d")):
         if seconds < limit:
@@ -275,7 +275,7 @@ def age(moment: datetime) -> str:
 
 
 def whole_number(text: str, name: str, *, least: int = 1, most: int = 100_000_000) -> int | None:
-    """A number that a person typed, e.g. `8000` or `8k`; None if nothing was typed."""
+    """Parse a typed number, e.g. `8000` or `8k`; None if the field is empty."""
     typed = text.strip().lower().replace(",", "").replace("_", "")
     if not typed:
         return None

@@ -1,4 +1,4 @@
-"""A context as the page draws it: cells, a bar of the budget, and the parts beside the history. Pure."""
+"""Values for drawing a context: cells, a bar of the budget, and the parts outside the history. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from foveate.session.picture import CAUSES, LEVEL_NAMES, Cell, bands_of, cells_o
 from foveate.session.values import Context
 
 MAX_CELLS = 600
-"""Cells of single turns; older turns are drawn as ranges of one level."""
+"""Maximum number of single-turn cells; older turns are drawn as ranges of one level."""
 DOCUMENTS = ("pins", "goals", "epic", "tasks")
 BOARDS = ("memory", "board")
 SHOWN = ("system", "explanation", *DOCUMENTS, *BOARDS)
@@ -26,30 +26,31 @@ class Part:
     colour: str
     tokens: int
     left: float
-    """Its left edge and its width, in percent of the budget."""
+    """Left edge, in percent of the budget."""
     width: float
+    """Width, in percent of the budget."""
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class PartCell:
-    """A part beside the history, such as pins or the board, in its place between the turns."""
+    """A part outside the history, e.g. pins or the board, at its position between the turns."""
 
     name: str
     colour: str
     tokens: int
     place: int
-    """Its place among the parts whose texts are shown."""
+    """Index among the parts whose texts are shown."""
     is_cached: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """Everything that the page draws of a context."""
+    """The picture of a context."""
 
     context: Context
     strip: tuple[Cell | PartCell, ...]
-    """Turns and the parts beside them, in the order in which they are sent."""
+    """Turns and other parts, in the order in which they are sent."""
     bar: tuple[Part, ...]
     bands: tuple[dict[str, object], ...]
     cause: str
@@ -65,12 +66,12 @@ class Picture:
 
     @property
     def shown_parts(self) -> tuple[Part, ...]:
-        """The parts beside the history, with their texts."""
+        """The parts outside the history, with their texts."""
         return tuple(part for part in self.bar if part.text)
 
 
 def draw(context: Context) -> Picture:
-    """The picture of a context."""
+    """Return the picture of a context."""
     cells = list(cells_of(context.segments))
     if len(cells) > MAX_CELLS:
         cells = [*joined(cells[:-MAX_CELLS]), *cells[-MAX_CELLS:]]
@@ -105,7 +106,7 @@ def _colour(name: str) -> str:
 
 
 def _bar(context: Context) -> Iterator[Part]:
-    """The parts in the order in which they are sent, side by side."""
+    """Yield the parts of the bar, in the order in which they are sent."""
     scale = 100 / max(1, context.budget_tokens)
     left = 0.0
     for (name, level), group in itertools.groupby(context.segments, key=lambda part: (part.name, part.level)):

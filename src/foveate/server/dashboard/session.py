@@ -1,4 +1,4 @@
-"""A session's page: the picture of its context, and what a person can change."""
+"""A session's page: the picture of its context, and its controls."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pages = Pages()
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}", right="read")
 async def show_session(visit: Visit, session: Session) -> Response:
-    """The session with its picture."""
+    """Show the session with its picture."""
     pins, goals, board = await asyncio.gather(session.pins(), session.goals.list(), session.board())
     info = session.info
     return visit.page(
@@ -47,7 +47,7 @@ async def show_session(visit: Visit, session: Session) -> Response:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/status", right="read")
 async def show_status(visit: Visit, session: Session) -> Response:
-    """Sizes, progress of the compression, reliability and cost."""
+    """Show sizes, progress of the compression, reliability and cost."""
     return visit.part("session_status.html", **await _status(visit, session))
 
 
@@ -62,7 +62,7 @@ async def _status(visit: Visit, session: Session) -> dict[str, Any]:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/picture", right="read")
 async def show_picture(visit: Visit, session: str) -> Response:
-    """The picture of the context as it is now, or as it would be with another budget or strategy."""
+    """Draw the current context, or a preview with another budget or strategy."""
     budget = whole_number(visit.query("budget"), "the budget", least=100)
     strategy = visit.query("strategy") or None
     if strategy:
@@ -77,7 +77,7 @@ async def show_picture(visit: Visit, session: str) -> Response:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/past", right="read")
 async def show_past(visit: Visit, session: Session) -> Response:
-    """What contexts showed when the plan had changed, by its number, oldest first."""
+    """Show the levels of the turns after each change of the plan, by its number, oldest first."""
     pictures = await session.pictures()
     place = min(len(pictures), whole_number(visit.query("at"), "at") or len(pictures)) if pictures else 0
     picture = pictures[place - 1] if pictures else None
@@ -131,21 +131,21 @@ async def change_board(visit: Visit, session: Session, form: Form) -> Response:
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/seal", right="write")
 async def seal_topic(visit: Visit, session: Session) -> Response:
-    """Seal the current topic; it can be undone until the next message."""
+    """Seal the current topic; this can be undone until the next message."""
     topic = await session.topics.seal_current_topic()
     return visit.part("sealed.html", info=session.info, topic=topic)
 
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/unseal", right="write")
 async def unseal_topic(visit: Visit, session: Session) -> Response:
-    """Take the seal back."""
+    """Undo the seal."""
     await session.topics.unseal()
     return visit.part("seal.html", info=session.info, note="The seal was undone.")
 
 
 @pages.add("POST", f"{BASE}/sessions/{{session}}/fork", right="write")
 async def fork_session(visit: Visit, session: Session, form: Form) -> Response:
-    """A new session that shares the turns up to one of them."""
+    """Create a session that shares the turns up to one of them."""
     name = form.get("name", "").strip()
     if not name:
         raise ProblemError(422, "the fork needs a name")

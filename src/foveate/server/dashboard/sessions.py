@@ -1,4 +1,4 @@
-"""The first page: sessions by project, their forks and sub-agents folded, and a search over everything."""
+"""The home page: sessions by project with their forks and sub-agents, and a search over all sessions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from foveate.settings import strategy_names
 
 PAGE_SIZE = 50
 MAX_BELOW = 100
-"""Forks and sub-agents of one session in the list."""
+"""Maximum number of listed forks and sub-agents per session."""
 MAX_HITS = 60
 MAX_QUERY_CHARS = 500
 ROLES = ("user", "assistant", "tool", "system")
@@ -31,12 +31,12 @@ pages = Pages()
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A session in the list, with everything that was forked from it."""
+    """A session in the list, with its forks and sub-agents."""
 
     info: SessionInfo
     short_id: str
     below: tuple[tuple[SessionInfo, int], ...]
-    """Forks and sub-agents, each with how far below the session it is."""
+    """Forks and sub-agents, each with its depth below the session."""
     total_below: int
     usd: float
     reliability: str
@@ -52,7 +52,7 @@ class HitGroup:
 
 @pages.add("GET", HOME, right="read")
 async def list_sessions(visit: Visit) -> Response:
-    """The sessions, the most recently used first."""
+    """List the sessions, most recently used first."""
     found = await visit.view.sessions()
     project = visit.query("project")
     projects = sorted({info.project for info in found if info.project}, key=str.casefold)
@@ -76,13 +76,13 @@ async def list_sessions(visit: Visit) -> Response:
 
 @pages.add("GET", f"{BASE}/events", right="read")
 async def stream_events(visit: Visit) -> Response:
-    """What happens in the store, for pages that are open; a browser reconnects and resumes by itself."""
+    """Stream the store's events to open pages; browsers reconnect and resume automatically."""
     return event_response(event_stream(visit), HEADERS)
 
 
 @pages.add("POST", f"{BASE}/sessions", right="write")
 async def create_session(visit: Visit, form: Form) -> Response:
-    """Create a session, or open the one that has this name."""
+    """Create a session, or open the existing one of this name."""
     name = form.get("name", "").strip() or f"chat-{secrets.token_hex(4)}"
     try:
         found = await visit.view.open_session(name)
@@ -94,7 +94,7 @@ async def create_session(visit: Visit, form: Form) -> Response:
 
 @pages.add("GET", f"{BASE}/search", right="read")
 async def search(visit: Visit) -> Response:
-    """Turns of all sessions that match, grouped by session."""
+    """Search all sessions, and group the hits by session."""
     query = visit.query("q").strip()[:MAX_QUERY_CHARS]
     chosen = {name: visit.query(name).strip()[:MAX_QUERY_CHARS] for name in FILTERS}
     project = visit.query("project")
@@ -121,13 +121,13 @@ async def _groups(view: Foveate, query: str, chosen: Mapping[str, str], project:
     for name, own in hits.items():
         try:
             found.append(HitGroup((await view.open_session(name)).info, tuple(own)))
-        except SessionNotFound:  # deleted meanwhile
+        except SessionNotFound:  # deleted in the meantime
             continue
     return found
 
 
 def _family(infos: Sequence[SessionInfo]) -> tuple[list[SessionInfo], dict[str, list[SessionInfo]]]:
-    """The sessions without a parent in the list, in their order, and the others by their parents."""
+    """Return the sessions without a listed parent, in order, and the others by parent."""
     known = {info.id: info for info in infos}
     below: dict[str, list[SessionInfo]] = {}
     tops = []

@@ -39,16 +39,16 @@ STATIC = {
     },
     **{name: ("foveate.replay", name) for name in ("report.css", "report.js", "uplot.min.css", "uplot.min.js")},
 }
-"""The only files that are served, each with the package that it is in."""
+"""The only files that are served, each with its package."""
 
 
 def dashboard_routes(parts: ApiParts) -> list[BaseRoute]:
-    """The routes of the dashboard."""
+    """Return the routes of the dashboard."""
     return [*make_routes(PAGES, parts), Route(f"{STATIC_PATH}{{name:path}}", _static, methods=["GET"])]
 
 
 async def _static(request: Request) -> Response:
-    """A file of the dashboard itself."""
+    """Serve a static file of the dashboard."""
     place = STATIC.get(request.path_params["name"])
     if place is None:
         return Response("there is no such file", 404, HEADERS, "text/plain")

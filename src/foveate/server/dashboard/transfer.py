@@ -24,13 +24,13 @@ pages = Pages()
 
 @pages.add("GET", f"{BASE}/import", right="write")
 async def show_import(visit: Visit) -> Response:
-    """The form for transcripts."""
+    """Show the import form."""
     return visit.page("import.html", title="Import", results=(), problems=())
 
 
 @pages.add("POST", f"{BASE}/import", right="write")
 async def import_files(visit: Visit) -> Response:
-    """Import transcripts; one that can't be read does not stop the others."""
+    """Import transcripts; an unreadable one does not stop the others."""
     visit.check_size()
     results, problems = [], []
     async with visit.request.form(max_files=MAX_FILES) as form:
@@ -48,19 +48,19 @@ async def import_files(visit: Visit) -> Response:
 
 
 def upload_name(upload: UploadFile) -> str:
-    """The name of a file, without its folders."""
+    """Return the name of an uploaded file, without its folders."""
     return PurePath((upload.filename or "").replace("\\", "/")).name[-MAX_NAME_CHARS:] or "transcript.jsonl"
 
 
 async def copy_upload(upload: UploadFile, file: BinaryIO) -> None:
-    """Write an uploaded file into another one."""
+    """Copy an uploaded file into another file."""
     while piece := await upload.read(PIECE):
         file.write(piece)
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/export", right="read")
 async def export(visit: Visit, session: Session) -> Response:
-    """A session, or one turn of it, as a file."""
+    """Export a session, or one of its turns, as a download."""
     shape, turn = visit.query("format", "json"), visit.query("turn")
     stream = await export_stream(session.export(shape, first=turn or "T-1", last=turn or None))
     name = f"{url('-'.join(filter(None, (session.id, turn))))}.{SUFFIXES.get(shape, 'txt')}"

@@ -19,14 +19,14 @@ from foveate.turn import Attachment, Part, Reasoning, Text, ToolCall, ToolResult
 LEVELS = ("R", "S", "C", "T")
 TURNS_PAGE = 40
 MAX_TEXT_CHARS = 20_000
-"""Characters of a text on a page; all of it is in the download."""
+"""Characters shown of a text; the download has all of it."""
 MAX_TURN_CHARS = 400_000
-"""Characters of all messages of a turn on a page."""
+"""Characters shown of all messages of a turn."""
 MAX_COMPARED_CHARS = 200_000
-"""Characters in which the words that a level lost are looked for."""
+"""Characters that are compared to find words that a level lost."""
 RECENT_TURNS = 3
 MAX_RECENT_TOKENS = 20_000
-"""A larger turn is not shown in the chat."""
+"""Tokens above which a turn is not shown in the chat."""
 MAX_RECENT_CHARS = 4_000
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Images that a browser draws and that can't contain scripts."""
@@ -49,17 +49,17 @@ class LevelText:
     text: str
     tokens: int
     share: float
-    """Of the raw turn."""
+    """Share of the raw turn's tokens."""
     maker: str
     made: str
     is_cut: bool
     lost: tuple[str, ...]
-    """Words of the level above it that it does not have."""
+    """Words of the next higher level that this level lost."""
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns", right="read")
 async def list_turns(visit: Visit, session: Session) -> Response:
-    """Turns, the newest first, in pages."""
+    """List the turns, newest first, in pages."""
     newest = session.info.turns
     last = min(newest, whole_number(visit.query("before"), "before", least=0) or newest)
     first = max(1, last - TURNS_PAGE + 1)
@@ -71,7 +71,7 @@ async def list_turns(visit: Visit, session: Session) -> Response:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/find", right="read")
 async def find_in_session(visit: Visit, session: Session) -> Response:
-    """Turns of this session that match a query."""
+    """Search this session."""
     query = visit.query("q").strip()[:500]
     hits = await session.search(query, 30) if query else []
     return visit.part("session_hits.html", info=session.info, query=query, hits=hits)
@@ -79,7 +79,7 @@ async def find_in_session(visit: Visit, session: Session) -> Response:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns/{{turn}}", right="read")
 async def show_turn(visit: Visit, session: Session, turn: str) -> Response:
-    """A turn at all its levels, side by side, and its messages."""
+    """Show a turn at all its levels, side by side, and its messages."""
     number = turn_number(turn) or 0
     return visit.part_or_page(
         "turn.html",
@@ -96,7 +96,7 @@ async def show_turn(visit: Visit, session: Session, turn: str) -> Response:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns/{{turn}}/images/{{place}}", right="read")
 async def show_image(session: Session, turn: str, place: str) -> Response:
-    """An image of a turn."""
+    """Serve an image of a turn."""
     images = _images(await session.load_turn(turn))
     number = int(place) if place.isascii() and place.isdigit() and len(place) < MAX_PLACE_DIGITS else len(images)
     if number >= len(images):
@@ -109,10 +109,10 @@ async def show_image(session: Session, turn: str, place: str) -> Response:
 
 
 async def _gists(session: Session, first: int, last: int) -> dict[int, str]:
-    """The shortest rendition of each turn that has one."""
+    """Return the shortest rendition of each turn that has one."""
     try:
         contents = await session.get_turns(first, last, "T", "plain")
-    except FoveateError:  # of one that is not compressed yet; each by itself then
+    except FoveateError:  # one turn is not compressed yet: read them one by one
         tried = (await _gist(session, number) for number in range(first, last + 1))
         contents = [content async for content in tried if content]
     return {turn_number(content.turn_id) or 0: content.content for content in contents}
@@ -155,7 +155,7 @@ async def _levels(session: Session, turn: str) -> list[LevelText]:
 
 
 def _lost(above: str, below: str, most: int = 40) -> tuple[str, ...]:
-    """Telling words of a text that a shorter one does not have, in their order."""
+    """Return significant words of a text that a shorter version lost, in order."""
     kept = {word.strip(".,;:!?()[]{}\"'`").casefold() for word in below.split()}
     lost: dict[str, None] = {}
     for word in above.split():
@@ -176,7 +176,7 @@ class ShownPart:
     text: str
     is_cut: bool
     images: tuple[int, ...] = ()
-    """The places of its images among those of the turn."""
+    """Indexes of its images among those of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,11 +193,11 @@ class RecentTurn:
 
     id: str
     messages: tuple[ShownMessage, ...]
-    """Empty if it is too large to be shown there."""
+    """Empty if the turn is too large to be shown."""
 
 
 async def recent_turns(session: Session) -> list[RecentTurn]:
-    """The newest turns, for the chat."""
+    """Return the newest turns for the chat."""
     newest = session.info.turns
     if not newest:
         return []
@@ -210,7 +210,7 @@ async def recent_turns(session: Session) -> list[RecentTurn]:
 
 
 def shown_messages(turn: Turn, most: int) -> list[ShownMessage]:
-    """The messages of a turn, each part with at most `most` characters, up to the limit of a page."""
+    """Return the messages of a turn, each part with at most `most` characters, up to the limit of a page."""
     places = {id(image): place for place, image in enumerate(_images(turn))}
     left = MAX_TURN_CHARS
     found = []
@@ -229,7 +229,7 @@ def shown_messages(turn: Turn, most: int) -> list[ShownMessage]:
 
 
 def _images(turn: Turn) -> list[Attachment]:
-    """The images of a turn that can be shown: their bytes are in the store."""
+    """Return the images of a turn whose bytes are in the store."""
     found = (image for message in turn.messages for part in message.parts for image in _attachments(part))
     return [image for image in found if image.data and image.media_type in IMAGE_TYPES]
 

@@ -14,7 +14,7 @@ pages = Pages()
 
 @pages.add("GET", f"{BASE}/agents", right="read")
 async def show_agents(visit: Visit) -> Response:
-    """Agents, those of one tree together."""
+    """List the agents, grouped by tree."""
     agents = await visit.view.agents.list(limit=MAX_AGENTS)
     known = {agent.id for agent in agents}
     below: dict[str, list[AgentInfo]] = {}
@@ -26,7 +26,7 @@ async def show_agents(visit: Visit) -> Response:
 
 @pages.add("POST", f"{BASE}/agents/{{agent}}/{{action}}", right="write")
 async def change_agent(visit: Visit, agent: str, action: str) -> Response:
-    """Cancel an agent, approve or refuse what it waits for, or answer its question."""
+    """Cancel an agent, approve or deny its tool call, or answer its question."""
     agents = visit.view.agents
     if action == "answer":
         await agents.answer(agent, (await visit.form()).get("text", ""))
@@ -39,13 +39,13 @@ async def change_agent(visit: Visit, agent: str, action: str) -> Response:
 
 @pages.add("GET", f"{BASE}/cabinet", right="read")
 async def list_cabinet(visit: Visit) -> Response:
-    """The keys of the file cabinet."""
+    """List the keys of the file cabinet."""
     return visit.page("cabinet.html", title="Cabinet", entries=(await visit.view.cabinet.list())[:1_000])
 
 
 @pages.add("GET", f"{BASE}/cabinet/{{key}}", right="read")
 async def show_file(visit: Visit, key: str) -> Response:
-    """A part of a file, by lines."""
+    """Show lines of a file."""
     first = whole_number(visit.query("from"), "from") or 1
     entry = await visit.view.cabinet.entry(key)
     excerpt = await visit.view.cabinet.excerpt(key, first, LINES)
@@ -54,7 +54,7 @@ async def show_file(visit: Visit, key: str) -> Response:
 
 @pages.add("GET", f"{BASE}/cabinet/{{key}}/content", right="read")
 async def download_file(visit: Visit, key: str) -> Response:
-    """The whole file, as a download: what it says it is does not count."""
+    """Send the whole file as a download, regardless of its media type."""
     content = await visit.view.cabinet.content(key)
     headers = {**HEADERS, "Content-Disposition": f"attachment; filename*=UTF-8''{url(key)}"}
     return Response(content, headers=headers, media_type="application/octet-stream")

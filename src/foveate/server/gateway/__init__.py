@@ -1,1 +1,1 @@
-"""The gateway: LLM clients talk to it as to their provider, and their conversations become sessions."""
+"""The gateway: a proxy between LLM clients and their provider that records their conversations as sessions."""

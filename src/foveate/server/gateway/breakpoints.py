@@ -1,4 +1,4 @@
-"""Cache breakpoints of Anthropic requests: set for a client that sets none, and no more than the API takes."""
+"""Cache breakpoints of Anthropic requests: set for clients that set none, and limited to the API's maximum."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ CACHE_CONTROL: Final = b'"cache_control"'
 BREAKPOINT: Final = {"type": "ephemeral"}
 ANTHROPIC_BREAKPOINTS: Final = 4
 TURN_ENDS: Final = 2
-"""The newest finished turns that end with a breakpoint: this request's, and the one that the request before wrote."""
+"""Number of newest finished turns that end with a breakpoint: this request's, and the previous request's."""
 THINKING: Final = ("thinking", "redacted_thinking")
 
 
 def with_breakpoints(body: Mapping[str, Any], history: RequestHistory) -> Record:
-    """Anthropic's body with cache breakpoints, for a client that sets none."""
+    """Add cache breakpoints to an Anthropic body, for a client that sets none."""
     messages = list(body["messages"])
     start, marked = len(messages), 0
     while marked < TURN_ENDS and (start := history.turn_start(start)) > 0:
@@ -29,7 +29,7 @@ def with_breakpoints(body: Mapping[str, Any], history: RequestHistory) -> Record
 
 
 def limit_breakpoints(body: Record) -> Record:
-    """At most as many cache breakpoints as Anthropic takes: the client's in system and tools, then our newest ones."""
+    """Limit the cache breakpoints to Anthropic's maximum: keep the client's in system and tools, then our newest."""
     fixed = sum("cache_control" in block for part in ("system", "tools") for block in _blocks(body.get(part)))
     left = max(0, ANTHROPIC_BREAKPOINTS - fixed)
     messages: list[Record] = []
@@ -47,7 +47,7 @@ def limit_breakpoints(body: Record) -> Record:
 
 
 def _marked(message: Mapping[str, Any]) -> Record | None:
-    """The message with a breakpoint at the last block that can have one."""
+    """Return the message with a breakpoint at the last block that can have one."""
     content = message.get("content")
     blocks = [{"type": "text", "text": content}] if isinstance(content, str) else list(content or ())
     for place in range(len(blocks) - 1, -1, -1):

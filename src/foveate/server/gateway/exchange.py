@@ -1,10 +1,10 @@
-"""One request through the gateway: what is new is recorded, the context assembled, the answer streamed and recorded.
+"""Handles one request: records new messages, assembles the context, streams and records the answer.
 
     client ──► place in the log ──► context within the budget ──► upstream ──► client
                                         ▲                            │
                                         └──── own tools answered ◄───┘
 
-If the store or the planner fails, the client's own body is forwarded, and a header says so.
+If the store or the planner fails, the client's own body is forwarded, and a header reports it.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ T = TypeVar("T")
 Record = dict[str, Any]
 
 MAX_ROUNDS: Final = 8
-"""Rounds of own tools in one answer; after that its calls are not executed."""
+"""Maximum rounds of own tools in one answer; further calls are not executed."""
 COMPACT_TOKENS: Final = 8_000
-"""Most that a compacted conversation takes."""
+"""Token limit of a compacted conversation."""
 WHOLE_SHARE: Final = 0.98
-"""A context whose history has this share of a request's tokens shows all of it; both are counted, each in its way."""
+"""A history with this share of a request's tokens counts as complete; the two counts are made differently."""
 MAX_CALLS: Final = 16
-"""Own calls of one round that are executed."""
+"""Maximum number of own calls executed in one round."""
 TOO_LONG_SHARE: Final = 0.75
-"""A request that was too long for its model is sent again with this share of its tokens."""
+"""A request that was too long for its model is retried with this share of its tokens."""
 OUTPUT_RESERVE_TOKENS: Final = 4_096
-"""Room for the answer where a request does not limit it."""
-MOST_TOOLS_SHARE: Final = 0.2
-"""Where their definitions would take more of the budget, the history tools are not offered."""
+"""Tokens reserved for the answer if the request sets no limit."""
+MAX_TOOLS_SHARE: Final = 0.2
+"""The history tools are not offered if their definitions need more than this share of the budget."""
 HISTORY_TOOLS_TOKENS: Final = 400
 MAX_ERROR_BYTES: Final = 1_000_000
 MAX_ANSWER_BYTES: Final = 64 * 1_048_576
-"""Of an answer that is not streamed."""
+"""Size limit of an answer that is not streamed."""
 _TOO_LONG: Final = (
     b"too long",
     b"context length",
@@ -74,7 +74,7 @@ _TOO_LONG: Final = (
     b"token limit",
 )
 _SIGNED: Final = (b'"signature"', b'"redacted_thinking"')
-"""In the bytes of a request whose thinking is bound to what precedes it; in a text the quotes are escaped."""
+"""Marks of signed thinking in the bytes of a request, which is bound to what precedes it; texts escape quotes."""
 _NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
 
 _log = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class ClientCall:
-    """A client's request on its way."""
+    """A client's request in progress."""
 
     wire: Wire
     request: ClientRequest
@@ -99,30 +99,30 @@ class ClientCall:
 
 @dataclass(slots=True)
 class Prepared:
-    """What goes upstream."""
+    """A request that is ready to send upstream."""
 
     body: Record
     answer_headers: dict[str, str]
     raw: bytes = b""
-    """The body as bytes, where it goes out as the client sent it."""
+    """The body as bytes, if it is sent unchanged."""
     placement: Placement | None = None
     tokens: int = 0
-    """Of the context."""
+    """Tokens of the context."""
     own_names: frozenset[str] = frozenset()
     memory_tokens: int = 0
-    """Of the earlier turns that its prompt recalls."""
+    """Tokens of the earlier turns that the prompt recalls."""
 
 
 @dataclass(slots=True)
 class Delivery:
-    """An answer on its way to the client."""
+    """An answer in progress to the client."""
 
     call: ClientCall
     prepared: Prepared
     answer: UpstreamAnswer
     response: httpx2.Response
     ending: asyncio.Future[Record | None] | None = None
-    """Records what the last round said, once that is complete; to stop the stream does not stop it."""
+    """The task that records the last round; it continues if the stream is stopped."""
     is_closed: bool = False
 
 
@@ -162,7 +162,7 @@ class Gateway:
             raise
 
     async def compact(self, call: ClientCall) -> list[Record]:
-        """The conversation of a request in less than half its tokens: what a client may send instead of all of it."""
+        """Compact a request's conversation to less than half its tokens, for the client to send instead."""
         placed = await self._place(call)
         if isinstance(placed, SessionDecision):
             return list(call.request.messages)
@@ -182,11 +182,11 @@ class Gateway:
 
     @property
     def responses(self) -> Recorder:
-        """Responses by their ids."""
+        """The recorder that finds responses by id."""
         return self._recorder
 
     async def _place(self, call: ClientCall) -> Placement | SessionDecision:
-        """Find the request's session, and begin to record what is new."""
+        """Find the request's session, and start to record new messages."""
         start, named = "", call.named
         if previous := call.request.hints.get("previous_response_id"):
             start, named = await self._continued(previous)
@@ -194,11 +194,11 @@ class Gateway:
         return await self._recorder.begin(call.request, history, named, call.choice)
 
     async def _prepare(self, call: ClientCall) -> Prepared:
-        """The request as it goes upstream; the client's own if ours can't be made."""
+        """Return the request to send upstream; the client's own if assembling fails."""
         try:
             placed = await self._place(call)
         except InvalidMessage as error:
-            return self._bypassed(call, error)  # the provider may know a form of message that we don't
+            return self._bypassed(call, error)  # the provider may accept message types that we do not know
         except InputError:
             raise
         except FoveateError as error:
@@ -217,16 +217,16 @@ class Gateway:
             return self._bypassed(call, error)
 
     async def _continued(self, response_id: str) -> tuple[str, ClientId]:
-        """The history that ends with a response, and its session."""
+        """Return the history that ends with a response, and its session."""
         found = await self._recorder.get_response(response_id)
         if found is None:
             raise BadRequest(f"no response {response_id[:100]!r} is stored", "previous_response_id")
         return found.chain, ClientId(found.session_id, "previous_response_id")
 
     def _as_sent(self, call: ClientCall, placed: Placement) -> Prepared | None:
-        """The client's own request, if it has all that its session holds and fits the budget.
+        """Return the client's own request if it has the session's whole history and fits the budget.
 
-        It does not wait for its record: the end of the answer does.
+        Sending does not wait until the request is recorded; the end of the answer does.
         """
         request, session = call.request, placed.session
         if placed.whole is None:
@@ -240,20 +240,20 @@ class Gateway:
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
         headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(tokens)}
-        if placed.record is not None:  # the headers of a stream do not wait for the provider
+        if placed.record is not None:  # a stream's headers are sent before the provider answers
             placed.record.add_done_callback(
                 lambda _: placed.turn and headers.update({"x-foveate-turn": placed.turn_id})
             )
         return Prepared(in_cache_order(body), headers, b"", placed, tokens)
 
     async def _recalled(self, call: ClientCall, placed: Placement, as_sent: Prepared) -> Prepared | None:
-        """A request that can go out as it came, with what its prompt recalls of other sessions.
+        """Add what the prompt recalls of other sessions to a request that could be sent unchanged.
 
-        None if that is nothing, if the request would not be whole beside it, or if recall fails.
+        None if nothing is recalled, if the whole request would no longer fit, or if recall fails.
         """
         if not placed.session.info.scope or not placed.may_recall:
             return None
-        with contained(_log, "a request goes out without what its prompt recalls"):
+        with contained(_log, "recall failed; the request is sent without it"):
             prepared = await self._assembled(call, placed)
             if prepared.memory_tokens and prepared.tokens - prepared.memory_tokens >= WHOLE_SHARE * as_sent.tokens:
                 return prepared
@@ -294,7 +294,7 @@ class Gateway:
         return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)), memory)
 
     def _bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
-        _log.error("a request could not be recorded or assembled; it is forwarded as it came", exc_info=error)
+        _log.error("a request could not be recorded or assembled; it is forwarded unchanged", exc_info=error)
         data = {"problem": f"{type(error).__name__}: {error}"[:300]}
         named = call.named.name if call.named else ""
         self._publish(Event("gateway-bypassed", named, datetime.now(UTC), None, data))
@@ -344,7 +344,7 @@ class Gateway:
             prepared.answer_headers |= {"x-foveate-session": placed.name, "x-foveate-turn": placed.turn_id}
 
     async def _smaller(self, call: ClientCall, prepared: Prepared) -> Prepared:
-        """The request again with less of the history; the session's budget stays lowered."""
+        """Return the request with less history; the session's budget stays lowered."""
         assert prepared.placement is not None, "only a recorded request is made smaller"
         session = prepared.placement.session
         budget = int(prepared.tokens * TOO_LONG_SHARE)
@@ -363,10 +363,10 @@ class Gateway:
         try:
             return await self._client.send(request, stream=True)
         except httpx2.HTTPError as error:
-            raise BadUpstream(f"the upstream can't be reached: {_told(error)}") from error
+            raise BadUpstream(f"the upstream can't be reached: {_described(error)}") from error
 
     async def _whole(self, delivery: Delivery) -> bytes:
-        """The answer as one body."""
+        """Return the answer as one body."""
         body: Record | None = delivery.prepared.body
         try:
             while body is not None:
@@ -376,12 +376,12 @@ class Gateway:
                     delivery.response = await self._post_again(delivery.call, body)
             return msgspec.json.encode(delivery.answer.result())
         except httpx2.HTTPError as error:
-            raise BadUpstream(f"the upstream's answer was cut off: {_told(error)}") from error
+            raise BadUpstream(f"the upstream's answer was cut off: {_described(error)}") from error
         finally:
             self._release(delivery.prepared)
 
     async def _streamed(self, delivery: Delivery) -> AsyncGenerator[bytes, None]:
-        """The answer as it comes; it is recorded before its end is passed on."""
+        """Stream the answer; it is recorded before its end is passed on."""
         answer = delivery.answer
         body: Record | None = delivery.prepared.body
         try:
@@ -399,13 +399,13 @@ class Gateway:
                     delivery.ending = None
             yield b"".join(answer.finish())
         except (BadUpstream, httpx2.HTTPError) as error:
-            for piece in answer.abort(_told(error)):
+            for piece in answer.abort(_described(error)):
                 yield piece
         finally:
             await self._close(delivery)
 
     async def _close(self, delivery: Delivery) -> None:
-        """Give up the upstream's stream, and keep what arrived of an answer that is not complete."""
+        """Close the upstream's stream, and record a partial answer."""
         if delivery.is_closed:
             return
         delivery.is_closed = True
@@ -417,7 +417,7 @@ class Gateway:
         self._release(delivery.prepared)
 
     async def _end_round(self, delivery: Delivery, body: Record) -> Record | None:
-        """Record a round. Returns the body of the next one, if the model waits for results of own tools only."""
+        """Record a round. Return the next round's body if the model waits only for results of own tools."""
         call, answer, placed = delivery.call, delivery.answer, delivery.prepared.placement
         if placed is None:
             return None
@@ -438,7 +438,7 @@ class Gateway:
         return response
 
     async def _events(self, answer: UpstreamAnswer, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
-        """The client's part of each chunk; what came before a malformed event is passed on too."""
+        """Yield the client's part of each chunk, including what came before a malformed event."""
         parser = SseParser()
         async for chunk in response.aiter_bytes():
             pieces: list[bytes] = []
@@ -473,7 +473,7 @@ class Gateway:
             await self._recorder.add_response(placed, answer.result())
 
     async def _add_partial(self, delivery: Delivery, placed: Placement) -> None:
-        """Record what arrived of a round that is cut off."""
+        """Record the received part of an interrupted round."""
         await self._recorder.add_partial(placed, delivery.call.wire.format, delivery.answer.round_messages)
 
     async def _kept(self, call: ClientCall, writing: Awaitable[object]) -> None:
@@ -490,12 +490,12 @@ class Gateway:
 
 
 def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
-    """Results of own calls as messages."""
+    """Return the results of own calls as messages."""
     return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
 
 
 def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
-    """Whether thinking of the request may have been made under recalled turns, which the client's own body lacks."""
+    """Report whether signed thinking may be bound to recalled turns, which the client's own body lacks."""
     return bool(placed.session.info.scope) and any(mark in call.raw for mark in _SIGNED)
 
 
@@ -505,7 +505,7 @@ def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unreco
 
 def _offers_history(session: Session, request: ClientRequest) -> bool:
     return (
-        not request.tool_names & HISTORY_TOOLS and MOST_TOOLS_SHARE * session.info.budget_tokens >= HISTORY_TOOLS_TOKENS
+        not request.tool_names & HISTORY_TOOLS and MAX_TOOLS_SHARE * session.info.budget_tokens >= HISTORY_TOOLS_TOKENS
     )
 
 
@@ -525,13 +525,13 @@ def _names(definitions: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _query(call: ClientCall) -> str:
-    """Gemini streams events only if it is asked to."""
+    """Return the query; Gemini needs `alt=sse` to stream events."""
     if call.wire.format != "gemini" or not call.request.is_stream or "alt=sse" in call.query:
         return call.query
     return f"{call.query}&alt=sse" if call.query else "alt=sse"
 
 
-def _told(error: Exception) -> str:
+def _described(error: Exception) -> str:
     return str(error) or type(error).__name__
 
 
@@ -546,7 +546,7 @@ def _decoded(data: bytes) -> Record:
 
 
 async def _whole_body(response: httpx2.Response) -> bytes:
-    """The body of an answer. One beyond the limit is refused, since it would be held in memory."""
+    """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
     data = bytearray()
     async for chunk in response.aiter_bytes():
         data += chunk
@@ -558,7 +558,7 @@ async def _whole_body(response: httpx2.Response) -> bytes:
 
 
 async def _limited(response: httpx2.Response) -> bytes:
-    """The body of an error, up to a limit."""
+    """Read the body of an error, up to a limit."""
     data = b""
     try:
         async for chunk in response.aiter_bytes():
@@ -572,7 +572,7 @@ async def _limited(response: httpx2.Response) -> bytes:
 
 
 def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:
-    """An upstream's error as it came, in the provider's own envelope, with its retry headers."""
+    """Pass on an upstream's error unchanged, with its retry headers."""
     media_type = response.headers.get("content-type", "application/json")
     headers = {**answer_headers(response.headers), **prepared.answer_headers}
     return GatewayReply(response.status_code, headers, data, media_type=media_type)

@@ -1,4 +1,4 @@
-"""What a client gets, and when: headers and keep-alives of a stream do not wait for a slow provider."""
+"""Replies to clients: headers and keep-alives of a stream do not wait for a slow provider."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError
 from foveate.server.gateway.wires import UpstreamAnswer, Wire
 
 PING_SECONDS: Final = 10.0
-"""Silence after which a client gets a keep-alive."""
+"""Seconds without data after which a keep-alive is sent."""
 HEADERS_SECONDS: Final = 3.0
-"""A client waits this long for the headers of a stream; some give up after 10 seconds without any. Until then an error
-of the provider is passed on with its status, later as an event of the stream."""
+"""Time after which a stream's headers are sent, since some clients give up after 10 seconds without any. Until then a
+provider's error is passed on with its status, later as an event of the stream."""
 MAX_ERROR_CHARS: Final = 2_000
 
 
 @dataclass(slots=True)
 class GatewayReply:
-    """What the client gets: a body, or a stream of bytes, which is closed whatever became of it."""
+    """A reply to the client: a body, or a stream of bytes, which is always closed."""
 
     status: int
     headers: dict[str, str]
@@ -44,7 +44,7 @@ class GatewayReply:
 
 
 def error_reply(wire: Wire, error: FoveateError) -> GatewayReply:
-    """An error of ours in the provider's envelope."""
+    """Return a Foveate error in the provider's format."""
     match error:
         case BadRequest():
             status, body = 400, wire.error(400, str(error), param=error.param)
@@ -59,7 +59,7 @@ def error_reply(wire: Wire, error: FoveateError) -> GatewayReply:
 
 
 class ReplyStream(StreamingResponse):
-    """A stream with keep-alives. It is closed when the client is gone, even if it was never begun."""
+    """A stream with keep-alives. It is closed when the client disconnects, even before it started."""
 
     def __init__(self, reply: GatewayReply, stream: AsyncGenerator[bytes, None], headers: Mapping[str, str]) -> None:
         super().__init__(stream, reply.status, headers=headers, media_type=reply.media_type)
@@ -93,7 +93,7 @@ class ReplyStream(StreamingResponse):
 
 
 class _PieceSender:
-    """Sends the pieces of a stream, and a keep-alive in every long silence."""
+    """Sends the pieces of a stream, and keep-alives while there are none."""
 
     def __init__(self, send: Send, ping: bytes) -> None:
         self._send = send
@@ -114,7 +114,7 @@ class _PieceSender:
         self._timer.cancel()
 
     def _look(self) -> None:
-        """Send a keep-alive if it is time, and look again later: one timer, whatever is sent meanwhile."""
+        """Send a keep-alive if due, and reschedule; one timer per stream."""
         left = self._sent_at + PING_SECONDS - self._loop.time()
         if left <= 0:
             left = PING_SECONDS
@@ -133,7 +133,7 @@ async def _disconnected(receive: Receive) -> None:
 async def reply_soon(
     sending: Coroutine[Any, Any, GatewayReply], answer: UpstreamAnswer, ping: bytes, headers: Mapping[str, str]
 ) -> GatewayReply:
-    """The reply, or the beginning of a stream that waits for it."""
+    """Return the reply, or start a stream that waits for it."""
     task = asyncio.ensure_future(sending)
     try:
         await asyncio.wait({task}, timeout=HEADERS_SECONDS)
@@ -180,7 +180,7 @@ async def _waiting(
 
 
 def _error_in(reply: GatewayReply) -> tuple[str, str | None]:
-    """What a provider's error says, and its kind."""
+    """Return the message and the type of a provider's error."""
     try:
         error = msgspec.json.decode(reply.body)["error"]
         message, kind = error["message"], error.get("status") or error.get("type")

@@ -1,4 +1,4 @@
-"""The gateway's endpoints, each also under `/s/{session}` for clients that can set nothing but a URL."""
+"""The gateway's endpoints, each also under `/s/{session}` for clients that can only set a URL."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class GatewayEndpoints:
                 Route(f"{before}/v1/models", self._forward, methods=["GET"]),
                 Route(f"{before}/v1/models/{{model:path}}", self._forward, methods=["GET"]),
             ]
-            for version in ("v1beta", "v1"):  # google-genai 3 asks for v1
+            for version in ("v1beta", "v1"):  # google-genai 3 uses v1
                 path = f"{before}/{version}/models/{{model:path}}"
                 found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
             found += [
@@ -118,7 +118,7 @@ class GatewayEndpoints:
         )
 
     async def _compact(self, request: Request) -> Response:
-        """The conversation from stored renditions, as items that a client sends instead of its history."""
+        """Return the compacted conversation, as items that a client sends instead of its history."""
         wire = WIRES["openai-responses"]
         try:
             call = self._call(wire, request, await self._raw(request), Target(""))
@@ -147,7 +147,7 @@ class GatewayEndpoints:
         return JSONResponse(wire.error(404, f"no response {response_id[:100]!r} is stored"), 404)
 
     async def _count_tokens(self, request: Request) -> Response:
-        """The provider's count of the client's own body; ours where it has none."""
+        """Return the provider's token count of the client's body, or our own if it has no such endpoint."""
         wire = WIRES["anthropic"]
         raw = await self._raw(request)
         try:
@@ -169,7 +169,7 @@ class GatewayEndpoints:
         return JSONResponse({"input_tokens": tokens})
 
     async def _forward(self, request: Request) -> Response:
-        """A request that concerns no conversation, as it came."""
+        """Forward a request without a conversation unchanged."""
         format_name = "gemini" if "/v1beta/" in request.url.path else _format_of(request.headers)
         wire = WIRES[format_name]
         target = choose(self._settings, "", format_name)
@@ -219,7 +219,7 @@ def _decoded(raw: bytes) -> object:
 
 
 def _own_path(request: Request) -> str:
-    """The path without the session in front of it."""
+    """Return the path without its session prefix."""
     session = request.path_params.get("session")
     path = request.url.path
     return path if session is None else path[path.index("/v1", 2) :]
@@ -244,7 +244,7 @@ def _choice(request: Request, asked: ClientRequest, *, recalls_project: bool) ->
 
 
 def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session: str | None) -> ClientId | None:
-    """The session that a request names, by the rank of what names it; None if nothing does."""
+    """Return the session that a request names, from the source with the highest priority; None without any."""
     if ours := _clean(path_session or headers.get("x-foveate-session")):
         return ClientId(ours, "path" if path_session else "x-foveate-session", is_ours=True)
     if claude := _clean(headers.get(CLAUDE_CODE_ID)):
@@ -273,7 +273,7 @@ def _with_agent(client: str, session: str, agent: str | None, source: str) -> Cl
 
 
 def _clean(value: str | None) -> str | None:
-    """The id, if it can be one."""
+    """Return the id if it is valid, otherwise None."""
     if not value or not value.strip() or len(value) > MAX_ID_CHARS or not value.isprintable():
         return None
     return value.strip()

@@ -1,7 +1,7 @@
-"""HTTP/1.1 to a provider: a small transport for httpx2, since its own takes longer than all else in a request.
+"""HTTP/1.1 to a provider: a small transport for httpx2, whose own is the slowest part of a request.
 
-Each request in progress has a connection; an idle one is kept for the next. Behind a proxy of the environment, httpx2's
-own transport is used (`upstream_client`).
+Each request in progress has its own connection; idle ones are reused. With a proxy in the environment, httpx2's own
+transport is used (`upstream_client`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ import httpx2
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 600.0
 KEEP_SECONDS: Final = 5.0
-"""An idle connection is used again within this time; many servers close it later."""
+"""How long an idle connection is reused; many servers close it later."""
 KEPT_CONNECTIONS: Final = 100
-"""Idle connections to one provider."""
+"""Maximum number of idle connections to one provider."""
 BUFFER_BYTES: Final = 256 * 1024
-"""A provider that sends faster than its client reads is slowed down from here on."""
+"""Buffer size from which reading pauses, if a provider sends faster than the client reads."""
 MAX_HEADER_BYTES: Final = 256 * 1024
 INFORMATIONAL: Final = range(100, 200)
 SWITCHING_PROTOCOLS: Final = 101
@@ -35,7 +35,7 @@ Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
 def upstream_client() -> httpx2.AsyncClient:
-    """The client for all requests to providers."""
+    """Create the client for all requests to providers."""
     timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     if any(name in getproxies() for name in ("http", "https", "all")):
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS)
@@ -90,7 +90,7 @@ class UpstreamTransport(httpx2.AsyncBaseTransport):
         return None
 
     def _keep(self, connection: _Connection) -> None:
-        """Keep a connection whose answer was read to its end; close any other."""
+        """Keep a connection whose answer was fully read; close any other."""
         idle = self._idle[connection.origin]
         if connection.is_reusable and len(idle) < KEPT_CONNECTIONS:
             connection.idle_since = asyncio.get_running_loop().time()
@@ -128,13 +128,13 @@ class UpstreamTransport(httpx2.AsyncBaseTransport):
 
 
 class _Connection(asyncio.Protocol):
-    """One connection: a request at a time."""
+    """One connection, with one request at a time."""
 
     def __init__(self, origin: Origin, on_lost: Callable[[_Connection], None]) -> None:
         self.origin = origin
         self.idle_since = 0.0
         self.has_received = False
-        """Bytes of the answer to this request have come."""
+        """Whether bytes of the answer were received."""
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
@@ -168,7 +168,7 @@ class _Connection(asyncio.Protocol):
             self._transport.abort()
 
     async def exchange(self, data: bytes, read_seconds: float | None) -> tuple[int, Headers]:
-        """Send a request; returns the status and the headers of its answer."""
+        """Send a request; return the status and the headers of its answer."""
         self._begin()
         self._read_seconds = read_seconds
         if self._transport is None or not self.is_open:
@@ -179,7 +179,7 @@ class _Connection(asyncio.Protocol):
         return self._parser.get_status_code(), self._headers
 
     async def read(self) -> bytes:
-        """What has come of the body; empty at its end."""
+        """Return the received part of the body; empty at its end."""
         while not self._chunks:
             if self._is_complete:
                 return b""
@@ -192,7 +192,7 @@ class _Connection(asyncio.Protocol):
         return data
 
     async def _wait(self) -> None:
-        """Wait for more, or raise why nothing more comes."""
+        """Wait for more data; raise if the connection failed."""
         if self._error is not None:
             raise self._error
         self._waiter = asyncio.get_running_loop().create_future()
@@ -217,8 +217,8 @@ class _Connection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        if self._is_complete:  # nothing was asked
-            self._fail(httpx2.RemoteProtocolError("the server sent data that nobody asked for"))
+        if self._is_complete:  # no request is open
+            self._fail(httpx2.RemoteProtocolError("the server sent data without a request"))
             return
         self.has_received = True
         try:
@@ -259,7 +259,7 @@ class _Connection(asyncio.Protocol):
         self._buffered += len(body)
 
     def on_message_complete(self) -> None:
-        if not self._has_headers:  # the answer follows an informational one
+        if not self._has_headers:  # an informational response; the answer follows
             self._headers = []
             return
         self._is_complete = True
@@ -267,7 +267,7 @@ class _Connection(asyncio.Protocol):
 
 
 class _Body(httpx2.AsyncByteStream):
-    """The body of an answer; closed before its end, it closes its connection."""
+    """The body of an answer; closing it before its end closes the connection."""
 
     def __init__(self, connection: _Connection, keep: Callable[[_Connection], None]) -> None:
         self._connection: _Connection | None = connection
@@ -285,7 +285,7 @@ class _Body(httpx2.AsyncByteStream):
 
 def _origin(url: httpx2.URL) -> Origin:
     if url.scheme not in PORTS or not url.host:
-        raise httpx2.UnsupportedProtocol(f"an upstream's address begins with http:// or https://, not {url.scheme!r}")
+        raise httpx2.UnsupportedProtocol(f"an upstream's URL must begin with http:// or https://, not {url.scheme!r}")
     return url.scheme, url.host, url.port or PORTS[url.scheme]
 
 

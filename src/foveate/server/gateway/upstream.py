@@ -1,4 +1,4 @@
-"""The provider behind the gateway: which one a request goes to, with which headers and key."""
+"""Chooses the provider of a request, and its headers and key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ KEPT_FROM_CLIENT: Final = frozenset(
         "via",
     }
 )
-"""Headers of a request that concern the connection to us."""
+"""Request headers that concern the connection to the gateway, and are not forwarded."""
 KEPT_FROM_UPSTREAM: Final = frozenset(
     {
         "connection",
@@ -50,18 +50,18 @@ KEY_HEADERS: Final = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a request goes."""
+    """The provider that a request is sent to."""
 
     base: str
-    """Without a slash at the end, without `/v1`."""
+    """Base URL, without a trailing slash and without `/v1`."""
     key: str | None = None
-    """Ours, for the provider; None passes the client's own on."""
+    """Our key for the provider; None forwards the client's own."""
 
     def url(self, path: str, query: str = "") -> str:
         return f"{self.base}{path}{'?' if query else ''}{query}"
 
     def headers(self, given: Mapping[str, str], format_name: str) -> dict[str, str]:
-        """The client's headers without what is for us, with the provider's key."""
+        """Return the client's headers without those for the gateway, with the provider's key."""
         kept = {
             name: value
             for name, value in given.items()
@@ -79,7 +79,7 @@ class Target:
 
 
 def choose(settings: ServerSettings, model: str, format_name: str) -> Target | None:
-    """The first configured provider that takes this model and format, else the default one; None without any."""
+    """Return the first provider that accepts this model and format, otherwise the default one; None without any."""
     for upstream in settings.upstreams.values():
         takes_model = not upstream.models or any(fnmatchcase(model, pattern) for pattern in upstream.models)
         if takes_model and (not upstream.formats or format_name in upstream.formats):
@@ -101,5 +101,5 @@ def _key(variable: str | None) -> str | None:
 
 
 def answer_headers(given: Mapping[str, str]) -> dict[str, str]:
-    """An upstream answer's headers that the client gets: retry and rate headers, request ids."""
+    """Return the upstream headers that the client gets: retry and rate headers, request ids."""
     return {name: value for name, value in given.items() if name.lower() not in KEPT_FROM_UPSTREAM}

@@ -70,7 +70,7 @@ function listen() {
     };
     source.onerror = async () => {
       isLost = true;
-      announce("connection lost, trying again");
+      announce("connection lost, reconnecting");
       if (source.readyState !== EventSource.CLOSED) return;
       if (await isLoggedOut()) announce("logged out; reload the page to log in");
       setTimeout(connect, RETRY_MS);
@@ -145,7 +145,7 @@ function startChat(form) {
       else add(kind === "problem" ? "problem" : "tool", data);
       if (kind === "done" || kind === "problem") return;
     }
-    add("problem", "The connection was lost; the answer is recorded as far as it came.");
+    add("problem", "The connection was lost; the partial answer is recorded.");
   };
   log.scrollTop = log.scrollHeight;
   log.addEventListener("submit", event => { event.target.dataset.sent = ""; });
@@ -176,7 +176,7 @@ function startChat(form) {
       box.value = "";
       await show(response);
     } catch (error) {
-      add("problem", error.name === "AbortError" ? "Stopped." : "The connection was lost; the answer is recorded as far as it came.");
+      add("problem", error.name === "AbortError" ? "Stopped." : "The connection was lost; the partial answer is recorded.");
     } finally {
       log.querySelectorAll("form[data-approval]:not([data-sent])").forEach(question => question.remove());
       running = null;

@@ -1,4 +1,4 @@
-"""Provider formats of the gateway: what a request asks for, what goes upstream, how the answer goes back.
+"""Provider formats of the gateway: read requests, write upstream bodies, rewrite answers.
 
 Pure functions of bytes and JSON; one file per format.
 """

@@ -96,7 +96,7 @@ class AnthropicWire:
 
 
 def _hints(body: Record) -> dict[str, str]:
-    """`metadata.user_id` is a text; some clients put a JSON object with ids into it."""
+    """Read ids from `metadata.user_id`, a string that in some clients holds a JSON object."""
     metadata = body.get("metadata")
     if metadata is not None and not isinstance(metadata, dict):
         raise BadRequest("must be an object", "metadata")
@@ -141,7 +141,7 @@ class _Block:
         self.pieces.setdefault(name, []).append(text_in(delta, key))
 
     def whole(self) -> Record:
-        """The block as a non-streaming answer has it."""
+        """Return the block as in a non-streaming answer."""
         content = dict(self.content)
         for name, pieces in self.pieces.items():
             text = joined(pieces)
@@ -149,7 +149,7 @@ class _Block:
                 content[name] = (content.get(name) or "") + text
             elif text.strip():
                 value = parse_arguments(text)
-                # An input must be an object; this is the form that Anthropic documents for one that is not JSON.
+                # An input must be an object; this is Anthropic's documented form for invalid JSON.
                 content[name] = value if isinstance(value, dict) else {"INVALID_JSON": text}
         return content
 
@@ -188,7 +188,7 @@ class AnthropicAnswer(UpstreamAnswer):
         return _message([block.whole() for block in self._kept()])
 
     def _kept(self) -> list[_Block]:
-        """All complete blocks; of a block that is cut off, only its text is usable."""
+        """Return all complete blocks; of an interrupted block only the text is usable."""
         return [
             block
             for block in self._blocks.values()
@@ -224,7 +224,7 @@ class AnthropicAnswer(UpstreamAnswer):
         return [_named(event, "message_start").encode()]
 
     def _take_block(self, kind: str, data: Record) -> _Block | None:
-        """Read an event of a content block; returns the block, or None for an event that belongs to none."""
+        """Read an event of a content block; return the block, or None for other events."""
         if "index" not in data and not kind.startswith("content_block_"):
             return None
         index = int_in(data, "index")
@@ -325,7 +325,7 @@ class AnthropicAnswer(UpstreamAnswer):
         return [write_event(encode(error), name="error")]
 
     def _total_usage(self) -> Record:
-        """The usage of all rounds; `iterations` has each round's."""
+        """Return the usage of all rounds; `iterations` has each round's."""
         listed = self._usage.get("iterations")
         iterations = listed if listed and isinstance(listed, list) else [_iteration(self._usage)]
         return add_usage(self._before, {**self._usage, "iterations": iterations})
@@ -341,5 +341,5 @@ def _message(content: list[Record]) -> list[Record]:
 
 
 def _named(event: SseEvent, kind: str) -> SseEvent:
-    """Clients of this format skip events without a name."""
+    """Name an unnamed event, since clients of this format skip events without a name."""
     return event if event.name else SseEvent(kind, event.data)

@@ -1,4 +1,4 @@
-"""Fields of provider JSON: reading them with a clear error, and adding up usage."""
+"""Reads fields of provider JSON with clear errors, and adds up usage."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Record: TypeAlias = "dict[str, Any]"
 
 
 def decode(data: bytes) -> Record:
-    """The JSON object of an upstream event. Raises `BadUpstream`."""
+    """Decode the JSON object of an upstream event. Raises `BadUpstream`."""
     try:
         value = msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -26,7 +26,7 @@ def decode(data: bytes) -> Record:
 
 
 def _decode_leniently(data: bytes, error: Exception) -> object:
-    """Accept an event that has half a surrogate pair: some providers split a text inside an emoji."""
+    """Decode an event with a lone surrogate: some providers split a text inside an emoji."""
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError):
@@ -41,7 +41,7 @@ def encode(value: object) -> bytes:
 
 
 def joined(pieces: Iterable[str]) -> str:
-    """The text of deltas; a surrogate pair that was split between two of them is one character again."""
+    """Join the text of deltas; a surrogate pair that was split between two is merged."""
     text = "".join(pieces)
     try:
         text.encode()
@@ -51,7 +51,7 @@ def joined(pieces: Iterable[str]) -> str:
 
 
 def parse_arguments(text: str) -> object:
-    """A tool call's arguments: the parsed JSON (`{}` if empty), or the text itself if it is not JSON."""
+    """Parse a tool call's arguments: JSON (`{}` if empty), or the text itself if it is not JSON."""
     if not text.strip():
         return {}
     try:
@@ -61,7 +61,7 @@ def parse_arguments(text: str) -> object:
 
 
 def record_in(data: Mapping[str, Any], key: str) -> Record:
-    """An object field of an upstream answer; `{}` if it is missing or null."""
+    """Return an object field of an upstream answer; `{}` if it is missing or null."""
     value = data.get(key)
     if value is None:
         return {}
@@ -71,7 +71,7 @@ def record_in(data: Mapping[str, Any], key: str) -> Record:
 
 
 def records_in(data: Mapping[str, Any], key: str) -> list[Record]:
-    """A list of objects in an upstream answer; empty if it is missing or null."""
+    """Return a list of objects in an upstream answer; empty if it is missing or null."""
     value = data.get(key)
     if value is None:
         return []
@@ -81,7 +81,7 @@ def records_in(data: Mapping[str, Any], key: str) -> list[Record]:
 
 
 def text_in(data: Mapping[str, Any], key: str) -> str:
-    """A text field of an upstream answer; empty if it is missing or null."""
+    """Return a text field of an upstream answer; empty if it is missing or null."""
     value = data.get(key)
     if value is None:
         return ""
@@ -91,7 +91,7 @@ def text_in(data: Mapping[str, Any], key: str) -> str:
 
 
 def int_in(data: Mapping[str, Any], key: str) -> int | None:
-    """A whole number in an upstream answer; None if it is missing or null."""
+    """Return a whole number in an upstream answer; None if it is missing or null."""
     value = data.get(key)
     if value is None:
         return None
@@ -101,7 +101,7 @@ def int_in(data: Mapping[str, Any], key: str) -> int | None:
 
 
 def count_in(data: Mapping[str, Any], *keys: str) -> int:
-    """A token count at a path of keys; 0 if there is none."""
+    """Return a token count at a path of keys; 0 if there is none."""
     value: object = data
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -109,7 +109,7 @@ def count_in(data: Mapping[str, Any], *keys: str) -> int:
 
 
 def add_usage(total: Record, more: Record) -> Record:
-    """Usage of several rounds: counts added, lists joined, anything else from the last round that has it."""
+    """Add up usage: counts are added, lists joined, other values taken from the later round."""
     added = dict(total)
     for key, value in more.items():
         before = added.get(key)
@@ -123,9 +123,9 @@ def add_usage(total: Record, more: Record) -> Record:
 
 
 def client_usage(total: Record, last: Record, inputs: Collection[str]) -> Record:
-    """The usage in an answer of several rounds: output of all, but input of the last alone.
+    """Return the client's usage of several rounds: the output of all, but only the last round's input.
 
-    Clients take the size of their context from the input, and compact when it comes near the model's window.
+    Clients read the size of their context from the input, and compact when it approaches the model's window.
     """
     if not any(key in last for key in inputs):
         return total
@@ -138,7 +138,7 @@ def _is_count(value: object) -> bool:
 
 
 def separator(before: str, after: str) -> str:
-    """What goes between the texts of two rounds in a format that has one text per answer."""
+    """Return the separator between two rounds' texts, for formats with one text per answer."""
     return "\n\n" if before and after and not before[-1].isspace() and not after[0].isspace() else ""
 
 
@@ -152,7 +152,7 @@ def request_object(body: object) -> Record:
 
 
 def request_text(body: Record, key: str) -> str:
-    """An optional text field; empty if it is missing or null."""
+    """Return an optional text field; empty if it is missing or null."""
     value = body.get(key)
     if value is None:
         return ""
@@ -181,7 +181,7 @@ def request_objects(body: Record, key: str, *, is_required: bool = False) -> lis
 
 
 def request_messages(body: Record) -> list[Record]:
-    """`messages` of Anthropic and Chat: objects with a role; content is a text, a list of objects or null."""
+    """Return `messages` of Anthropic and Chat: objects with a role; content is a text, a list of objects or null."""
     messages = request_objects(body, "messages", is_required=True)
     for i, message in enumerate(messages):
         if not isinstance(message.get("role"), str):
@@ -201,7 +201,7 @@ def check_content(content: object, where: str) -> None:
 
 
 def limit_in(body: Record, *keys: str) -> int | None:
-    """The first of `keys` that is a whole number."""
+    """Return the first of `keys` that is a whole number."""
     for key in keys:
         value = body.get(key)
         if isinstance(value, int) and not isinstance(value, bool):
@@ -210,7 +210,7 @@ def limit_in(body: Record, *keys: str) -> int | None:
 
 
 def text_of(content: object) -> str:
-    """The text of a string or of a list of blocks, joined by newlines."""
+    """Return the text of a string, or of a list of blocks joined by newlines."""
     if isinstance(content, str):
         return content
     if not isinstance(content, Sequence):
@@ -223,20 +223,20 @@ CACHED_KEYS: Final = (
     *("tools", "system", "instructions", "systemInstruction", "system_instruction"),
     *("messages", "input", "contents"),
 )
-"""What providers cache of a request, in this order."""
+"""Fields of a request that providers cache, in this order."""
 
 
 def in_cache_order(body: Record) -> Record:
-    """The same request with its tools, instructions and messages last, in the order in which providers cache them.
+    """Move tools, instructions and messages to the end of a request, in the order in which providers cache them.
 
-    Caches that compare requests byte by byte then match as much as those of the providers.
+    Caches that compare requests byte by byte then match as much as the providers' own.
     """
     first = {key: value for key, value in body.items() if key not in CACHED_KEYS}
     return first | {key: body[key] for key in CACHED_KEYS if key in body}
 
 
 def texts_in(value: object, prefix: str = "") -> dict[str, str]:
-    """The text fields of an object, with `prefix` before their keys."""
+    """Return the text fields of an object, with `prefix` before their keys."""
     if not isinstance(value, dict):
         return {}
     return {f"{prefix}{key}": text for key, text in value.items() if isinstance(key, str) and isinstance(text, str)}

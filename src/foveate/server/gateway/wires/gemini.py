@@ -1,6 +1,6 @@
 """Gemini: `models/{model}:generateContent` and `:streamGenerateContent`.
 
-The gateway always streams from upstream with `alt=sse`; a client that asks for a stream without it gets one JSON array.
+The gateway always streams from upstream with `alt=sse`; a client that streams without it gets one JSON array.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ EMPTY: Final[Record] = {"text": ""}
 """The part of an answer without content; the client rejects a candidate without any part."""
 METHOD: Final = re.compile(r"([^/:]+):(\w+)$")
 MAX_ITEMS: Final = 10_000
-"""Items of a list in arguments; an index beyond is refused, since the list would be filled up to it."""
+"""Maximum items of a list in arguments; a higher index is rejected, since the list would be filled up to it."""
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\]"""
 )
@@ -93,7 +93,7 @@ class GeminiWire:
     def upstream_body(
         self, request: ClientRequest, rendered: Record, *, extra_system: str, own_tools: list[Record]
     ) -> Record:
-        """With a cached content, the API accepts neither instructions nor tools, so none are added."""
+        """Return the upstream body. With cached content the API accepts no instructions or tools, so none are added."""
         body = {**request.body, "contents": rendered["messages"]}
         if body.get("cachedContent") or body.get("cached_content"):
             return body
@@ -113,12 +113,12 @@ class GeminiWire:
         return error_body(status, prefix + message, kind=kind)
 
     def ping(self) -> bytes:
-        """A blank line: Google's client takes a comment for data. It is also space in a JSON array."""
+        """Return a blank line: Google's client reads comments as data. It is also valid in a JSON array."""
         return b"\n"
 
 
 def _key(data: Record, camel: str, snake: str) -> str:
-    """The API accepts both spellings; the client's is kept."""
+    """Return the spelling of a key that the client uses; the API accepts both."""
     return snake if snake in data else camel
 
 
@@ -145,7 +145,7 @@ def _tool_names(tools: list[Record]) -> list[str]:
 
 
 def _with_own(tools: list[Record], own_tools: list[Record]) -> list[Record]:
-    """Own functions join the client's in one entry. Models that search by themselves can't be given functions."""
+    """Add own functions to the client's entry. Models with built-in search accept no functions."""
     if not tools:
         return own_tools
     last = next((i for i in reversed(range(len(tools))) if _declarations_key(tools[i]) in tools[i]), None)
@@ -163,7 +163,7 @@ def _hints(body: Record) -> dict[str, str]:
 
 
 class _Parts:
-    """Parts in order. Pieces of one text are joined; a part with a signature stays as it came."""
+    """Parts in order. Pieces of one text are joined; a part with a signature stays unchanged."""
 
     def __init__(self) -> None:
         self._parts: list[Record] = []
@@ -200,7 +200,7 @@ class _Candidate:
     """A call whose arguments are not complete."""
 
     def add(self, part: Record, *, is_stream: bool) -> Record | None:
-        """Take a part; returns what the client gets of it, or None if it is hidden."""
+        """Add a part; return what the client gets of it, or None if it is hidden."""
         call = record_in(part, "functionCall") if part.get("functionCall") is not None else None
         if call is not None and (self.partial or call.get("willContinue") or call.get("partialArgs")):
             return self._add_piece(part)
@@ -220,7 +220,7 @@ class _Candidate:
         return shown
 
     def _add_piece(self, part: Record) -> Record | None:
-        """Take a piece of a call; the client gets it as it came, the log gets the whole call."""
+        """Add a piece of a call; the client gets it unchanged, the log gets the whole call."""
         partial = self.partial or PartialCall()
         is_last = partial.add(part)
         self.partial = None if is_last else partial
@@ -309,7 +309,7 @@ class GeminiAnswer(UpstreamAnswer):
         return [self._write(encode(self._identified({**data, "candidates": shown} if candidates else data)))]
 
     def _take(self, candidate: Record, *, is_stream: bool = True) -> Record:
-        """Read a candidate; returns it with the parts that the client gets."""
+        """Read a candidate; return it with the parts that the client gets."""
         index = int_in(candidate, "index") or 0
         state = self._candidates.get(index)
         if state is None:
@@ -321,7 +321,7 @@ class GeminiAnswer(UpstreamAnswer):
         return candidate if parts == sent else {**candidate, "content": {**content, "parts": parts}}
 
     def _hold(self, data: Record) -> list[bytes]:
-        """Keep the last chunk whole, unless a further round is to come: then its content goes out now."""
+        """Hold the last chunk back, unless another round follows: then send its content now."""
         shown = data["candidates"]
         is_own_only = any(candidate.is_own_only for candidate in self._candidates.values())
         if not is_own_only or all(_is_empty(candidate) for candidate in shown):
@@ -334,7 +334,7 @@ class GeminiAnswer(UpstreamAnswer):
         return [self._write(encode(self._identified({**chunk, "candidates": now})))]
 
     def _identified(self, data: Record) -> Record:
-        """A later round's chunk as part of the first round's answer."""
+        """Return a later round's chunk with the ids of the first round's answer."""
         if self.rounds == 1:
             return data
         same: Record = {key: self._first[key] for key in ("responseId",) if key in self._first}
@@ -420,7 +420,7 @@ class GeminiAnswer(UpstreamAnswer):
 
 
 def _made_id(position: int) -> str:
-    """The id of a call that came without one; it stays inside the gateway."""
+    """Return an id for a call without one; it is used only inside the gateway."""
     return f"call-{position}"
 
 
@@ -442,7 +442,7 @@ def _no_content(candidate: Record) -> Record:
 
 
 def _by_modality(details: object) -> object:
-    """Token counts of several rounds, one entry per modality."""
+    """Add up token counts of several rounds, one entry per modality."""
     if not isinstance(details, list):
         return details
     totals: dict[str, Record] = {}
@@ -462,14 +462,14 @@ class PartialCall:
         self._call: Record = {}
         self._arguments: Record = {}
         self._growing: str | None = None
-        """The path of a text that the next piece adds to."""
+        """The path of a text that the next piece extends."""
 
     @property
     def name(self) -> str:
         return text_in(self._call, "name")
 
     def add(self, part: Record) -> bool:
-        """Take a piece; True if it is the last."""
+        """Add a piece; return True if it is the last."""
         call = record_in(part, "functionCall")
         self._part |= part
         self._call |= {key: value for key, value in call.items() if key not in {"args", "partialArgs"}}
@@ -479,7 +479,7 @@ class PartialCall:
         return not call.get("willContinue")
 
     def whole(self) -> Record:
-        """The part as it would have come in one piece."""
+        """Return the whole part."""
         call = {key: value for key, value in self._call.items() if key != "willContinue"}
         return {**self._part, "functionCall": {**call, "args": self._arguments}}
 
@@ -497,7 +497,7 @@ class PartialCall:
         self._growing = path if piece.get("willContinue") else None
 
     def _holder(self, path: str) -> tuple[Any, str | int]:
-        """The object or list that a path ends in, and its last step; what is missing on the way is created."""
+        """Return the object or list that a path ends in, and its last step; missing parents are created."""
         steps = _steps(path)
         holder: Any = self._arguments
         for step, following in pairwise(steps):

@@ -1,4 +1,4 @@
-"""OpenAI Chat Completions: `POST /v1/chat/completions`, also spoken by many other providers."""
+"""OpenAI Chat Completions: `POST /v1/chat/completions`, also supported by many other providers."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ GROWING: Final = frozenset(
         "transcript",
     }
 )
-"""Text fields of a delta that are added to; other fields replace what was there."""
+"""Text fields of a delta that are appended; other fields replace the previous value."""
 DONE: Final = b"[DONE]"
 
 
 def error_body(status: int, message: str, *, kind: str | None, param: str | None) -> Record:
-    """The error body of OpenAI's APIs."""
+    """Return the error body of OpenAI's APIs."""
     default = KINDS.get(status, "server_error" if status >= 500 else "invalid_request_error")  # noqa: PLR2004
     return {"error": {"message": message, "type": kind or default, "param": param, "code": None}}
 
 
 class OpenAIShared:
-    """What the wires of OpenAI's two APIs share."""
+    """Base of the wires of OpenAI's two APIs."""
 
     def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
         return error_body(status, message, kind=kind, param=param)
@@ -76,7 +76,7 @@ def is_system(message: Record) -> bool:
 
 
 def leading(messages: list[Record]) -> int:
-    """The number of system and developer messages at the beginning."""
+    """Return the number of system and developer messages at the beginning."""
     return next((i for i, message in enumerate(messages) if not is_system(message)), len(messages))
 
 
@@ -106,7 +106,7 @@ class OpenAIWire(OpenAIShared):
         sent: list[Record] = request.body["messages"]
         extra = [{"role": _system_role(sent), "content": extra_system}] if extra_system else []
         body = {**request.body, "messages": [*sent[: leading(sent)], *extra, *rendered["messages"]]}
-        if own_tools and "functions" not in body:  # The old form of tools can't be mixed with the new one.
+        if own_tools and "functions" not in body:  # the old form of tools can't be mixed with the new one
             body["tools"] = [*request.tools, *own_tools]
         return body
 
@@ -115,7 +115,7 @@ class OpenAIWire(OpenAIShared):
 
 
 def _system_role(sent: list[Record]) -> str:
-    """The role that the client uses for instructions: a model may accept one of the two only."""
+    """Return the role that the client uses for instructions: a model may accept only one of the two."""
     return "developer" if sent and sent[0].get("role") == "developer" else "system"
 
 
@@ -132,14 +132,14 @@ def _hints(body: Record) -> dict[str, str]:
 
 
 class _Pieces:
-    """A growing text: joined once, when it is read."""
+    """A growing text, joined once when it is read."""
 
     def __init__(self, text: str) -> None:
         self.texts = [text]
 
 
 def _merge(whole: Record, delta: Record) -> None:
-    """Add a delta to what has arrived of a message or a call."""
+    """Merge a delta into the received part of a message or a call."""
     for key, value in delta.items():
         before = whole.get(key)
         if isinstance(value, str) and key in GROWING:
@@ -161,7 +161,7 @@ def _merge(whole: Record, delta: Record) -> None:
 
 
 def _grow_block(blocks: list[Any], text: str) -> None:
-    """Add a text to content that is a list: some providers send blocks of thinking first, then plain text."""
+    """Append text to content that is a list: some providers send thinking blocks first, then plain text."""
     last = blocks[-1]
     if isinstance(last, dict) and last.get("type") == "text" and isinstance(last.get("text"), _Pieces):
         last["text"].texts.append(text)
@@ -170,7 +170,7 @@ def _grow_block(blocks: list[Any], text: str) -> None:
 
 
 def _merge_list(whole: list[Any], delta: list[Any]) -> list[Any]:
-    """Elements with the same `index` are pieces of one; others are added."""
+    """Merge lists: elements with the same `index` are pieces of one, others are appended."""
     for element in delta:
         if not isinstance(element, dict):
             whole.append(element)
@@ -185,7 +185,7 @@ def _merge_list(whole: list[Any], delta: list[Any]) -> list[Any]:
 
 
 def _joined(value: Any) -> Any:
-    """A copy with the growing texts joined."""
+    """Return a copy with the growing texts joined."""
     if isinstance(value, _Pieces):
         return joined(value.texts)
     if isinstance(value, dict):
@@ -229,14 +229,14 @@ class _Choice:
     first_call: int = 0
     """The client's index of this round's first call."""
     text_before: str = ""
-    """The end of what earlier rounds have shown; the first text of this round is separated from it."""
+    """The end of the earlier rounds' text; the first text of this round is separated from it."""
     message: Record = field(default_factory=dict)
     calls: list[_Call] = field(default_factory=list)
     finish_reason: str | None = None
     has_function_call: bool = False
 
     def add(self, delta: Record) -> Record:
-        """Take a delta; returns the part of it that the client gets, which is `delta` itself if nothing is hidden."""
+        """Add a delta; return the part that the client gets, which is `delta` itself if nothing is hidden."""
         calls = delta.get("tool_calls")
         if calls is None:
             _merge(self.message, delta)
@@ -278,7 +278,7 @@ class _Choice:
         return [one if one.get("index") == call.index else {**one, "index": call.index} for one in deltas]
 
     def _call_of(self, delta: Record) -> _Call:
-        """The call that a delta belongs to. Some providers give no index, or the same one to parallel calls."""
+        """Find the call that a delta belongs to. Some providers send no index, or the same one for parallel calls."""
         index = int_in(delta, "index")
         call_id = text_in(delta, "id")
         for call in reversed(self.calls):
@@ -366,12 +366,12 @@ class OpenAIAnswer(UpstreamAnswer):
         if is_same and self.rounds == 1:
             return [event.encode()]
         if ended:
-            # The usage of an ending chunk goes out with its finish reason.
+            # The usage of the last chunk is sent with its finish reason.
             data = {key: value for key, value in data.items() if key != "usage"}
         return [self._chunk({**data, "choices": shown})]
 
     def _take(self, choice: Record) -> Record | None:
-        """Read a choice of a chunk; returns the part to pass on now, or None if that is empty."""
+        """Read a choice of a chunk; return the part to send now, or None if it is empty."""
         index = int_in(choice, "index") or 0
         state = self._choices.get(index)
         if state is None:
@@ -409,7 +409,7 @@ class OpenAIAnswer(UpstreamAnswer):
         return write_event(encode(self._identified(data)))
 
     def _identified(self, data: Record) -> Record:
-        """A later round's chunk or body as part of the first round's answer."""
+        """Return a later round's chunk or body with the ids of the first round's answer."""
         if self.rounds == 1:
             return data
         same: Record = {key: self._first[key] for key in ("id", "created") if key in self._first}
@@ -499,7 +499,7 @@ def _blocks(content: object) -> object:
 
 
 def _continued(before: Record, message: Record) -> Record:
-    """The message of one round continued by that of the next, as a client adds up the deltas."""
+    """Join the messages of two rounds, as a client adds up deltas."""
     whole = dict(before)
     for key, new in message.items():
         old, value = whole.get(key), new

@@ -129,7 +129,7 @@ class _Item:
     is_done: bool = False
 
     def kept(self) -> Record | None:
-        """The complete item; of a message that is cut off, its text so far; otherwise None."""
+        """Return the complete item, or the text so far of an interrupted message; otherwise None."""
         if self.is_done:
             return self.whole
         texts = [joined(pieces) for _, pieces in sorted(self.texts.items())]
@@ -206,7 +206,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         return self._pass(kind, event, data, changes)
 
     def _pass_response(self, kind: str, event: SseEvent, data: Record) -> list[bytes]:
-        """An event with the whole response: those of a beginning are passed on in the first round only."""
+        """Pass on an event with the whole response; start events only in the first round."""
         self._response = record_in(data, "response")
         self._usage = record_in(self._response, "usage")
         if not self._first:
@@ -262,7 +262,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
 
     def _take_end(self, kind: str, data: Record) -> None:
         self._complete(kind, record_in(data, "response"))
-        # The number of the held event comes after all others.
+        # The held event gets the last sequence number.
         number = int_in(data, "sequence_number")
         if self._next_number is None:
             self._next_number = number
@@ -312,7 +312,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         return {**body, "usage": usage} if usage else body
 
     def _public(self, response: Record) -> Record:
-        """A response object as the answer to the client's own request, without own tools and instructions."""
+        """Return a response object for the client's own request, without own tools and instructions."""
         public = dict(response)
         for key in ("id", "created_at"):
             if key in self._first:
@@ -349,7 +349,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
 
 
 def _checked(item: Record) -> Record:
-    """An item whose fields that the gateway reads have the right types."""
+    """Check the types of the fields that the gateway reads, and return the item."""
     for key in ("type", "id", "call_id", "name"):
         text_in(item, key)
     if item.get("type") == "function_call":
@@ -358,7 +358,7 @@ def _checked(item: Record) -> Record:
 
 
 def _is_call(item: Record) -> bool:
-    """The client has to answer this item."""
+    """Report whether the client has to answer this item."""
     kind = text_in(item, "type")
     if kind == "tool_search_call":
         return item.get("execution") == "client"

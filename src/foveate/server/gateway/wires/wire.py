@@ -1,4 +1,4 @@
-"""What the gateway needs from a provider format: reading requests, writing upstream bodies, rewriting answers."""
+"""The interface of a provider format: read requests, write upstream bodies, rewrite answers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ClientRequest:
     hints: dict[str, str] = field(default_factory=dict)
     """Ids in the body that can identify the session, e.g. `session_id`, `prompt_cache_key`."""
     is_json_array: bool = False
-    """The client wants a stream as one JSON array instead of events (Gemini without `alt=sse`)."""
+    """Whether the client expects one JSON array instead of events (Gemini without `alt=sse`)."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,9 @@ class UpstreamAnswer(ABC):
         self.own_names = own_names
         self.rounds = 1
         self.is_complete = False
-        """The provider's end of this round was seen."""
+        """Whether the end of this round was received."""
         self.has_failed = False
-        """An error event of the provider was passed on."""
+        """Whether an error event of the provider was passed on."""
         self._first: Record = {}
         """The first round's chunk or body: later rounds continue it, under its id."""
         self._usage: Record = {}
@@ -82,59 +82,59 @@ class UpstreamAnswer(ABC):
     @property
     @abstractmethod
     def has_client_calls(self) -> bool:
-        """This round calls tools that the client has to answer."""
+        """Whether this round calls tools that the client has to answer."""
 
     @property
     @abstractmethod
     def round_messages(self) -> list[Record]:
-        """This round's assistant messages or items as received, own calls included.
+        """This round's assistant messages or items as received, including own calls.
 
-        Of a round that is cut off: the complete parts, and the text so far.
+        For an interrupted round: the complete parts, and the text so far.
         """
 
     @abstractmethod
     def feed(self, event: SseEvent) -> list[bytes]:
-        """Read one upstream event; returns the bytes to send to the client now."""
+        """Read one upstream event; return the bytes to send to the client now."""
 
     @abstractmethod
     def load(self, body: Record) -> None:
-        """Read a round that came as one JSON body."""
+        """Read a round that arrived as one JSON body."""
 
     @abstractmethod
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
-        """The next upstream body: `body` with this round's messages and the results of own calls behind it."""
+        """Return the next upstream body: `body`, this round's messages, and the results of own calls."""
 
     def next_round(self) -> None:
-        """Begin a round whose content continues the same answer."""
+        """Start a round that continues the same answer."""
         self._before, self._usage = self._total_usage(), {}
         self.rounds += 1
         self.is_complete = False
 
     @abstractmethod
     def finish(self) -> list[bytes]:
-        """The end of the stream, with the last round's stop reason and input, and the output of all rounds."""
+        """Return the end of the stream, with the last round's stop reason and input, and the output of all rounds."""
 
     @abstractmethod
     def result(self) -> Record:
-        """The whole answer as one JSON body."""
+        """Return the whole answer as one JSON body."""
 
     @abstractmethod
     def shown_messages(self) -> list[Record]:
-        """The assistant messages or items that the client has seen, in all rounds."""
+        """Return the assistant messages or items of all rounds that the client has seen."""
 
     @abstractmethod
     def abort(self, message: str, *, kind: str | None = None) -> list[bytes]:
-        """The end of a stream that failed upstream; empty if the provider's own error was passed on.
+        """Return the end of a stream that failed upstream; empty if the provider's own error was passed on.
 
         `kind` is the error's type, by default that of a failed upstream.
         """
 
     def _total_usage(self) -> Record:
-        """The usage of all rounds."""
+        """Return the usage of all rounds."""
         return add_usage(self._before, self._usage)
 
     def _client_usage(self) -> Record:
-        """The usage for the client: output of all rounds, input of the last."""
+        """Return the usage for the client: output of all rounds, input of the last."""
         if not self._before:
             return self._usage
         usage = client_usage(self._total_usage(), self._usage, self.inputs)
@@ -159,17 +159,17 @@ class Wire(Protocol):
     def upstream_body(
         self, request: ClientRequest, rendered: Record, *, extra_system: str, own_tools: list[Record]
     ) -> Record:
-        """The body to send upstream: the client's, with `rendered["messages"]` as messages.
+        """Return the body to send upstream: the client's, with `rendered["messages"]` as messages.
 
-        The client's system part stays as sent, with `extra_system` behind it; `own_tools` go behind the client's
+        The client's system part is kept, followed by `extra_system`; `own_tools` follow the client's
         tools. Nothing else changes, and no argument is modified.
         """
 
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> UpstreamAnswer:
-        """The reader and rewriter of the answer to `request`."""
+        """Create the reader and rewriter of the answer to `request`."""
 
     def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
-        """The provider's error body; `kind` is the error's type, by default that of `status`."""
+        """Return the provider's error body; `kind` is the error's type, by default that of `status`."""
 
     def ping(self) -> bytes:
-        """Keep-alive bytes between two events that clients of this format ignore."""
+        """Return keep-alive bytes that clients of this format ignore, to send between two events."""
