@@ -399,9 +399,9 @@ def test_an_artefact_that_is_replaced_while_a_plan_is_made_is_seen_by_the_next_o
         (row,) = await artefacts.made("s", "toy")
         reworded, keep_made = pack_made(replace(unpack_made(row), text="Worded by a model.")), artefacts.keep_made
 
-        async def replaced_before(*given: Any) -> Any:
+        async def replaced_before(*given: Any, **options: Any) -> Any:
             await artefacts.replace_made("s", "toy", row, reworded)
-            return await keep_made(*given)
+            return await keep_made(*given, **options)
 
         monkeypatch.setattr(artefacts, "keep_made", replaced_before)
         await _view(session, strategy)

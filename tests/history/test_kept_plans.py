@@ -282,8 +282,10 @@ def test_what_is_saved_late_replaces_nothing_newer(tmp_path: Path, monkeypatch: 
         held_up(fov.store.derived, "keep_plan")
         held_up(fov.store.artefacts, "keep_state")
         older, newer = (Kept({**made.state, "low_tokens": tokens}, made.plan) for tokens in (1, 2))
-        await kept.keep_plan("gradient", older)
-        await kept.keep_plan("gradient", newer)
+        origin = (await fov.store.snapshot("s")).origin
+        kept.forget(origin)
+        await kept.keep_plan("gradient", older, origin)
+        await kept.keep_plan("gradient", newer, origin)
         saving = asyncio.create_task(kept.keep_state("topics", older.state))
         await asyncio.sleep(0)
         kept.use_state("topics", None, newer.state)

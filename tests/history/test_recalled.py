@@ -6,6 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -366,14 +367,14 @@ def test_a_warm_recall_reads_twice_and_a_stored_layer_nothing(tmp_path: Path, mo
             wish = RecallRequest(query=QUESTION, room_tokens=400, visible=(), is_gated=True)
             await session.context(QUESTION)
             await session.record([{"role": "user", "content": "Is the spare key still there?"}])  # not indexed yet
-            row, counter = session.engine.row, session.engine.row.exact
+            snapshot = await fov._store.snapshot("s")
             monkeypatch.setattr(Database, "read", counted)
-            layer = await recaller.recall_once(row, counter, wish, kept=None, mark="m")
+            layer = await recaller.recall_once(replace(snapshot, memory=None), wish, mark="m")
             assert "KH-731" in layer.text
             assert len(reads) == 2
-            kept = await fov._store.derived.recalled("s")
+            snapshot = await fov._store.snapshot("s")
             reads.clear()
-            assert await recaller.recall_once(row, counter, wish, kept=kept, mark="m") == layer
+            assert await recaller.recall_once(snapshot, wish, mark="m") == layer
             assert reads == []
 
     run(tmp_path, filled)

@@ -37,7 +37,7 @@ from foveate.history.snapshot import Reach, ReadParts, SizedSnapshot
 from foveate.history.texts import TextReader
 from foveate.plan import Artefact, ArtefactSpec, KeptPlan, Ledger, NotRead, Plan, PlanEvent, State
 from foveate.store import SessionRow, Store, bodies
-from foveate.store.rows import ArtefactsMark
+from foveate.store.rows import ArtefactsMark, Origin
 from foveate.store.snapshot import SessionSnapshot
 from foveate.strategy.build import ArtefactKind, Material
 from foveate.strategy.gradient import Gradient
@@ -120,7 +120,7 @@ class HistoryDriver:
         self._kept = KeptPlans(store, session_id, self._writes)
         self._building: dict[str, asyncio.Task[object]] = {}
         self._infos = Infos()
-        self._pruned_us: int | None = None
+        self._origin: Origin | None = None
         self._artefacts: dict[str, _StoredArtefacts] = {}
         self._unsaved: BoundedCache[tuple[str, str], Artefact] = BoundedCache(MAX_UNSAVED)
         self._offered: dict[str, bytes] = {}
@@ -144,12 +144,12 @@ class HistoryDriver:
         await self._kept.keep_state(name, state)
 
     def _renew(self, snapshot: SessionSnapshot) -> None:
-        """Drop all cached data if turns were pruned since it was read."""
-        if self._pruned_us != snapshot.pruned_us:
+        """Drop all cached data if turns were pruned since it was read, or the session was created again."""
+        if self._origin != snapshot.origin:
             self._infos, self._artefacts, self._offered = Infos(), {}, {}
             self._unsaved.clear()
-            self._kept.forget()
-            self._pruned_us = snapshot.pruned_us
+            self._kept.forget(snapshot.origin)
+            self._origin = snapshot.origin
 
     async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
         seen, state = await self._seen(request, ledger.limit_tokens)
@@ -360,7 +360,7 @@ class HistoryDriver:
             plan, state = request.strategy.join(seen, plan, state, ledger)
             written = await self._joined(session, seen.kept, plan, fitted.blocks)
             kept = written_plan(plan, written, seen.kept, now=ledger.now, turn=session.last_turn)
-            await self._kept.keep_plan(request.name, Kept(state, kept))
+            await self._kept.keep_plan(request.name, Kept(state, kept), request.snapshot.origin)
             blocks = await self._kept_blocks(session, kept)  # the same bytes as in the next context
         reach = (kept.last_turn, kept.last_step)
         if reach not in request.read.appended:
@@ -374,7 +374,7 @@ class HistoryDriver:
             report = PlanReport(fresh.plan.bands, cause, True, session.last_turn, notes=plan.notes)
             blocks = fresh.blocks
         elif plan.is_kept:
-            await self._note_use(request.name, Kept(state, kept), ledger)
+            await self._note_use(request, Kept(state, kept), ledger)
         churn = 0.0 if plan.is_kept else kept.churn
         return HistoryView(blocks, report, tuple(_rebuild_events(report, blocks, churn, ledger)))
 
@@ -400,11 +400,12 @@ class HistoryDriver:
             new[:1] = await self._reader.write(session, rows[:1], overheads(session.last_turn, session.exact))
         return [*(await self._kept_blocks(session, old))[: plan.kept_blocks], *new]
 
-    async def _note_use(self, name: str, kept: Kept, ledger: Ledger) -> None:
+    async def _note_use(self, request: ContextRequest, kept: Kept, ledger: Ledger) -> None:
         """Save that the plan was used, if the lifetime of the provider's cache is known."""
         ttl_seconds, plan = ledger.prices.ttl_seconds, kept.plan
         if plan and ttl_seconds and ledger.now - plan.used_at > ttl_seconds * USE_NOTED_SHARE:
-            await self._kept.keep_plan(name, replace(kept, plan=replace(plan, used_at=ledger.now)))
+            used = replace(kept, plan=replace(plan, used_at=ledger.now))
+            await self._kept.keep_plan(request.name, used, request.snapshot.origin)
 
     async def _save_later(self, request: ContextRequest, fitted: _Fitted, before: State) -> None:
         """Save artefacts and state of a plan; if that fails, the state stays in memory until the next context."""
@@ -412,7 +413,7 @@ class HistoryDriver:
         is_written = await self._writes.write(
             f"state of {name} in {self._session_id}", lambda: self._save(request, fitted, before)
         )
-        if not is_written:
+        if not is_written and request.snapshot.origin == self._origin:
             self._kept.use_state(name, stored, fitted.state)
 
     async def _save(self, request: ContextRequest, fitted: _Fitted, before: State) -> None:
@@ -421,13 +422,16 @@ class HistoryDriver:
         fresh = [one for one in fitted.seen.made.values() if known is None or one.name not in known.made]
         if fresh:
             packed = [pack_made(made) for made in fresh]
-            mark = await self._store.artefacts.keep_made(self._session_id, name, packed, request.snapshot.made)
+            mark = await self._store.artefacts.keep_made(
+                self._session_id, name, packed, known=request.snapshot.made, origin=request.snapshot.origin
+            )
             # Without a mark, other artefacts were stored since: the next context reads all of them.
-            self._artefacts[name] = _StoredArtefacts(mark, time.perf_counter(), dict(fitted.seen.made))
+            if request.snapshot.origin == self._origin:
+                self._artefacts[name] = _StoredArtefacts(mark, time.perf_counter(), dict(fitted.seen.made))
             for made in fresh:
                 self._unsaved.pop((name, made.name))
         if fitted.state != before or not self._kept.is_state_saved(name):
-            await self._kept.keep_state(name, fitted.state)
+            await self._kept.keep_state(name, fitted.state, request.snapshot.origin)
         if request.strategy.artefacts:
             await self._offer(request, fitted.plan)
 
@@ -440,7 +444,7 @@ class HistoryDriver:
         if name not in self._offered:
             self._offered[name] = await self._store.derived.offer(self._session_id, name) or pack_wants(())
         if packed != self._offered[name]:
-            await self._store.derived.keep_offer(self._session_id, name, packed)
+            await self._store.derived.keep_offer(self._session_id, name, packed, request.snapshot.origin)
             self._offered[name] = packed
             if self._worker:
                 self._worker.reword(self._session_id)

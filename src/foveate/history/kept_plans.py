@@ -19,6 +19,7 @@ from foveate.history.late_writes import LateWrites
 from foveate.history.texts import is_from_log
 from foveate.plan import Band, Block, KeptPlan, LevelChange, Plan, State
 from foveate.store import Store, bodies
+from foveate.store.rows import Origin
 
 _STATE_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
 """Fields of a plan that are stored among the state: programs of an earlier version read them there."""
@@ -73,11 +74,13 @@ class KeptPlans:
         self._writes = writes
         self._plans: dict[str, _Cell] = {}
         self._states: dict[str, _Cell] = {}
+        self._origin: Origin | None = None
 
-    def forget(self) -> None:
-        """Drop all values from memory, after turns were pruned."""
+    def forget(self, origin: Origin) -> None:
+        """Drop all values from memory, after turns were removed; values of another origin are not kept from now on."""
         self._plans.clear()
         self._states.clear()
+        self._origin = origin
 
     def state(self, name: str, stored: bytes | None, read_at: float) -> State:
         """Return the state in use: the stored one, which was read at `read_at`, unless memory has a newer one."""
@@ -91,10 +94,15 @@ class KeptPlans:
         cell = self._states.get(name)
         return cell is None or cell.packed == cell.stored
 
-    async def keep_state(self, name: str, state: State) -> None:
-        """Save a state and use it, unless a newer one came into use while it was saved."""
+    async def keep_state(self, name: str, state: State, origin: Origin | None = None) -> None:
+        """Save a state and use it, unless a newer one came into use while it was saved.
+
+        Nothing is saved if turns were removed since `origin` was read.
+        """
         packed, before = bodies.squeeze(dict(state)), self._states.get(name)
-        await self._store.artefacts.keep_state(self._session_id, name, packed)
+        await self._store.artefacts.keep_state(self._session_id, name, packed, origin)
+        if origin != self._origin and origin is not None:
+            return
         cell = self._states.get(name)
         if cell is None or cell is before or cell.packed == cell.stored:
             cell = self._states[name] = _Cell(packed, packed, Kept(state))
@@ -113,8 +121,10 @@ class KeptPlans:
             await self._save_plan(name, cell)
         return cell.value
 
-    async def keep_plan(self, name: str, value: Kept) -> None:
-        """Use a plan and save it."""
+    async def keep_plan(self, name: str, value: Kept, origin: Origin) -> None:
+        """Use a plan and save it, unless turns were removed since `origin` was read."""
+        if origin != self._origin:
+            return
         before = self._plans.get(name)
         cell = self._plans[name] = _Cell(before.stored if before else None, value.pack(), value)
         await self._save_plan(name, cell)
@@ -124,7 +134,7 @@ class KeptPlans:
         assert packed is not None, "a plan that is not saved has a value"
 
         async def save() -> None:
-            await self._store.derived.keep_plan(self._session_id, name, packed)
+            await self._store.derived.keep_plan(self._session_id, name, packed, self._origin)
             if current := self._plans.get(name):  # a newer plan, if the write took long
                 current.note_saved(packed)
 

@@ -41,6 +41,7 @@ from foveate.recall.settings import RecallSettings
 from foveate.recall.words import query_phrases, telling_words
 from foveate.store import SessionRow, Store, bodies, derived
 from foveate.store.rows import PASSAGE_MASK
+from foveate.store.snapshot import SessionSnapshot
 from foveate.store.sql import Connection
 from foveate.text import encodable, json_text
 from foveate.tokens import Counter
@@ -163,29 +164,28 @@ class Recaller:
 
     async def recall_once(
         self,
-        session: SessionRow,
-        counter: Counter,
-        wish: RecallRequest,
+        snapshot: SessionSnapshot,
+        request: RecallRequest,
         *,
-        kept: bytes | None,
         mark: str,
         asked: str = "",
     ) -> MemoryLayer:
-        """The layer for a prompt, the same each time as long as the mark is and there is room for it.
+        """Return the layer for a prompt, the same each time as long as the mark is and there is room for it.
 
-        `kept` is the layer that the store has. `asked` is the same for the same prompt, whatever the history shows.
+        `asked` is the same for the same prompt, whatever the history shows.
         """
-        if wish.need is Need.NONE:
+        session, kept = snapshot.session, snapshot.memory
+        if request.need is Need.NONE:
             return MemoryLayer()
         stored: Any = bodies.expand(kept) if kept else {}
-        if stored.get("mark") == mark and stored["tokens"] <= wish.room_tokens:
+        if stored.get("mark") == mark and stored["tokens"] <= request.room_tokens:
             layer = stored_layer(stored)
             if not layer.knowledge or set(layer.knowledge) <= (await self._items(session)).rows.keys():
                 return layer
-        layer = await self.recall(session, counter, wish)
+        layer = await self.recall(session, session.exact, request)
         shown = json_text({"mark": mark, "asked": asked, **asdict(layer)})
         packed = bodies.squeeze_bytes(shown.encode("utf-8", "surrogatepass"))
-        save = partial(self._store.derived.keep_recalled, session.id, packed)
+        save = partial(self._store.derived.keep_recalled, session.id, packed, snapshot.origin)
         await self._writes.write(f"memory of {session.id}", save)
         return layer
 
@@ -194,28 +194,28 @@ class Recaller:
         stored: Any = bodies.expand(kept) if kept else {}
         return stored_layer(stored) if stored.get("asked") == asked else MemoryLayer()
 
-    async def recall(self, session: SessionRow, counter: Counter, wish: RecallRequest) -> MemoryLayer:
+    async def recall(self, session: SessionRow, counter: Counter, request: RecallRequest) -> MemoryLayer:
         """The memory layer for a prompt; empty if nothing is needed, found or ready."""
-        if not wish.words or wish.need is Need.NONE or wish.room_tokens < LEAST_ROOM_TOKENS:
+        if not request.words or request.need is Need.NONE or request.room_tokens < LEAST_ROOM_TOKENS:
             return MemoryLayer()
         if not (session.last_turn or session.scope) and not (await self._items(session)).rows:
             return MemoryLayer()  # without loading anything
         deadline = Deadline(self._settings.deadline_seconds)
         index = await self._scope_index(session, deadline) if session.scope else self._searcher.index(session)
-        measured = await self._measure(session, index, wish, deadline)
+        measured = await self._measure(session, index, request, deadline)
         if measured.look is not None and measured.look.is_alone not in (None, self._is_alone):
             # The first other session of the scope got turns, or the last one lost them.
             self._is_alone = measured.look.is_alone
             index = await self._scope_index(session, deadline)
-            measured = await self._measure(session, index, wish, deadline)
+            measured = await self._measure(session, index, request, deadline)
         look, scores = measured.look, measured.scores
         if look is None or scores is None:
             return MemoryLayer(late=measured.late)
         if searched := look.searched:
-            wish = replace(wish, visible=searched.own(wish.visible), asking=searched.own_turn(wish.asking))
+            request = replace(request, visible=searched.own(request.visible), asking=searched.own_turn(request.asking))
         limit = MAX_PASSAGES
-        if not wish.is_one_off:
-            is_point = breadth_of(wish.words) is Breadth.POINT
+        if not request.is_one_off:
+            is_point = breadth_of(request.words) is Breadth.POINT
             limit = self._settings.passages if is_point else self._settings.broad_passages
         found = _Found(
             session=session,
@@ -223,18 +223,18 @@ class Recaller:
             look=look,
             index=index,
             scores=scores,
-            ranked=self._rank(scores, wish, limit),
+            ranked=self._rank(scores, request, limit),
             items=self._best_items(look, measured.items) if look.items and measured.items else [],
             limit=limit,
         )
-        if found.ranked is None and wish.is_gated and not (wish.is_first or wish.is_one_off):
+        if found.ranked is None and request.is_gated and not (request.is_first or request.is_one_off):
             least = self._settings.knowledge_alone_score
             found = replace(found, items=[item for item in found.items if item.score >= least])
         if found.ranked is None and not found.items:
             return MemoryLayer(late=measured.late)
         if self._is_judged:
-            found = await self._judged(found, wish, deadline)
-        layer = await self._store.passages.read(lambda connection: self._fill(connection, found, wish, deadline))
+            found = await self._judged(found, request, deadline)
+        layer = await self._store.passages.read(lambda connection: self._fill(connection, found, request, deadline))
         return replace(layer, late=measured.late)
 
     async def _items(self, session: SessionRow) -> ItemTable:
@@ -253,16 +253,16 @@ class Recaller:
         every, left = self._searcher.index_of_all(), deadline.left_seconds()
         return every if await every.load_within(None if left is None else left / 2) else own
 
-    async def _measure(self, session: SessionRow, index: Index, wish: RecallRequest, deadline: Deadline) -> Measured:
+    async def _measure(self, session: SessionRow, index: Index, request: RecallRequest, deadline: Deadline) -> Measured:
         """One look at the index. Words and vectors have times of their own if models check what they find."""
         from foveate.recall.index import Query  # noqa: PLC0415 - numpy loads with the index
 
         settings = self._settings
         # A large index is loaded after the first context.
         is_glance = session.last_turn > LOADED_TURNS and not index.is_loaded and settings.deadline_seconds is not None
-        has_orders = wish.is_one_off and settings.order_weight > 0 and not is_glance
+        has_orders = request.is_one_off and settings.order_weight > 0 and not is_glance
         query = Query(
-            phrases=query_phrases(encodable(wish.words)),
+            phrases=query_phrases(encodable(request.words)),
             orders=ORDER_PHRASES if has_orders else (),
             session=session,
             items=self._searcher.items,
@@ -274,7 +274,7 @@ class Recaller:
         measured = await self._searcher.measure(
             index,
             query,
-            wish.words,
+            request.words,
             words_seconds=words,
             vectors_seconds=vectors,
             glanced_turns=session.last_turn if is_glance else 0,
@@ -297,16 +297,16 @@ class Recaller:
             limit=settings.candidates if self._is_judged else settings.knowledge_items,
         )
 
-    def _rank(self, scores: PassageScores, wish: RecallRequest, limit: int) -> RankedPassages | None:
+    def _rank(self, scores: PassageScores, request: RecallRequest, limit: int) -> RankedPassages | None:
         """The best passages; None if none clearly matches the prompt. A preview has no cached prefix to protect."""
         from foveate.recall.rank import RankWeights, outstanding, rank  # noqa: PLC0415 - numpy loads with the index
 
-        settings, breadth = self._settings, breadth_of(wish.words)
+        settings, breadth = self._settings, breadth_of(request.words)
         if not len(scores.passages.key) or (scores.words is None and scores.vectors is None):
             return None
-        if wish.is_gated and not wish.is_one_off:
-            least = settings.gate_score if wish.need is Need.SURE else settings.gate_doubt_score
-            if outstanding(scores, asking=wish.asking) < least:
+        if request.is_gated and not request.is_one_off:
+            least = settings.gate_score if request.need is Need.SURE else settings.gate_doubt_score
+            if outstanding(scores, asking=request.asking) < least:
                 return None
         weights = RankWeights(
             user=settings.broad_user_weight if breadth is Breadth.ORDER else settings.user_weight,
@@ -317,22 +317,22 @@ class Recaller:
             spread=0.0 if breadth is Breadth.POINT else settings.broad_spread,
             sitting_hours=settings.sitting_hours,
         )
-        is_dated = settings.date_weight and TIME_WORD.search(wish.words)
+        is_dated = settings.date_weight and TIME_WORD.search(request.words)
         return rank(
             scores,
             weights,
-            spans=spans_in(wish.words, from_us(int(scores.passages.at_us.max()))) if is_dated else (),
-            visible=wish.visible,
+            spans=spans_in(request.words, from_us(int(scores.passages.at_us.max()))) if is_dated else (),
+            visible=request.visible,
             limit=MAX_PASSAGES if self._is_judged else max(NAMED_PASSAGES, limit),
         )
 
-    def _lifted(self, connection: Connection, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
+    def _lifted(self, connection: Connection, found: _Found, request: RecallRequest, deadline: Deadline) -> _Found:
         """With a bonus for standing orders, and for what was said by somebody whom the prompt names.
 
         A passage that begins with a name is found by it, so if none of the best is by such a speaker, no more are read.
         """
         if found.ranked is not None and found.scores.orders is not None:
-            found = self._by_orders(connection, found, found.ranked, wish)
+            found = self._by_orders(connection, found, found.ranked, request)
         if found.ranked is None or not self._settings.speaker_weight:
             return found
         ranked, by_named = found.ranked, list[bool]()
@@ -342,19 +342,21 @@ class Recaller:
             pieces = self._read(connection, found, found.rows(0, end))
             if not any(piece and piece.name for piece in pieces):
                 return found
-            by_named = said_by_named(wish.words, pieces)
+            by_named = said_by_named(request.words, pieces)
             if not any(by_named):
                 return found
         from foveate.recall.rank import prefer  # noqa: PLC0415
 
         return replace(found, ranked=prefer(ranked, by_named, self._settings.speaker_weight))
 
-    def _by_orders(self, connection: Connection, found: _Found, ranked: RankedPassages, wish: RecallRequest) -> _Found:
+    def _by_orders(
+        self, connection: Connection, found: _Found, ranked: RankedPassages, request: RecallRequest
+    ) -> _Found:
         """With a bonus for standing orders of the user, which hold whatever the prompt is about."""
         from foveate.recall.rank import lift, said_by_user  # noqa: PLC0415
 
         assert found.scores.orders is not None
-        best = said_by_user(ranked, found.scores.orders, visible=wish.visible, limit=MAX_ORDERS)
+        best = said_by_user(ranked, found.scores.orders, visible=request.visible, limit=MAX_ORDERS)
         cued = replace(found, ranked=best)
         pieces = self._read(connection, cued, cued.rows(0, MAX_ORDERS))
         places = [
@@ -364,14 +366,14 @@ class Recaller:
         ]
         return replace(found, ranked=lift(ranked, places, self._settings.order_weight)) if places else found
 
-    async def _judged(self, found: _Found, wish: RecallRequest, deadline: Deadline) -> _Found:
+    async def _judged(self, found: _Found, request: RecallRequest, deadline: Deadline) -> _Found:
         """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
         lifted, asked, texts = await self._store.passages.read(
-            lambda connection: self._candidates(connection, self._lifted(connection, found, wish, deadline))
+            lambda connection: self._candidates(connection, self._lifted(connection, found, request, deadline))
         )
         recent = await self._recent(found.session) if self._settings.judge_model else ""
-        request = JudgedRequest(text=wish.words, session_id=found.session.id, recent=recent)
-        judged = await self._judge.choose(request, texts, deadline)
+        question = JudgedRequest(text=request.words, session_id=found.session.id, recent=recent)
+        judged = await self._judge.choose(question, texts, deadline)
         if not judged.is_asked:
             return lifted
         split = len(found.items)
@@ -408,12 +410,12 @@ class Recaller:
             lines.append(line)
         return "\n".join(reversed(lines))
 
-    def _fill(self, connection: Connection, found: _Found, wish: RecallRequest, deadline: Deadline) -> MemoryLayer:
+    def _fill(self, connection: Connection, found: _Found, request: RecallRequest, deadline: Deadline) -> MemoryLayer:
         """Lessons and references, the best passages that fit, and the turns of the next best in one sentence each."""
         if not self._is_judged:
-            found = self._lifted(connection, found, wish, deadline)
+            found = self._lifted(connection, found, request, deadline)
         searched, settings = found.look.searched, self._settings
-        filling = LayerBuilder(wish.room_tokens, found.count, searched)
+        filling = LayerBuilder(request.room_tokens, found.count, searched)
         for item in found.items[: settings.knowledge_items]:
             filling.add_item(make_item(item.row, found.count))
         missed: dict[int, int] = {}

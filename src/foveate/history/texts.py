@@ -24,7 +24,7 @@ from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, ShownL
 from foveate.renditions import Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
-from foveate.store.rows import ERA_FANOUT, EraRow
+from foveate.store.rows import ERA_FANOUT, EraRow, Origin
 from foveate.store.snapshot import KnownTurns, SessionSnapshot
 from foveate.strategy.build import SHORT, SourceTurn
 from foveate.text import turn_text
@@ -115,12 +115,12 @@ class TextReader:
     @property
     def pruned_us(self) -> int | None:
         """Time of the last prune, as of the last snapshot."""
-        return self.known.pruned_us
+        return self.known.origin.pruned_us if self.known.origin else None
 
     async def take(self, snapshot: SessionSnapshot) -> None:
         """Add the messages of a snapshot. The caches are dropped if turns were pruned or the model has changed."""
         session = snapshot.session
-        self._renew(snapshot.pruned_us)
+        self._renew(snapshot.origin)
         sent = SentSizes.of(session.model, session.encoding)
         if sent != self._sent:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
@@ -135,7 +135,7 @@ class TextReader:
             begun = before if turn == known.turn else None
             if begun is None and rows[0].position > 1 and turn == rows[0].turn:
                 # The beginning of the turn is not in memory any more: the next snapshot includes it.
-                self.known = KnownTurns(pruned_us=snapshot.pruned_us)
+                self.known = KnownTurns(origin=snapshot.origin)
                 return
             restored[turn] = await self._restored(list(own), begun)
         if before and rows[0].turn == known.turn + 1:
@@ -143,19 +143,19 @@ class TextReader:
         if self.known is held:  # else another context has added newer messages, or dropped the cache
             for turn, raw in restored.items():
                 self._cache.add(turn, raw, newest)
-            self.known = KnownTurns(*newest, snapshot.pruned_us)
+            self.known = KnownTurns(*newest, snapshot.origin)
 
-    def _renew(self, pruned_us: int | None) -> None:
-        """Drop all cached data if turns were pruned since."""
-        if pruned_us != self.known.pruned_us:
+    def _renew(self, origin: Origin) -> None:
+        """Drop all cached data if turns were pruned since, or the session was created again."""
+        if origin != self.known.origin:
             self._sizes = SizeCache()
             self._forget()
-            self.known = KnownTurns(pruned_us=pruned_us)
+            self.known = KnownTurns(origin=origin)
 
     def _forget(self) -> None:
         """Drop the cached texts."""
         self._cache = _TextCache()
-        self.known = KnownTurns(pruned_us=self.known.pruned_us)
+        self.known = KnownTurns(origin=self.known.origin)
 
     async def survey(
         self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
@@ -255,7 +255,7 @@ class TextReader:
         """Read the texts of turns at a level; turns that were pruned or lack the level are skipped."""
         derived = self._store.derived
         if level == "R":
-            self._renew(await derived.pruned(self._session_id))
+            self._renew(Origin(session.number, session.created_us, await derived.pruned(self._session_id)))
             return await self.raw_texts(session, first, last)
         if level == "T":
             return {turn: tiny for turn, tiny, _ in await derived.tinies(self._session_id, first, last)}

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from foveate.context import board as boards
@@ -322,11 +323,13 @@ class Session:
 
     async def dismiss(self, name: str) -> None:
         """Remove an item from the board by its name, e.g. `T-87-R`."""
-        await self.engine.contexts.board.keep(boards.dismiss(await self.board(), name))
+        await self.engine.reload()
+        await self.engine.contexts.board.change(self.engine.row, partial(boards.dismiss, name=name))
 
     async def save(self, name: str) -> None:
         """Keep an item on the board until it is dismissed."""
-        await self.engine.contexts.board.keep(boards.save(await self.board(), name))
+        await self.engine.reload()
+        await self.engine.contexts.board.change(self.engine.row, partial(boards.save, name=name))
 
     @property
     def goals(self) -> Goals:

@@ -88,6 +88,11 @@ class SessionBoard:
         async with self._lock:
             await self.keep(boards.renew_note(await self.load(session), note))
 
+    async def change(self, session: SessionRow, change: Callable[[Board], Board]) -> None:
+        """Change the stored board. Concurrent changes wait for each other."""
+        async with self._lock:
+            await self.keep(change(boards.current(await self.load(session))))
+
     async def keep(self, board: Board) -> None:
         """Store the board."""
         await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))

@@ -436,12 +436,7 @@ class Contexts:
         if ledger.is_preview:
             return await self._recaller.recall(session, session.exact, recall)
         return await self._recaller.recall_once(
-            session,
-            session.exact,
-            recall,
-            kept=request.snapshot.memory,
-            mark=self._layer_mark(request, view),
-            asked=self._asked_mark(query),
+            request.snapshot, recall, mark=self._layer_mark(request, view), asked=self._asked_mark(query)
         )
 
     def _layer_mark(self, request: ContextRequest, view: HistoryView) -> str:

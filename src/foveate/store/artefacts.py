@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from foveate.store.bodies import digest_of, is_intact
-from foveate.store.lineage import number_of
-from foveate.store.rows import ArtefactRow, ArtefactsMark, DocumentRow, GoalRow
+from foveate.store.lineage import current_number, number_of
+from foveate.store.rows import ArtefactRow, ArtefactsMark, DocumentRow, GoalRow, Origin
 from foveate.store.sql import Connection, keep_record, load_data, now_us
 
 BOARD = "board"
@@ -68,13 +68,19 @@ def keep_made(
     session_id: str,
     strategy: str,
     made: Sequence[ArtefactRow],
+    *,
     known: ArtefactsMark | None = None,
+    origin: Origin | None = None,
 ) -> ArtefactsMark | None:
     """Store a strategy's artefacts; those of the same name are replaced.
 
-    Returns the new mark if the mark was `known` before, so that nothing else has changed; else None.
+    Returns the new mark if the mark was `known` before, so that nothing else has changed; else None. Nothing is stored
+    if turns were removed since `origin` was read.
     """
-    owner = _owner(connection, session_id, strategy)
+    number = current_number(connection, session_id, origin)
+    if number is None:
+        return None
+    owner = {"session": number, "strategy": strategy}
     before = ArtefactsMark(*connection.execute(MARK, owner).fetchone())
     made_us = _after(before)
     connection.executemany(KEEP_MADE, [{**_values(row), **owner, "made_us": made_us} for row in made])
@@ -94,9 +100,13 @@ def state(connection: Connection, session_id: str, strategy: str) -> bytes | Non
     return load_data(connection, "states", number_of(connection, session_id), strategy)
 
 
-def keep_state(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
-    """Replace a state; a damaged one is set aside for `check`."""
-    keep_record(connection, "states", number_of(connection, session_id), strategy, data)
+def keep_state(
+    connection: Connection, session_id: str, strategy: str, data: bytes, origin: Origin | None = None
+) -> None:
+    """Replace a state, unless turns were removed since `origin` was read; a damaged one is set aside for `check`."""
+    number = current_number(connection, session_id, origin)
+    if number is not None:
+        keep_record(connection, "states", number, strategy, data)
 
 
 def replace_state(connection: Connection, session_id: str, strategy: str, old: bytes | None, new: bytes) -> bool:

@@ -20,6 +20,7 @@ from foveate.store.lineage import (
     NO_LIMIT,
     TurnSpan,
     chain_of,
+    current_number,
     fork_turns,
     get_session,
     number_of,
@@ -36,6 +37,7 @@ from foveate.store.rows import (
     EraRow,
     NewPassages,
     NewRendition,
+    Origin,
     PostponedTurn,
     RefinedTurn,
     RenditionRow,
@@ -244,8 +246,13 @@ def plan(connection: Connection, session_id: str, strategy: str) -> bytes | None
     return load_data(connection, "plans", number_of(connection, session_id), strategy)
 
 
-def keep_plan(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
-    keep_data(connection, "plans", number_of(connection, session_id), strategy, data)
+def keep_plan(
+    connection: Connection, session_id: str, strategy: str, data: bytes, origin: Origin | None = None
+) -> None:
+    """Store a plan, unless turns were removed since `origin` was read."""
+    number = current_number(connection, session_id, origin)
+    if number is not None:
+        keep_data(connection, "plans", number, strategy, data)
 
 
 def offer(connection: Connection, session_id: str, strategy: str) -> bytes | None:
@@ -253,8 +260,13 @@ def offer(connection: Connection, session_id: str, strategy: str) -> bytes | Non
     return load_data(connection, "offers", number_of(connection, session_id), strategy)
 
 
-def keep_offer(connection: Connection, session_id: str, strategy: str, data: bytes) -> None:
-    keep_data(connection, "offers", number_of(connection, session_id), strategy, data)
+def keep_offer(
+    connection: Connection, session_id: str, strategy: str, data: bytes, origin: Origin | None = None
+) -> None:
+    """Store an offer, unless turns were removed since `origin` was read."""
+    number = current_number(connection, session_id, origin)
+    if number is not None:
+        keep_data(connection, "offers", number, strategy, data)
 
 
 def recalled(connection: Connection, session_id: str) -> bytes | None:
@@ -262,8 +274,11 @@ def recalled(connection: Connection, session_id: str) -> bytes | None:
     return load_data(connection, "recalled", number_of(connection, session_id), LAYER)
 
 
-def keep_recalled(connection: Connection, session_id: str, data: bytes) -> None:
-    keep_data(connection, "recalled", number_of(connection, session_id), LAYER, data)
+def keep_recalled(connection: Connection, session_id: str, data: bytes, origin: Origin | None = None) -> None:
+    """Store a memory layer, unless turns were removed since `origin` was read."""
+    number = current_number(connection, session_id, origin)
+    if number is not None:
+        keep_data(connection, "recalled", number, LAYER, data)
 
 
 def pruned(connection: Connection, session_id: str) -> int | None:

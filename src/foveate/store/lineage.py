@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from foveate.errors import SessionNotFound
-from foveate.store.rows import SESSION_COLUMNS, Draft, Head, Place, SessionRow
+from foveate.store.rows import SESSION_COLUMNS, Draft, Head, Origin, Place, SessionRow
 from foveate.store.sql import Connection, Values
 from foveate.turn import starts_turn
 
@@ -18,6 +18,7 @@ _SELECTED = ", ".join("p.id" if name == "parent_id" else f"s.{name}" for name in
 SELECT_SESSIONS = f"SELECT {_SELECTED} FROM sessions s LEFT JOIN sessions p ON p.number = s.parent"  # noqa: S608
 GET_SESSION = f"{SELECT_SESSIONS} WHERE s.id = :id"
 GET_SESSION_BY_NUMBER = f"{SELECT_SESSIONS} WHERE s.number = :number"
+GET_ORIGIN = "SELECT number, created_us, pruned_us FROM sessions WHERE id = :id"
 SPAN = "session = :session AND turn BETWEEN :first AND :last AND (turn < :last OR position <= :last_position)"
 """Condition of one `TurnSpan`: turns :first to :last; of the last one only the messages up to the fork."""
 COUNT_MESSAGES = f"""SELECT turn, count(*) FROM messages
@@ -42,6 +43,14 @@ def number_of(connection: Connection, session_id: str) -> int:
     if row is None:
         raise SessionNotFound(session_id)
     return int(row[0])
+
+
+def current_number(connection: Connection, session_id: str, origin: Origin | None) -> int | None:
+    """Return a session's number; None if it was deleted, or turns were pruned, since `origin` was read."""
+    if origin is None:
+        return number_of(connection, session_id)
+    row = connection.execute(GET_ORIGIN, {"id": session_id}).fetchone()
+    return origin.number if row is not None and Origin(*row) == origin else None
 
 
 def chain_of(connection: Connection, session_id: str) -> list[SessionRow]:

@@ -100,6 +100,14 @@ class SessionRow(NewSession):
         return exact_counter(self.encoding)
 
 
+class Origin(NamedTuple):
+    """The session that something was read of, and its last prune then. Removing turns changes it."""
+
+    number: int
+    created_us: int
+    pruned_us: int | None
+
+
 SESSION_COLUMNS = (
     *("number", "id", "title", "platform", "channel", "strategy", "settings", "budget_tokens", "model", "encoding"),
     *("calibration", "parent", "parent_id", "fork_turn", "fork_position", "last_turn", "last_position", "head"),

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from foveate.errors import SessionNotFound
 from foveate.store import artefacts, derived, leases, log, prompts
 from foveate.store.lineage import SELECT_SESSIONS, chain_of, select_spans
-from foveate.store.rows import ArtefactsMark, MessageRow, PinRow, RenditionRow, SessionRow
+from foveate.store.rows import ArtefactsMark, MessageRow, Origin, PinRow, RenditionRow, SessionRow
 from foveate.store.sql import Connection, intact_data, now_us
 
 MAX_NEW_TURNS = 32
@@ -32,7 +32,8 @@ class KnownTurns:
 
     turn: int = 0
     position: int = 0
-    pruned_us: int | None = None
+    origin: Origin | None = None
+    """The session that they were read of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +70,11 @@ class SessionSnapshot:
     """The messages in memory, which were not read again."""
     read_at: float = field(default=0.0, compare=False)
     """When the transaction began (`time.perf_counter`). The snapshot includes everything saved before."""
+
+    @property
+    def origin(self) -> Origin:
+        """The session that the snapshot is of, and its last prune."""
+        return Origin(self.session.number, self.session.created_us, self.pruned_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +120,7 @@ def take(
     )
     values = {(table, key): intact_data(connection, table, number, key, row) for table, key, *row in kept}
     texts = prompts.texts(connection, shared) if shared else {}
-    known = known if known and known.pruned_us == pruned_us else KnownTurns()
+    known = known if known and known.origin == (number, session.created_us, pruned_us) else KnownTurns()
     return SessionSnapshot(
         session=session,
         pruned_us=pruned_us,

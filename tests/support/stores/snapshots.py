@@ -51,7 +51,9 @@ def _said(snapshot: SessionSnapshot) -> list[object]:
 
 
 async def _since(store: Store, session_id: str, known: KnownTurns) -> list[object]:
-    return _said(await store.snapshot(session_id, known=known))
+    """The messages after those that are known of the session as it is now."""
+    origin = (await store.snapshot(session_id)).origin
+    return _said(await store.snapshot(session_id, known=replace(known, origin=origin)))
 
 
 async def a_snapshot_is_read_in_one_transaction(store: Store, _: OpenStore) -> None:
@@ -134,8 +136,8 @@ async def a_forks_snapshot_has_its_parents_turns_up_to_the_fork(store: Store, _:
     await store.append("f", [draft("mine"), draft("yours", "assistant")])
     assert await _since(store, "f", KnownTurns(1, 2)) == ["q2", "a2", "mine", "yours"]
     with _counted_reads() as reads:
-        assert await _since(store, "f", KnownTurns(2, 2)) == ["mine", "yours"]
-    assert len(reads) == 1
+        known = await store.snapshot("f", known=KnownTurns(2, 2, fork.origin))
+    assert (_said(known), len(reads)) == (["mine", "yours"], 1)
     assert await _since(store, "s", KnownTurns(2, 2)) == ["q3", "a3", "later"]
 
 
@@ -143,16 +145,25 @@ async def after_a_prune_nothing_counts_as_known(store: Store, _: OpenStore) -> N
     await store.create_session(new_session())
     await _talk(store, "s", 1, 2, 3)
     await store.derived.keep_plan("s", "gradient", b"plan")
-    assert (await store.snapshot("s")).pruned_us is None
+    before = (await store.snapshot("s")).origin
+    assert before.pruned_us is None
     await store.prune("s", before_us=15, dry_run=False)
     with _counted_reads() as reads:
-        snapshot = await store.snapshot("s", known=KnownTurns(3, 1))
+        snapshot = await store.snapshot("s", known=KnownTurns(3, 1, before))
     assert len(reads) == 1
     assert snapshot.pruned_us == await store.derived.pruned("s")
     assert snapshot.pruned_us is not None
     assert snapshot.plan is None
     assert _said(snapshot) == [None, None, "q2", "a2", "q3", "a3"]
-    assert await _since(store, "s", KnownTurns(3, 1, snapshot.pruned_us)) == ["a3"]
+    assert await _since(store, "s", KnownTurns(3, 1)) == ["a3"]
+    for keep in (store.derived.keep_plan, store.derived.keep_offer, store.artefacts.keep_state):
+        await keep("s", "gradient", b"of removed turns", before)
+    await store.derived.keep_recalled("s", b"of removed turns", before)
+    row = ArtefactRow("a", "topic", 1, 2, 40, b"of removed turns")
+    assert await store.artefacts.keep_made("s", "gradient", [row], origin=before) is None
+    after = await store.snapshot("s")
+    assert (after.plan, after.state, after.memory, after.made.count) == (None, None, None, 0)
+    assert await store.derived.offer("s", "gradient") is None
 
 
 CASES: tuple[Case, ...] = (
