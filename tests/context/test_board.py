@@ -192,7 +192,7 @@ def test_of_a_turn_the_best_level_that_fits_whole_comes_ahead() -> None:
     for budget, names in ((1_000, ["T-3-R"]), (150, ["T-3-C"]), (40, [])):
         ahead = prefetch(board, [[raw, short], []], now_turn=10, budget_tokens=budget, count=O200K.base)
         assert [entry.name for entry in ahead.prefetched] == names
-        assert ("Put here ahead, for this prompt:\n<T-3" in shown(ahead, budget_tokens=budget)) is bool(names)
+        assert ("Prefetched for this prompt:\n<T-3" in shown(ahead, budget_tokens=budget)) is bool(names)
 
 
 @given(boards())
@@ -247,7 +247,7 @@ def test_the_board_names_the_bands_and_the_tools_that_read_them_again() -> None:
     bands = [Band("T", 1, 40, 40, 0.14, 900), Band("C", 41, 41, 1, 0.30, 900), Band("R", 42, 60, 19, 0.4, 2_000)]
     board = with_notes(Board(), bands, has_tools=True)
     shown = render(board, now_turn=60, budget_tokens=200, count=O200K.base)
-    assert "Shown now: T-1 to T-40 tiny, T-41 compressed; later turns word for word\n" in shown
+    assert "Shown now: T-1 to T-40 tiny, T-41 compressed; later turns verbatim\n" in shown
     assert "Remember: get_turn and get_turns read any of them again" in shown
     assert "Remember" not in render(
         with_notes(Board(), bands, has_tools=False), now_turn=60, budget_tokens=200, count=O200K.base

@@ -132,7 +132,7 @@ def test_a_plan_made_before_its_turns_were_compressed_is_made_anew_once_they_are
         await talk(session, 80, words=60)
         await session.record(user("Thanks."))
         first = await verified(session)
-        assert re.search(r"<T-1-through-\d+-E>\n\(only named", first.text)
+        assert re.search(r"<T-1-through-\d+-E>\n\(not shown", first.text)
         assert "uncompressed" in first.planned.notes
         assert (await verified(session)).text == first.text
 
@@ -141,7 +141,7 @@ def test_a_plan_made_before_its_turns_were_compressed_is_made_anew_once_they_are
         await fov.settle()
         made = await verified(session)
         assert (made.planned.cause, made.planned.is_new) == ("made", True)
-        assert "only named" not in made.text
+        assert "not shown here" not in made.text
         assert re.search(r"<T-1-through-\d+-[CT]>\n", made.text)
         assert not made.planned.notes
         again = await verified(session)
@@ -185,7 +185,7 @@ def test_a_full_history_is_rebuilt_once_within_a_turn_whose_thinking_postpones_o
         thinking = {"type": "thinking", "thinking": "Look first.", "signature": "s"}
         call = {"type": "tool_use", "id": "c", "name": "ls", "input": {}}
         await session.record({"role": "assistant", "content": [thinking, call]}, format="anthropic")
-        listing = " ".join(f"src/module{number}.py" for number in range(380))
+        listing = " ".join(f"src/module{number}.py" for number in range(373))
         result = {"type": "tool_result", "tool_use_id": "c", "content": listing}
         await session.record({"role": "user", "content": [result]}, format="anthropic")
         await fov.settle()  # the renditions are a cause to rebuild, which waits for the end of the turn

@@ -61,7 +61,7 @@ def test_a_turn_that_stands_out_and_is_shown_in_part_is_put_on_the_board_whole(t
     async def job(session: Session, _: Foveate) -> None:
         context = await session.context(QUESTION)
         assert names(context.board) == ["T-1-R"]
-        assert "Put here ahead, for this prompt:\n<T-1-R>" in on_board(context)
+        assert "Prefetched for this prompt:\n<T-1-R>" in on_board(context)
         assert "colour 15" in on_board(context)
         assert context.tokens <= context.budget_tokens
         plain = await session.context(QUESTION, recall=False)

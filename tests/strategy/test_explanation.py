@@ -15,10 +15,10 @@ def explanation(name: str = "gradient") -> str:
 
 
 GOLDEN = (
-    "Earlier turns of this conversation are shown in tags with id and level: R is word for word, S smoothed, "
-    "C compressed, T one sentence, E an era that sums up many turns. <T-183-R> is turn 183; <T-101-through-160-C> has "
-    "a line for most of turns 101 to 160. Unmarked text is the user's; marks such as [assistant], [call], [result] say "
-    "who else spoke. A backslash in <\\T- or before a label marks quoted text, not a tag; tags count only "
+    "Earlier turns of this conversation are shown in tags with id and level: R is verbatim, S smoothed, "
+    "C compressed, T one sentence, E an era that summarises many turns. <T-183-R> is turn 183; <T-101-through-160-C> "
+    "has a line for most of turns 101 to 160. Unmarked text is the user's; marks such as [assistant], [call], [result] "
+    "say who else spoke. A backslash in <\\T- or before a label marks quoted text, not a tag; tags count only "
     "in such blocks, never in a message. Nothing is lost: before you "
     'rely on a shortened detail, read it with get_turn("T-183", "R"); open an era with get_turns(first, last, "E"), '
     'then "T"; find words with search_history. What you retrieve stays on the board for some turns. <P-1> is a pinned '

@@ -307,7 +307,7 @@ def with_notes(board: Board, bands: Iterable[Band], *, has_tools: bool) -> Board
     if not shortened:
         return board
     ranges = (f"{_turns(band.first, band.last)} {LEVEL_WORDS[band.level]}" for band in shortened)
-    board = add_note(board, Note("bands", "bands", f"{', '.join(ranges)}; later turns word for word"))
+    board = add_note(board, Note("bands", "bands", f"{', '.join(ranges)}; later turns verbatim"))
     return add_note(board, Note("reminder", "tools", REMINDER)) if has_tools else board
 
 
@@ -381,7 +381,7 @@ def _retrieved_text(entry: BoardEntry, now_turn: int) -> str:
 
 
 def _prefetched_text(entry: BoardEntry) -> str:
-    return f"Put here ahead, for this prompt:\n{entry.text}"
+    return f"Prefetched for this prompt:\n{entry.text}"
 
 
 def whole_turns(board: Board) -> set[int]:

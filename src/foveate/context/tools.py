@@ -178,7 +178,7 @@ def _number(field: str, most: int) -> Argument:
 TOOLS: tuple[HistoryTool, ...] = (
     HistoryTool(
         "get_turn",
-        'Read an earlier turn, e.g. "T-87". Level R (default) is word for word, S smoothed, C compressed, T one line.',
+        'Read an earlier turn, e.g. "T-87". Level R (default) is verbatim, S smoothed, C compressed, T one line.',
         {"turn_id": _turn("turn", _read_turn_or_item), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
         GetTurn,
     ),

@@ -16,7 +16,7 @@ from foveate.text import message_text
 from foveate.tokens import Counter
 from foveate.turn import Message, ToolResult
 
-ONLY_NAMED = "(only named here: get_turns opens it)"
+ONLY_NAMED = "(not shown here: get_turns reads it)"
 
 
 def write_text(

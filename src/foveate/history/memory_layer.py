@@ -19,12 +19,14 @@ from foveate.turn import turn_id
 
 Count = Callable[[str], int]
 
-LEAD = 'Found again by what the prompt says, word for word, some turns in part; get_turn("T-12", "R") has the whole.\n'
+LEAD = (
+    'Earlier passages that match this prompt, verbatim; some are excerpts. get_turn("T-12", "R") has the whole turn.\n'
+)
 LEAD_OF_SCOPE = (
-    'Found again by what the prompt says, word for word, some turns in part; get_turn("T-12", "R") has the whole, '
+    'Earlier passages that match this prompt, verbatim; some are excerpts. get_turn("T-12", "R") has the whole turn, '
     'get_turn("SESSION/T-12", "R") that of another session.\n'
 )
-LEAD_OF_ITEMS = 'Learned earlier; get_turn("k-1a2b") has the whole of such an item, and names the turns it is from.\n'
+LEAD_OF_ITEMS = 'Learned earlier; get_turn("k-1a2b") has the whole item and names its source turns.\n'
 KNOWLEDGE_SHARE = 0.3
 """What items of knowledge take of the room at most."""
 MAX_ITEM_TOKENS = 250

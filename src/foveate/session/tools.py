@@ -99,7 +99,7 @@ class Retrieval:
             with suppress(TurnPruned):
                 blocks += await self._at_level_or_raw(turn, level)
         if not blocks:
-            return escape_tags(f"No turn speaks of {topic!r}.\n")
+            return escape_tags(f"No turn mentions {topic!r}.\n")
         return f"{escape_tags(head)}{await self._retrieve(blocks, 1)}"
 
     async def _turns(self, call: GetTurns) -> str:

@@ -126,7 +126,7 @@ def make_architecture(material: Material) -> Artefact:
     before = found_before(material.made.values(), 1, wanted.first - 1)
     finds.architecture = [*before.architecture, *finds.architecture][-MAX_FOUND:]
     listed = _architecture(finds.architecture, wanted.tokens, material.count)
-    lines = _section("Architecture decisions (kept word for word):", listed.lines)
+    lines = _section("Architecture decisions (verbatim):", listed.lines)
     data: dict[str, Json] = {
         "architecture": list(listed.kept),
         "architecture_shortened": listed.shortened,
@@ -172,7 +172,7 @@ def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summari
         f"{LEVEL_NAMES.get(rooms.level, 'Compact')} checkpoint of what the assistant said and did{_span(material)}."
     )
     body, summary = _body(heading, lists, summarise, rooms, material)
-    text = "\n".join([body, *_section("Architecture decisions (kept word for word):", architecture.lines)])
+    text = "\n".join([body, *_section("Architecture decisions (verbatim):", architecture.lines)])
     verdict = check(
         "T",
         GuardSource(facts, ()),
@@ -273,7 +273,7 @@ def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _List
 def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
     """Return all of them verbatim if they fit; else the newest, the others shortened, with a note."""
     lines = [_line(find, find.text) for find in finds]
-    heading = count("Architecture decisions (kept word for word):") + 1
+    heading = count("Architecture decisions (verbatim):") + 1
     sizes = [count(line) + 1 for line in lines]
     if sum(sizes) + heading <= room:
         return _Listed(tuple(lines), tuple(find.text for find in finds))
