@@ -30,7 +30,8 @@ async def told(location: str, session_id: str, messages: Sequence[Message], prom
         await session.record([user("Which port has the server?"), *messages], at=1_700_000_000)
         fork = await session.fork(f"{session_id}-fork", (await session.refresh()).turns // 2)
         await fork.record([user("A fork goes on."), assistant("It does.")], at=1_700_000_100)
-        await fov.settle()
+        for name in (session_id, f"{session_id}-fork"):  # the database has sessions of other tests, too
+            await fov.settle(session_id=name)
         found = [repr(await session.search(prompt, 5))]
         for each in (session, fork):
             for name in strategies.names():

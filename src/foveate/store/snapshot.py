@@ -107,19 +107,19 @@ def take(
     number, moment = session.number, now_us()
     alive = {"now_us": moment, "latest_us": moment + leases.MAX_LEASE_US}
     kept_names = {"strategy": name, "agent": AGENT_STATE, "board": artefacts.BOARD, "layer": derived.LAYER}
-    pins, documents, kept, mark, lease, shared, own = connection.select_all(
+    tenants = dict.fromkeys(("", session.tenant))
+    pins, documents, kept, mark, lease, *own = connection.select_all(
         [
             (log.LIST_PINS, {"session": number}),
             (artefacts.LIST_DOCUMENTS, {"session": number}),
             (LIST_KEPT, {"session": number, **kept_names}),
             (artefacts.MARK, {"session": number, "strategy": name}),
             (GET_LEASE, {"session": number, "place": leases.PLACES["shrink"], **alive}),
-            (prompts.NEWEST, {"tenant": ""}),
-            (prompts.NEWEST, {"tenant": session.tenant}),
+            *((prompts.NEWEST, {"tenant": tenant}) for tenant in tenants),
         ]
     )
     values = {(table, key): intact_data(connection, table, number, key, row) for table, key, *row in kept}
-    texts = prompts.texts(connection, shared) if shared else {}
+    texts, *tenant_texts = (prompts.texts(connection, rows) if rows else {} for rows in own)
     known = known if known and known.origin == (number, session.created_us, pruned_us) else KnownTurns()
     return SessionSnapshot(
         session=session,
@@ -128,7 +128,7 @@ def take(
         pins=[log.pin_of(row) for row in pins],
         documents={document: text for document, text, _ in documents},
         prompts=texts,
-        tenant_prompts={**texts, **prompts.texts(connection, own)} if session.tenant else texts,
+        tenant_prompts={**texts, **tenant_texts[0]} if tenant_texts else texts,
         plan=values.get(("plans", name)),
         state=values.get(("states", name)),
         made=ArtefactsMark(*mark[0]),

@@ -130,6 +130,8 @@ class PostgresConnection:
         self.vectors = PostgresVectors(self, vectors)
         self._repairs: list[tuple[str, sql.Values]] = []
         self.heads: dict[str, sql.HeadRow] = {}
+        self._opening = ""
+        """The statement that begins the transaction, sent with the first one of it."""
         self._deferred: dict[str, list[list[Any]]] = {}
         """The queued values of each statement."""
 
@@ -155,11 +157,13 @@ class PostgresConnection:
     def _run(self, query: str, values: list[Any] | None, *, prepare: bool | None) -> psycopg.Cursor[TupleRow]:
         """Run a statement after the deferred ones, in one round trip."""
         with self._rejections():
-            if not self._deferred:
+            if not self._deferred and not self._opening:
                 return self._raw.execute(query, values, prepare=prepare, binary=True)
-            with self._raw.pipeline():
+            assert self.raw is not None, "statements run inside a transaction"
+            with self.raw.pipeline():
+                raw = self._raw
                 self._send()
-                return self._raw.execute(query, values, prepare=prepare, binary=True)
+                return raw.execute(query, values, prepare=prepare, binary=True)
 
     def select_all(self, queries: Sequence[tuple[str, sql.Values]], /) -> list[list[Any]]:
         with self._rejections(), self._raw.pipeline():
@@ -180,9 +184,9 @@ class PostgresConnection:
         for query, rows in deferred.items():
             self._raw.cursor().executemany(query, rows)
 
-    def begin(self, raw: RawConnection) -> None:
+    def begin(self, raw: RawConnection, opening: str = "") -> None:
         """Use a connection of the pool for a transaction."""
-        self.raw, self.tenant = raw, ""
+        self.raw, self.tenant, self._opening = raw, "", opening
         self.heads, self._deferred = {}, {}
 
     def executemany(self, statement: str, parameters: Iterable[sql.Values], /) -> psycopg.Cursor[TupleRow]:
@@ -259,8 +263,17 @@ class PostgresConnection:
 
     @property
     def _raw(self) -> RawConnection:
+        """The connection of the pool, inside the transaction."""
         assert self.raw is not None, "statements run inside a transaction"
+        if self._opening:
+            opening, self._opening = self._opening, ""
+            self.raw.execute(opening, prepare=False)
         return self.raw
+
+    @property
+    def is_begun(self) -> bool:
+        """Return whether a statement was run since `begin`."""
+        return not self._opening
 
 
 class PostgresServer:
@@ -286,12 +299,12 @@ class PostgresServer:
 
     @contextmanager
     def read(self, connection: sql.Connection) -> Iterator[None]:
-        with self._borrowed(connection) as raw:
-            raw.execute(BEGIN_READ, prepare=False)
+        assert isinstance(connection, PostgresConnection), "a connection of this dialect"
+        with self._borrowed(connection, opening=BEGIN_READ) as raw:
             try:
                 yield
             finally:
-                if not raw.closed:
+                if not raw.closed and connection.is_begun:
                     raw.execute("COMMIT", prepare=False)
 
     @contextmanager
@@ -481,7 +494,7 @@ class PostgresServer:
         }
 
     @contextmanager
-    def _borrowed(self, connection: sql.Connection) -> Iterator[RawConnection]:
+    def _borrowed(self, connection: sql.Connection, opening: str = "") -> Iterator[RawConnection]:
         """Borrow a connection of the pool for one transaction; replace it if it is lost."""
         assert isinstance(connection, PostgresConnection), "a connection of this dialect"
         pool = self._opened()
@@ -491,7 +504,7 @@ class PostgresServer:
             with self._connect():  # raises the actual error
                 pass
             raise StoreBusy(self.location, "no connection became free; raise store.readers") from error
-        connection.begin(raw)
+        connection.begin(raw, opening)
         try:
             yield raw
         except psycopg.Error as error:
