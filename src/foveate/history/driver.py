@@ -235,14 +235,14 @@ class HistoryDriver:
             else:
                 fitted = await self._by_gradient(request, ledger, seen.reach)
                 return replace(fitted, state=state, plan=replace(fitted.plan, notes={"fallback": "gradient"}))
-            limit, framed = plan.framed_limit_tokens, sum(block.framed_tokens for block in blocks)
-            is_framed = first_goal is not None or limit is None or not 0 < limit < framed
-            first_goal = goal if first_goal is None else first_goal
-            if is_framed or limit is None:
-                plan = replace(plan, target_tokens=first_goal) if plan.reach else plan
-                return _Fitted(plan, new_state, blocks, seen)
-            # Plans count texts only, not the framing of raw turns as messages.
-            ledger = replace(ledger, target_tokens=max(0, goal - (framed - limit)))
+            if first_goal is None:
+                first_goal = goal
+                limit, framed = plan.framed_limit_tokens, sum(block.framed_tokens for block in blocks)
+                if limit is not None and 0 < limit < framed:
+                    # Plans count texts only, not the framing of raw turns as messages: plan once more, with less room.
+                    ledger = replace(ledger, target_tokens=max(0, goal - (framed - limit)))
+                    continue
+            return _Fitted(replace(plan, target_tokens=first_goal) if plan.reach else plan, new_state, blocks, seen)
 
     async def _by_gradient(self, request: ContextRequest, ledger: Ledger, reach: Reach | None = None) -> _Fitted:
         """Plan and write with the gradient, whose texts always fit; nothing is saved."""
