@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
 
 BATCH_MESSAGES = 500
-"""Messages per batch; also the number of first messages by which files of the same name are told apart."""
+"""Messages per batch; also the number of first messages that distinguish files of the same name."""
 BATCH_CHARS = 4_000_000
 MAX_PROBLEMS = 10_000
 """Maximum number of problems that are listed; further ones are only counted."""

@@ -112,11 +112,6 @@ class TextReader:
         self.known = KnownTurns()
         """The messages in memory; a snapshot need not include them."""
 
-    @property
-    def pruned_us(self) -> int | None:
-        """Time of the last prune, as of the last snapshot."""
-        return self.known.origin.pruned_us if self.known.origin else None
-
     async def take(self, snapshot: SessionSnapshot) -> None:
         """Add the messages of a snapshot. The caches are dropped if turns were pruned or the model has changed."""
         session = snapshot.session

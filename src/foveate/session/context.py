@@ -399,14 +399,14 @@ class Contexts:
 
         if not request.query:
             return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
-        known = self._recaller.stored(request.snapshot.memory, asked=self._asked_mark(request.query))
+        known = self._recaller.stored(request.snapshot.memory, asked=_asked_mark(request))
         view = await self._view(request, leaving(known))
         layer = await self._layer(request, ledger, board, view, ledger.recall_limit_tokens)
         if layer.tokens and view.framed_tokens > leaving(layer).limit_tokens:
-            before = self._layer_mark(request, view)
+            before = _layer_mark(request, view)
             view = await self._view(request, replace(leaving(layer), needed_tokens=spare))
             left = max(0, min(ledger.recall_limit_tokens, tokens - view.framed_tokens))
-            if layer.tokens > left or self._layer_mark(request, view) != before:
+            if layer.tokens > left or _layer_mark(request, view) != before:
                 layer = await self._layer(request, ledger, board, view, left)
         return view, layer
 
@@ -436,14 +436,8 @@ class Contexts:
         if ledger.is_preview:
             return await self._recaller.recall(session, session.exact, recall)
         return await self._recaller.recall_once(
-            request.snapshot, recall, mark=self._layer_mark(request, view), asked=self._asked_mark(query)
+            request.snapshot, recall, mark=_layer_mark(request, view), asked=_asked_mark(request)
         )
-
-    def _layer_mark(self, request: ContextRequest, view: HistoryView) -> str:
-        """Return a hash that changes with the prompt and with the turns that are shown before it."""
-        past = request.session.last_turn - request.session.is_open
-        visible = [turn for turn in _visible(view.blocks) if turn <= past]
-        return _mark(request.query, visible, self.reader.pruned_us)
 
     async def _query(self, session: SessionRow, said: str) -> str:
         """Return the query for recall: the newest text of the user, in the prompt or the turn in progress."""
@@ -492,10 +486,6 @@ class Contexts:
             await self._agent.follow(request.strategy, view.planned.notes, view.events)
         return view
 
-    def _asked_mark(self, query: str) -> str:
-        """Return a hash that changes with the prompt."""
-        return _mark(query, (), self.reader.pruned_us)
-
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
 
@@ -541,9 +531,21 @@ def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
     return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
 
 
-def _mark(query: str, visible: Collection[int], pruned_us: int | None) -> str:
-    """Hash a query, the visible turns, and the time of the last prune."""
-    text = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
+def _layer_mark(request: ContextRequest, view: HistoryView) -> str:
+    """Return a hash that changes with the prompt and with the turns that are shown before it."""
+    past = request.session.last_turn - request.session.is_open
+    return _mark(request, [turn for turn in _visible(view.blocks) if turn <= past])
+
+
+def _asked_mark(request: ContextRequest) -> str:
+    """Return a hash that changes with the prompt."""
+    return _mark(request, ())
+
+
+def _mark(request: ContextRequest, visible: Collection[int]) -> str:
+    """Hash the query, the visible turns, and the time of the last prune."""
+    pruned_us = request.snapshot.pruned_us
+    text = json.dumps([request.query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -27,8 +27,7 @@ MAX_CALLS = 1_000
 MAX_SECTIONS = 8
 MAX_SCANNED_LINES = 1_500
 SUMMARY_CHARS, SUMMARY_LETTERS, SUMMARY_LINES = 160, 12, 40
-"""A file's summary is the first of its lines with this many letters, cut to this many characters; so many lines are
-searched."""
+"""Limits of a file's summary: its maximum length, the minimum letters of its line, and the lines searched for it."""
 TODO_CHARS = 80
 NAME_CHARS = 48
 DIGEST_CHARS = 8
