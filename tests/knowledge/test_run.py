@@ -20,7 +20,7 @@ from foveate.knowledge.run import LearnProgress, learn
 from foveate.recall.scopes import Scope
 from foveate.recall.table import Floats
 from foveate.settings import load_settings
-from foveate.store.knowledge import NewKnowledge, TurnTopicRow
+from foveate.store.knowledge import NewKnowledge, NewRun, TurnTopicRow
 from support.knowledge import SHOP, in_store, record
 from support.patience import PATIENCE_SECONDS
 
@@ -155,12 +155,18 @@ async def test_of_two_runs_at_once_one_learns(fov: Foveate) -> None:
 async def test_a_scope_in_progress_is_skipped_while_others_are_learned_from(fov: Foveate) -> None:
     await fill(fov)
     await record(fov, "web", "Always use HTTPS.", channel="web")
-    begun = asyncio.Event()
-    first = asyncio.create_task(learn(fov, SHOP, progress=lambda _: begun.set()))
-    await begun.wait()
-    second = await learn(fov)
-    await first
-    assert {(each.scope, each.outcome) for each in second.scopes} == {
+    elsewhere = NewRun(
+        id="elsewhere",
+        tenant="",
+        scope=str(SHOP),
+        watermark=(await gather(fov, SHOP)).watermark,
+        prompt_version="",
+        owner="another process",
+        lease_seconds=3_600,
+    )
+    await fov.store.knowledge.begin_run(elsewhere)
+    report = await learn(fov)
+    assert {(each.scope, each.outcome) for each in report.scopes} == {
         ("project:shop", "in progress"),
         ("project:web", "learned"),
     }
