@@ -269,6 +269,8 @@ class Plan:
     """Raw tokens of the whole turns of a kept plan."""
     is_kept: bool = False
     """The plan is the current one, unchanged."""
+    is_temporary: bool = False
+    """The plan is for one context, which needs room for memory; the current one stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,11 +328,20 @@ class AppendedTurns:
 class NotRead(Exception):
     """A snapshot has not read yet what a plan needs; it is read, and the strategy plans again."""
 
-    def __init__(self, kind: Literal["turns", "sizes", "appended", "raw", "tokens"], turn: int, step: int = 0) -> None:
+    def __init__(
+        self,
+        kind: Literal["turns", "sizes", "appended", "raw", "tokens"],
+        turn: int,
+        step: int = 0,
+        *,
+        until: tuple[int, int] = (0, 0),
+    ) -> None:
         super().__init__(kind, turn, step)
         self.kind = kind
         self.turn = turn
         self.step = step
+        self.until = until
+        """Of appended turns: the last turn, and its last step or 0."""
 
 
 class Sizes(Protocol):
@@ -452,8 +463,6 @@ class Ledger:
     """Maximum tokens of the history."""
     needed_tokens: int = 0
     """Tokens of that which board and recall need now."""
-    spare_tokens: int = 0
-    """Maximum tokens of that which board and recall may need later."""
     is_preview: bool = False
     """Nothing of the context is stored, so it is planned from scratch and filled completely."""
     prices: CachePrices = CachePrices()
@@ -466,11 +475,6 @@ class Ledger:
     def limit_tokens(self) -> int:
         """Maximum tokens of the history now."""
         return max(0, self.history_tokens - self.needed_tokens)
-
-    @property
-    def base_tokens(self) -> int:
-        """Tokens that the history has whatever board and recall need; the maximum target of a rebuild."""
-        return max(0, self.history_tokens - max(self.needed_tokens, self.spare_tokens))
 
     @property
     def room_tokens(self) -> int:

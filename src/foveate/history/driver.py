@@ -242,6 +242,8 @@ class HistoryDriver:
                     # Plans count texts only, not the framing of raw turns as messages: plan once more, with less room.
                     ledger = replace(ledger, target_tokens=max(0, goal - (framed - limit)))
                     continue
+            if ledger.is_preview and plan.reach:
+                blocks = [*blocks, *await self._appended(request, seen, plan.reach, ledger)]
             return _Fitted(replace(plan, target_tokens=first_goal) if plan.reach else plan, new_state, blocks, seen)
 
     async def _by_gradient(self, request: ContextRequest, ledger: Ledger, reach: Reach | None = None) -> _Fitted:
@@ -288,7 +290,9 @@ class HistoryDriver:
                 survey = await self._reader.survey(session, room, last_turn=turn, last_step=step or None)
                 read.surveys[turn, step, room] = survey
             case "appended":
-                read.appended[turn, step] = await self._reader.appended(session, turn, step)
+                read.appended[turn, step, *missing.until] = await self._reader.appended(
+                    session, turn, step, missing.until
+                )
             case "raw":
                 read.raw[turn] = await self._reader.raw_turn(session, turn)
             case "tokens":
@@ -309,13 +313,18 @@ class HistoryDriver:
         return infos
 
     async def _write(self, request: ContextRequest, plan: Plan, seen: SizedSnapshot, ledger: Ledger) -> list[BlockText]:
+        """Write the blocks of a plan; those that stay from the current plan have their texts already."""
+        kept = await self._kept_blocks(request.session, seen.kept, plan.kept_blocks) if seen.kept else []
+        rows = plan.rows[len(kept) :]
+        if not rows:
+            return kept
         reached = seen.until(*plan.reach) if plan.reach else seen
         try:
             survey = reached.survey
         except NotRead as missing:  # by a plan that needed no sizes
             await self._read(request, missing, ledger)
             survey = reached.survey
-        return await self._reader.write(request.session, plan.rows, survey.costs, survey.steps, seen.made)
+        return [*kept, *await self._reader.write(request.session, rows, survey.costs, survey.steps, seen.made)]
 
     async def _make(
         self, request: ContextRequest, seen: SizedSnapshot, specs: Sequence[ArtefactSpec]
@@ -351,54 +360,46 @@ class HistoryDriver:
         return [made[spec.name] for spec in specs]
 
     async def _kept_view(self, request: ContextRequest, fitted: _Fitted, ledger: Ledger) -> HistoryView:
-        """Return the view of the kept plan or a new one, with the turns since it was made appended."""
+        """Return the view of the kept plan, a new one or a temporary one, with the turns since it was made appended."""
         session, seen, plan, state = request.session, fitted.seen, fitted.plan, fitted.state
-        if plan.is_kept:
+        if plan.is_kept or plan.is_temporary:
             assert seen.kept, "the plan in use"
-            kept, blocks = seen.kept, await self._kept_blocks(session, seen.kept)
+            kept = seen.kept
+            blocks = fitted.blocks if plan.is_temporary else await self._kept_blocks(session, kept)
         else:
-            plan, state = request.strategy.join(seen, plan, state, ledger)
-            written = await self._joined(session, seen.kept, plan, fitted.blocks)
-            kept = written_plan(plan, written, seen.kept, now=ledger.now, turn=session.last_turn)
+            kept = written_plan(plan, fitted.blocks, seen.kept, now=ledger.now, turn=session.last_turn)
             await self._kept.keep_plan(request.name, Kept(state, kept), request.snapshot.origin)
             blocks = await self._kept_blocks(session, kept)  # the same bytes as in the next context
-        reach = (kept.last_turn, kept.last_step)
-        if reach not in request.read.appended:
-            await self._read(request, NotRead("appended", *reach), ledger)
-        blocks += request.read.appended[reach]
+        assert plan.reach, "a kept plan has a reach"
+        blocks = [*blocks, *await self._appended(request, seen, plan.reach, ledger)]
         report = report_of(kept, plan)
         if sum(block.framed_tokens for block in blocks) > ledger.limit_tokens:
             # Even a new plan leaves too little room for what came since, e.g. a giant result: plan everything, once.
-            fresh = await self._fitted(request, seen, state, replace(ledger, is_preview=True, target_tokens=None))
+            once = await self._fitted(request, seen, state, replace(ledger, is_preview=True, target_tokens=None))
             cause = "full" if plan.is_kept else kept.cause
-            report = PlanReport(fresh.plan.bands, cause, True, session.last_turn, notes=plan.notes)
-            blocks = fresh.blocks
+            report = PlanReport(once.plan.bands, cause, True, session.last_turn, notes=plan.notes)
+            blocks = once.blocks
         elif plan.is_kept:
             await self._note_use(request, Kept(state, kept), ledger)
         churn = 0.0 if plan.is_kept else kept.churn
         return HistoryView(blocks, report, tuple(_rebuild_events(report, blocks, churn, ledger)))
 
-    async def _kept_blocks(self, session: SessionRow, kept: KeptPlan) -> list[BlockText]:
-        """Return the blocks of a kept plan: stored texts, and raw turns from the log."""
-        costs = overheads(session.last_turn, session.exact)
-        raw_rows = [row for row, text in zip(kept.rows, kept.texts, strict=True) if text is None]
-        raw = iter(await self._reader.write(session, raw_rows, costs))
-        return [
-            next(raw) if text is None else BlockText(row, text, tokens)
-            for row, text, tokens in zip(kept.rows, kept.texts, kept.tokens, strict=True)
-        ]
-
-    async def _joined(
-        self, session: SessionRow, old: KeptPlan | None, plan: Plan, written: list[BlockText]
+    async def _appended(
+        self, request: ContextRequest, seen: SizedSnapshot, reach: Reach, ledger: Ledger
     ) -> list[BlockText]:
-        """Return the kept blocks of the old plan, followed by those of the new one."""
-        if not old or not plan.kept_blocks:
-            return written
-        rows = plan.rows[plan.kept_blocks :]
-        new = written[len(written) - len(rows) :]
-        if new[0].row != rows[0]:
-            new[:1] = await self._reader.write(session, rows[:1], overheads(session.last_turn, session.exact))
-        return [*(await self._kept_blocks(session, old))[: plan.kept_blocks], *new]
+        """Return the blocks of the turns after a reach."""
+        try:
+            return seen.appended_blocks(*reach)
+        except NotRead as missing:
+            await self._read(request, missing, ledger)
+            return seen.appended_blocks(*reach)
+
+    async def _kept_blocks(self, session: SessionRow, kept: KeptPlan, count: int | None = None) -> list[BlockText]:
+        """Return the oldest blocks of a kept plan, all if `count` is None: stored texts, and raw turns from the log."""
+        stored = list(zip(kept.rows, kept.texts, kept.tokens, strict=True))[:count]
+        costs = overheads(session.last_turn, session.exact)
+        raw = iter(await self._reader.write(session, [row for row, text, _ in stored if text is None], costs))
+        return [next(raw) if text is None else BlockText(row, text, tokens) for row, text, tokens in stored]
 
     async def _note_use(self, request: ContextRequest, kept: Kept, ledger: Ledger) -> None:
         """Save that the plan was used, if the lifetime of the provider's cache is known."""
@@ -474,7 +475,7 @@ class HistoryDriver:
     async def _before(self, request: ContextRequest, ledger: Ledger, step: Step, room_tokens: int) -> list[BlockText]:
         """Plan and write the history before a step of the newest turn, within the room; nothing is saved."""
         strategy, last = request.strategy, request.session.last_turn
-        room = replace(ledger, history_tokens=room_tokens, needed_tokens=0, spare_tokens=0)
+        room = replace(ledger, history_tokens=room_tokens, needed_tokens=0)
         building = self._building.get(request.name)
         if not strategy.keeps_plan and (step.number == 1 or (building and not building.done())):
             request = _for_gradient(request)

@@ -35,8 +35,8 @@ class ReadParts:
     infos: Infos | None = None
     surveys: dict[tuple[int, int, int], Survey] = field(default_factory=dict)
     """Sizes by reach (turn and step) and room."""
-    appended: dict[Reach, list[BlockText]] = field(default_factory=dict)
-    """Blocks of the turns after a reach."""
+    appended: dict[tuple[int, int, int, int], list[BlockText]] = field(default_factory=dict)
+    """Blocks of the turns between two reaches."""
     raw: dict[int, RawTurn] = field(default_factory=dict)
     tokens: dict[tuple[int, int], int] = field(default_factory=dict)
     """Raw tokens by range of turns."""
@@ -125,12 +125,18 @@ class SizedSnapshot:
         return any(map(is_signed, self._raw(turn).messages))
 
     def appended(self, turn: int, step: int) -> AppendedTurns:
-        blocks = self.read.appended.get((turn, step))
-        if blocks is None:
-            raise NotRead("appended", turn, step)
+        blocks = self.appended_blocks(turn, step)
         messages = (message for block in blocks for message in block.messages or ())
         calls = sum(message.role == "assistant" and message.kind == "message" for message in messages)
         return AppendedTurns(sum(block.framed_tokens for block in blocks), calls)
+
+    def appended_blocks(self, turn: int, step: int) -> list[BlockText]:
+        """Return the blocks of the turns after a turn, and after a step of it."""
+        until = self.reach or (self.last_turn, 0)
+        blocks = self.read.appended.get((turn, step, *until))
+        if blocks is None:
+            raise NotRead("appended", turn, step, until=until)
+        return blocks
 
     def until(self, turn: int, step: int) -> SizedSnapshot:
         return replace(self, reach=(turn, step))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -176,17 +177,18 @@ class TextReader:
         """Write rows of a plan with their texts in tags; blocks of closed turns from the log are cached."""
         made, counter, cache = made or {}, session.exact, self._cache
         cache.blocks.reserve(len(rows))
-        cached = [cache.blocks.get(_key(row, made)) if _is_lasting(row) else None for row in rows]
+        by_step = {step.number: step for step in steps}
+        keys = [_key(row, made, by_step) for row in rows]
+        cached = [cache.blocks.get(key) if key else None for key in keys]
         unwritten = [row for row, block in zip(rows, cached, strict=True) if block is None]
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(session, turn_rows, made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
-        by_step = {step.number: step for step in steps}
         blocks = []
-        for planned, known in zip(rows, cached, strict=True):
-            if known:
+        for planned, key, known in zip(rows, keys, cached, strict=True):
+            if known and key:
                 block = known if known.row == planned else replace(known, row=planned)
-                cache.blocks[_key(planned, made)] = block
+                cache.blocks[key] = block
                 blocks.append(block)
                 continue
             # Hidden steps are written as a range of steps with one line for all.
@@ -206,22 +208,32 @@ class TextReader:
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
             is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
             blocks.append(await asyncio.to_thread(write) if is_large else write())
-            if _is_lasting(row) and row.last in cache.closed:
-                cache.blocks[_key(row, made)] = blocks[-1]
+            if key and (row.first_step or row.last in cache.closed):
+                cache.blocks[key] = blocks[-1]
         return blocks
 
-    async def appended(self, session: SessionRow, after_turn: int, after_step: int) -> list[BlockText]:
-        """Write what came after a plan was made: the later steps of its last turn and later turns, all raw."""
-        rows = []
-        steps: list[Step] = []
-        if after_step:
-            steps = [step for step in split_steps(await self.raw(session, after_turn)) if step.number > after_step]
-            rows += [
-                Block(after_turn, after_turn, "R", 0, first_step=step.number, last_step=step.number) for step in steps
-            ]
-        rows += [Block(turn, turn, "R", 0) for turn in range(after_turn + 1, session.last_turn + 1)]
+    async def appended(
+        self, session: SessionRow, after_turn: int, after_step: int, until: tuple[int, int]
+    ) -> list[BlockText]:
+        """Write the later steps of a turn and later turns, all raw, up to the turn `until`, and up to a step of it."""
+        last_turn, last_step = until
+        first = after_turn + (0 if after_step else 1)
         costs = overheads(session.last_turn, session.exact)
-        written = await self.write(session, rows, costs, steps=steps)
+        written: list[BlockText] = []
+        for turn in dict.fromkeys((after_turn if after_step else 0, last_turn if last_step else 0)):
+            if not turn:
+                continue
+            steps = [
+                step
+                for step in split_steps(await self.raw(session, turn))
+                if (turn, step.number) > (after_turn, after_step)
+                and (turn, step.number) <= (last_turn, last_step or math.inf)
+            ]
+            whole = range(first, turn)
+            rows = [Block(turn, turn, "R", 0, first_step=step.number, last_step=step.number) for step in steps]
+            written += await self.write(session, [*map(_raw_row, whole), *rows], costs, steps=steps)
+            first = turn + 1
+        written += await self.write(session, list(map(_raw_row, range(first, last_turn + 1))), costs)
         if written and session.is_open:
             written[-1] = replace(written[-1], is_stable=False)
         return written
@@ -417,12 +429,11 @@ class TextReader:
     def _step_entry(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> TagEntry:
         if row.level in ("U", "M"):
             return TagEntry(step.number, log_text(row, step.messages, made_before, step=step))
+        if row.level == "R":
+            return TagEntry(step.number, turn_text(without_added(step.messages) if row.is_cut else step.messages))
         known = self._steps.texts(row.first, step, counter)
         made, item = known.made, known.item
         match row.level:
-            case "R":
-                shown = without_added(step.messages) if row.is_cut else step.messages
-                return TagEntry(step.number, turn_text(shown), item.raw - known.extra_tokens)
             case "S":
                 return TagEntry(step.number, made.smoothed, item.smoothed)
             case "C":
@@ -441,9 +452,8 @@ def is_from_log(row: Block) -> bool:
     return row.level == "R" and not row.is_cut and not row.first_step
 
 
-def _is_lasting(row: Block) -> bool:
-    """Return whether a row depends only on the log and its artefact, so that its block can be cached."""
-    return row.level in ("R", "U", "M") and not row.is_cut and not row.first_step
+def _raw_row(turn: int) -> Block:
+    return Block(turn, turn, "R", 0)
 
 
 def _numbers(row: Block) -> range:
@@ -468,8 +478,17 @@ def _messages(row: Block, raws: Mapping[int, RawTurn], steps: Mapping[int, Step]
     return TurnMessages(message for part in parts for message in part) if all(parts) else None
 
 
-def _key(row: Block, made: Mapping[str, Artefact]) -> tuple[Hashable, ...]:
-    """Return the cache key of a row: its turns and level, and the short messages, which may be replaced."""
+def _key(row: Block, made: Mapping[str, Artefact], steps: Mapping[int, Step]) -> tuple[Hashable, ...] | None:
+    """Return the cache key of a row that depends only on the log and its artefact; None for others.
+
+    It has its turns and level, the short messages, which may be replaced, and the size of a step, which may grow.
+    """
+    if row.level not in ("R", "U", "M") or row.is_cut:
+        return None
+    if row.first_step:
+        if row.level != "R" or row.first_step != row.last_step:
+            return None
+        return row.first, row.first_step, len(steps[row.first_step].messages)
     found = made.get(row.artefact) if row.artefact else None
     kept = found.data.get(SHORT) if found else None
     short = tuple((place, kept.get(str(place))) for place in row.short) if isinstance(kept, Mapping) else ()

@@ -391,20 +391,18 @@ class Contexts:
         """Make the history in the room that board and recall leave; if they need more, it gives their shares back."""
         tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
         board_rest = max(0, ledger.board_limit_tokens - ledger.board_tokens)
-        spare = ledger.recall_limit_tokens + board_rest
 
         def leaving(layer: MemoryLayer) -> Ledger:
             needed = layer.tokens + (board_rest if ledger.board_tokens or layer.in_part else 0)
-            return replace(ledger, history_tokens=tokens, needed_tokens=needed, spare_tokens=spare)
+            return replace(ledger, history_tokens=tokens, needed_tokens=needed)
 
+        view = await self._view(request, leaving(MemoryLayer()))
         if not request.query:
-            return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
-        known = self._recaller.stored(request.snapshot.memory, asked=_asked_mark(request))
-        view = await self._view(request, leaving(known))
+            return view, MemoryLayer()
         layer = await self._layer(request, ledger, board, view, ledger.recall_limit_tokens)
         if layer.tokens and view.framed_tokens > leaving(layer).limit_tokens:
             before = _layer_mark(request, view)
-            view = await self._view(request, replace(leaving(layer), needed_tokens=spare))
+            view = await self._view(request, leaving(layer))
             left = max(0, min(ledger.recall_limit_tokens, tokens - view.framed_tokens))
             if layer.tokens > left or _layer_mark(request, view) != before:
                 layer = await self._layer(request, ledger, board, view, left)

@@ -103,10 +103,6 @@ class Strategy:
         """
         raise NotImplementedError
 
-    def join(self, snapshot: Snapshot, plan: Plan, state: State, ledger: Ledger) -> tuple[Plan, State]:  # noqa: ARG002
-        """Return a new plan that keeps blocks of the plan before it (`Plan.kept_blocks`). Pure."""
-        return plan, state
-
     def make(self, material: Material) -> Artefact:
         """Make an artefact that a plan requested; local, quick and pure. By default by the maker of its kind in
         `artefacts`."""

@@ -34,7 +34,7 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     retrieved_weight: Annotated[float, Meta(ge=1, le=10)] = 2.0
     """`optimised`: weight of a turn that the model retrieved, relative to the others, from the next rebuild on."""
     raw_share: Annotated[float, Meta(ge=0, le=0.9)] = 0.10
-    """`optimised`: minimum share for the newest turns, verbatim."""
+    """`optimised`: share for the newest turns of a chat, verbatim. Turns with tools raise it, up to `recent`."""
     recent: Annotated[float, Meta(ge=0.30, le=0.50)] = 0.40
     """Share of the history's tokens for raw turns. The four shares add up to 1."""
     working: Annotated[float, Meta(ge=0.10, le=0.20)] = 0.16
@@ -59,11 +59,8 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     """When levels are chosen again. `watermark`: when the history is full. `interval`: every `interval_turns`.
     `adaptive`: the more the last rebuild changed, the sooner."""
     low_water: Annotated[float, Meta(ge=0.1, le=1)] | None = None
-    """Share of its room that the history fills after a rebuild by `watermark`. None: computed from the prices of the
-    provider's cache, `token_worth` and the session's growth; half of the room for the other schedules."""
-    token_worth: Annotated[float, Meta(ge=0, le=10)] = 0.3
-    """Value of a token of history in view for one call, relative to the price of an uncached token. The higher, the
-    more a rebuild keeps and costs."""
+    """Share of its room that the history fills after a rebuild. None: 0.88 by `watermark`, at least half for the other
+    schedules."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
     """Turns between two rebuilds of `interval`; the minimum of `adaptive`. A rebuild leaves room for this many average
     turns, if `low_water` allows it."""
@@ -83,13 +80,13 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         if self.interval_limit_turns < self.interval_turns:
             raise ValueError("interval_limit_turns must be at least interval_turns")
 
-    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
-        if ledger.is_preview:
-            return self.levels(snapshot, ledger.room_tokens), state
-        return Rebuild(self, snapshot, state, ledger).plan()
+    @property
+    def fills(self) -> bool:
+        """Whether a rebuild moves the oldest verbatim steps into the plan, instead of planning all turns."""
+        return self.bands == "optimised" and self.schedule == "watermark"
 
-    def join(self, snapshot: Snapshot, plan: Plan, state: State, ledger: Ledger) -> tuple[Plan, State]:
-        return Rebuild(self, snapshot, state, ledger).joined(plan, state)
+    def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
+        return Rebuild(self, snapshot, state, ledger).plan()
 
     def levels(
         self,

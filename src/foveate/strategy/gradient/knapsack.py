@@ -8,12 +8,15 @@ one step of the optimum.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foveate.plan import BRIEF_LINE, NO_LINE, Block, Plan, ShownLevel, Sizes, SizeTable
+from foveate.plan import BRIEF_LINE, NO_LINE, Block, Plan, ShownLevel, Sizes, SizeTable, TurnSizes
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, TINY_LIMIT_SHARE, GradientPlanner
 from foveate.strategy.gradient.steps import plan_steps
 from foveate.strategy.layout import COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Cover, make_cover, stub_row
@@ -27,6 +30,10 @@ BRIEF, CUT, ABSENT = 4, 5, 6
 """Codes of turns in addition to the four levels: the brief form; cut, because nothing shorter is made yet; without a
 line."""
 LETTERS = np.frombuffer(f"RSCT{BRIEF_LINE}R{NO_LINE}".encode(), dtype=np.uint8)
+_CODES = {"R": RAW, "S": SMOOTHED, "C": COMPRESSED, "T": TINY}
+CODES = np.full(128, ABSENT, dtype=np.int64)
+CODES[[ord(letter) for letter in (*_CODES, BRIEF_LINE)]] = [*_CODES.values(), BRIEF]
+"""The code of each letter."""
 CUT_FIDELITY = 0.5
 """Worth of a cut raw text, as a share of the average worth of as many of its tokens."""
 LEAST_GAIN = 1e-6
@@ -49,22 +56,58 @@ BLOCK_TURNS = 32
 class KnapsackPlanner:
     """Makes one plan."""
 
-    def __init__(self, settings: Gradient, sizes: Sizes, budget_tokens: int) -> None:
+    def __init__(self, settings: Gradient, sizes: Sizes, budget_tokens: int, *, has_tail: bool = False) -> None:
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens
         self.overheads = sizes.overheads
+        self.has_tail = has_tail
+        """The newest turns are shown verbatim behind the plan."""
         self.bands = GradientPlanner(settings, sizes, budget_tokens)
 
     def plan(self) -> Plan:
         rows = self._rows() if self.sizes.last_turn and self.budget >= MIN_HISTORY_TOKENS else None
         return self.bands.plan() if rows is None else self.bands.plan_of(rows)
 
+    def plan_after(self, rows: Sequence[Block], tokens: int) -> Plan | None:
+        """Plan the turns after these rows, which stay; None if the turns don't fit."""
+        last = rows[-1]
+        after = (last.last, last.last_step)
+        if (last.last, last.last_step or math.inf) > (self.sizes.last_turn, math.inf) or tokens > self.budget:
+            return None
+        newer = self._newer_rows(after, self.budget - tokens)
+        return None if newer is None else self.bands.plan_of([*rows, *newer], self.budget + _excess(rows, tokens))
+
+    def worth(self, rows: Iterable[Block]) -> float:
+        """Return the worth of the turns that these rows show."""
+        table = self.table
+        if not len(table.turns):
+            return 0.0
+        codes = np.full(len(table.turns), ABSENT, dtype=np.int64)
+        newest = int(table.turns[0])
+        for row in rows:
+            if row.level not in _CODES or row.first_step or row.is_cut:
+                continue
+            letters = row.levels or row.level * (row.last - row.first + 1)
+            shown = CODES[np.frombuffer(letters.encode(), dtype=np.uint8)][::-1]
+            start = newest - row.last
+            if 0 <= start < len(codes):
+                codes[start : start + len(shown)] = shown[: len(codes) - start]
+        return _Layout(self, table).worth(codes, self._weights(table))
+
+    @cached_property
+    def table(self) -> SizeTable:
+        """The newest turns, as many as the budget could show."""
+        return self.sizes.table(self.budget // (self.overheads.line + 1), self.settings.answer_weight)
+
+    @cached_property
+    def steps(self) -> list[TurnSizes]:
+        """The steps of the turn in progress, newest first."""
+        return list(takewhile(lambda item: item.step, self.sizes.newest()))
+
     def _rows(self) -> list[Block] | None:
         """Return the plan's rows; None if bands are as good: everything fits raw, or next to nothing fits."""
-        smallest = self.overheads.line + 1
-        table = self.sizes.table(self.budget // smallest, self.settings.answer_weight)
-        steps = list(takewhile(lambda item: item.step, self.sizes.newest()))
+        table, steps = self.table, self.steps
         is_all = bool(len(table.turns)) and int(table.turns[-1]) == 1
         raw = int(table.sizes[:, RAW].sum())
         if not len(table.turns) or (is_all and raw + sum(step.raw for step in steps) <= self.budget):
@@ -79,9 +122,30 @@ class KnapsackPlanner:
             step_rows = plan_steps(steps, steps_room, self.overheads)
         room = self.budget - sum(row.tokens for row in step_rows)
         if is_all:
-            chosen = self._choose(table, room, has_steps=bool(steps))
+            chosen = self._choose(table, room, has_newer=self.has_tail or bool(steps))
             return None if chosen is None else [*chosen, *step_rows]
         return self._with_eras(table, room, step_rows)
+
+    def _newer_rows(self, after: tuple[int, int], room: int) -> list[Block] | None:
+        """Return the rows of the turns and steps after a turn, or after a step of it."""
+        turn, step = after
+        steps = [item for item in self.steps if item.turn > turn or item.step > step]
+        table = self.table
+        first = turn + (0 if step and not steps else 1)
+        count = max(0, int(table.turns[0]) - first + 1) if len(table.turns) else 0
+        if count > len(table.turns):
+            return None
+        step_rows: list[Block] = []
+        if steps:
+            share = int(room * self.settings.newest_share) if count else room
+            if share < MIN_HISTORY_TOKENS:
+                return None
+            step_rows = plan_steps(steps, share, self.overheads)
+        if not count:
+            return step_rows
+        single = SizeTable(table.turns[:count], table.sizes[:count], table.worths[:count])
+        chosen = self._choose(single, room - sum(row.tokens for row in step_rows), has_newer=True)
+        return None if chosen is None else [*chosen, *step_rows]
 
     def _fits_raw(self, table: SizeTable) -> bool:
         return int(table.sizes[:, RAW].sum()) + len(table.turns) * self.overheads.tag <= self.budget
@@ -103,15 +167,16 @@ class KnapsackPlanner:
         cover: Cover = make_cover(self.sizes, boundary, boundary, share, self.overheads)
         if cover.least > share:
             return None
-        chosen = self._choose(single, room - min(cover.full, share), has_steps=bool(step_rows))
+        has_newer = self.has_tail or bool(step_rows)
+        chosen = self._choose(single, room - min(cover.full, share), has_newer=has_newer)
         if chosen is None:
             return None
         return [*cover.rows(room - sum(row.tokens for row in chosen)), *chosen, *step_rows]
 
-    def _choose(self, table: SizeTable, room: int, *, has_steps: bool) -> list[Block] | None:
+    def _choose(self, table: SizeTable, room: int, *, has_newer: bool) -> list[Block] | None:
         """Choose the best rows for whole turns within the room, at least as good as the newest turns alone."""
         layout = _Layout(self, table)
-        fixed = self._newest(table, room, has_steps=has_steps)
+        fixed = (None, 0) if has_newer else self._newest(table, room)
         if fixed is None:
             return None
         newest, forced = fixed
@@ -132,18 +197,18 @@ class KnapsackPlanner:
                 spare, margin = spare - margin, 2 * margin
             aim += spare
         alone = layout.newest_only(room)
-        if best is None or layout.worth(alone, weights) > best.worth:
+        if not has_newer and (best is None or layout.worth(alone, weights) > best.worth):
             choice = layout.choice(alone, weights)
             best = choice if choice.tokens <= room else best
         return layout.rows(best) if best else None
 
-    def _newest(self, table: SizeTable, room: int, *, has_steps: bool) -> tuple[Block | None, int] | None:
+    def _newest(self, table: SizeTable, room: int) -> tuple[Block | None, int] | None:
         """Return the row of a newest turn that is too large to be shown whole, and how many of the newest turns are
         raw."""
         raw, tag = table.sizes[:, RAW], self.overheads.tag
         costs = np.cumsum(raw + tag)
         forced = int(np.searchsorted(costs, int(room * self.settings.raw_share), side="right"))
-        if has_steps or forced:
+        if forced:
             return None, forced
         most = int(room * self.settings.newest_share)
         if raw[0] + tag <= most:
@@ -280,6 +345,7 @@ class _Layout:
         self.short = planner.settings.short_turn_tokens
         self.tiny_limit = max(TINY_TOKENS, int(planner.budget * TINY_LIMIT_SHARE))
         self.table = table
+        self.has_tail = planner.has_tail
         self.newest: Block | None = None
         """The row of the newest turn if it is fixed."""
 
@@ -297,6 +363,8 @@ class _Layout:
         costs[TINY, is_cut] = TINY_TOKENS + alone
         worths[TINY, is_cut] = worths[RAW, is_cut] * CUT_FIDELITY * TINY_TOKENS / raw[is_cut]
         worths += SIZE_WORTH * costs
+        if self.has_tail:
+            costs[RAW, sizes[SMOOTHED] >= 0] = -1
         costs[:, : max(forced, bool(self.newest))] = -1
         costs[costs > room] = -1
         return _Options(costs, worths, np.where(is_cut, CUT, TINY))
@@ -388,6 +456,11 @@ class _Layout:
         alone = is_alone[starts]
         tokens[alone] = shown[starts[alone]] + tag
         return _Blocks(starts, tokens, alone, found, texts)
+
+
+def _excess(rows: Sequence[Block], tokens: int) -> int:
+    """Return by how much the planned size of rows exceeds that of their texts."""
+    return max(0, sum(row.tokens for row in rows) - tokens)
 
 
 def _lines_row(first: int, letters: str, tokens: int, sizes: tuple[int, ...]) -> Block:

@@ -90,10 +90,10 @@ class GradientPlanner:
             rows = compact_rows(self.sizes, self.budget, self.overheads)
         return self.plan_of(rows)
 
-    def plan_of(self, rows: list[Block]) -> Plan:
-        """Return the plan of these rows."""
-        tokens = sum(row.tokens for row in rows)
-        assert tokens <= max(0, self.budget), f"a plan of {tokens} tokens for a budget of {self.budget}"
+    def plan_of(self, rows: list[Block], limit_tokens: int | None = None) -> Plan:
+        """Return the plan of these rows, which fit the limit: the budget if None."""
+        tokens, limit = sum(row.tokens for row in rows), self.budget if limit_tokens is None else limit_tokens
+        assert tokens <= max(0, limit), f"a plan of {tokens} tokens for a budget of {limit}"
         settings = self.settings
         has_eras = any(row.level == "E" for row in rows)
         tiny = settings.tiny_share if has_eras else 1.0

@@ -1,13 +1,15 @@
-"""Decides when the gradient's plan is made again, and its target size. Pure.
+"""Decides when the gradient's plan is made again, and how much of it stays. Pure.
 
-Between two rebuilds the plan is kept: its blocks are repeated byte for byte, and new turns are appended raw. So each
-prompt begins with the one before it, which is what provider caches match.
+A context's history is a plan of the older turns, in tags, and the newest turns verbatim behind it. Between two rebuilds
+the plan is repeated byte for byte and new turns are appended, so each prompt begins with the one before it, which is
+what provider caches match. When the room is full, the oldest verbatim steps become part of the plan. The plan's oldest
+blocks stay as they are, as long as a new plan would not be worth clearly more: the older a block, the rarer it changes.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,8 +18,6 @@ import msgspec
 
 from foveate.plan import (
     NO_LINE,
-    AppendedTurns,
-    Band,
     Block,
     Cause,
     KeptPlan,
@@ -27,16 +27,18 @@ from foveate.plan import (
     Snapshot,
     State,
 )
-from foveate.strategy.gradient.kept_prefix import best_seam
-from foveate.strategy.gradient.low_water import Growth, low_water_tokens
-from foveate.strategy.layout import bands_of
+from foveate.strategy.gradient.tail import tail_start
 from foveate.turn import Json
 
 if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
 
-MAKESHIFT_SHARE = 0.9
-"""Maximum share of its room that a plan may fill if its turns are not compressed yet, appended turns included."""
+FILLED_SHARE = 0.88
+"""Share of its room that a history fills after a rebuild by `watermark`."""
+INTERVAL_SHARE = 0.5
+"""The minimum of that share for schedules that rebuild by number of turns."""
+KEPT_WORTH = 0.97
+"""Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 FULL_EARLY = "{} average turns did not fit: rebuilt as soon as the history was full"
 AVERAGED_INTERVALS = 4
@@ -44,7 +46,7 @@ AVERAGED_INTERVALS = 4
 VARIANCE_FACTOR = 1.15
 """Margin on that estimate, because no ten turns are exactly average."""
 NEWEST_TURNS = 40
-"""Number of turns by which the growth of a history and the size of its next turn are estimated."""
+"""Number of turns by which the size of the next turn is estimated."""
 LEAST_SHARE = 0.1
 """Minimum target of a rebuild next to a large open turn, as a share of its room."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
@@ -54,7 +56,7 @@ RESERVE_SHARE = 0.5
 RESERVE_QUANTILE = 0.9
 """Quantile of the newest turns' sizes that is reserved for a turn with signed thinking."""
 COLD_GAIN_SHARE = 0.10
-"""Minimum share of the allotment that a rebuild must free if a cold cache is its only cause."""
+"""Minimum share of its room that was appended to a plan if a cold cache is the only cause of a rebuild."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,10 +68,6 @@ class RebuildState:
     settings_key: str
     awaited_turn: int = 0
     """Turns up to this one had no renditions, so some are cut or only named; 0 if there are none."""
-    low_tokens: int = 0
-    """The low-water mark when the plan was made."""
-    rewritten_share: float = 1.0
-    """Share of the plan's tokens after the blocks kept from the plan before."""
 
     @classmethod
     def from_json(cls, state: State) -> RebuildState:
@@ -85,18 +83,31 @@ class Rebuild:
         self._snapshot = snapshot
         self._ledger = ledger
         self._stored = state
-        self._kept = snapshot.kept if state else None
+        self._kept = snapshot.kept if state and not ledger.is_preview else None
         self._state = RebuildState.from_json(state) if self._kept else None
 
     def plan(self) -> tuple[Plan, State]:
         """Return the current plan, or a new one if a rebuild is due."""
-        kept, state = self._kept, self._state
+        settings, ledger = self._settings, self._ledger
+        if ledger.is_preview:
+            plan = self._filled(None) if settings.fills else settings.levels(self._snapshot, ledger.room_tokens)
+            return plan, self._stored
         cause = self._cause()
-        if cause:
-            return self._new(cause)
+        if cause is None:
+            return self._same(), self._stored
+        plan = self._filled(cause) if settings.fills else self._by_turns(cause)
+        if plan.is_temporary:
+            return plan, self._stored
+        settled = self._snapshot.settled_turn
+        awaited = max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0)
+        state = RebuildState(ledger.asked_tokens, settings_key(settings), awaited)
+        return replace(plan, notes=notes_of(settings, cause, awaited)), asdict(state)
+
+    def _same(self) -> Plan:
+        kept, state = self._kept, self._state
         assert kept, "without a plan, one is due"
         assert state, "a kept plan has its state"
-        same = Plan(
+        return Plan(
             kept.rows,
             kept.bands,
             sum(kept.tokens),
@@ -106,22 +117,6 @@ class Rebuild:
             notes=notes_of(self._settings, kept.cause, state.awaited_turn),
             is_kept=True,
         )
-        return same, self._stored
-
-    def joined(self, plan: Plan, state: State) -> tuple[Plan, State]:
-        """Put a new plan after those blocks of the old one that are worth keeping."""
-        made, kept = RebuildState.from_json(state), self._kept
-        if kept and plan.cause in ("full", "interval"):
-            left, target = plan.framed_limit_tokens or 0, plan.target_tokens or 0
-            most = self._room.base_tokens if self._settings.schedule == "watermark" else target
-            seam = best_seam(kept.rows, kept.tokens, plan.rows, room_tokens=left, most_tokens=min(left, most))
-            rows = (*kept.rows[: seam.kept], *seam.rows)
-            plan = replace(plan, rows=rows, bands=_bands(rows, plan.bands), kept_blocks=seam.kept)
-            made = replace(made, rewritten_share=seam.rewritten_tokens / max(1, seam.tokens))
-        settled = self._snapshot.settled_turn
-        awaited = max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0)
-        notes = notes_of(self._settings, plan.cause, awaited)
-        return replace(plan, notes=notes), asdict(replace(made, awaited_turn=awaited))
 
     def _cause(self) -> Cause | None:
         ledger = self._ledger
@@ -130,20 +125,27 @@ class Rebuild:
             cause = None
         if cause or not self._kept:
             return cause
-        used = self._kept.framed_tokens + self._since.framed_tokens
         # The reserve is at most this share, so it is computed only above it.
-        if (
-            used > ledger.limit_tokens - ledger.base_tokens * RESERVE_SHARE
-            and used > ledger.limit_tokens - self._reserve
-        ):
+        if self._used > ledger.limit_tokens * (1 - RESERVE_SHARE) and self._used > ledger.limit_tokens - self._reserve:
             return "full"
         return None
 
     @cached_property
-    def _since(self) -> AppendedTurns:
-        """The turns since the current plan was made."""
+    def _used(self) -> int:
+        """Tokens of the current plan and of the turns since."""
         kept = self._kept
-        return self._snapshot.appended(kept.last_turn, kept.last_step) if kept else AppendedTurns(0, 0)
+        if kept is None:
+            return 0
+        return kept.framed_tokens + self._snapshot.appended(kept.last_turn, kept.last_step).framed_tokens
+
+    @cached_property
+    def _is_temporary(self) -> bool:
+        """Whether the history would fit if the prompt of a turn that begins did not need memory."""
+        snapshot, ledger = self._snapshot, self._ledger
+        if not ledger.needed_tokens or self._used > ledger.history_tokens:
+            return False
+        last = snapshot.infos(snapshot.last_turn, snapshot.last_turn) if snapshot.is_open else ()
+        return not any(message.role == "assistant" for info in last for message in info.messages)
 
     def _is_thinking(self) -> bool:
         """Return whether the turn in progress has thinking that is signed for the request prefix."""
@@ -164,74 +166,105 @@ class Rebuild:
         if any(message.role == "assistant" for info in begun for message in info.messages):
             return 0
         sizes = sorted(info.tokens for info in turns if info.turn <= last)
-        most = min(sizes[int(len(sizes) * RESERVE_QUANTILE)], int(self._ledger.base_tokens * RESERVE_SHARE))
+        most = min(sizes[int(len(sizes) * RESERVE_QUANTILE)], int(self._ledger.limit_tokens * RESERVE_SHARE))
         return max(0, most - sum(info.tokens for info in begun))
 
-    @cached_property
-    def _room(self) -> Ledger:
-        """The budget without the reserve."""
-        return replace(self._ledger, history_tokens=self._ledger.history_tokens - self._reserve)
+    def _filled(self, cause: Cause | None) -> Plan:
+        """Plan the turns before the verbatim part, in the room that it leaves."""
+        snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
+        is_temporary = cause == "full" and self._is_temporary
+        is_once = is_temporary or ledger.is_preview
+        limit = ledger.limit_tokens - (0 if is_once else self._reserve)
+        raw_tokens = self._raw_tokens(snapshot.last_turn)
+        reach = (0, 0)
+        if raw_tokens > limit or snapshot.appended(*reach).framed_tokens > limit:
+            reach = tail_start(settings, snapshot, limit)
+        room = ledger.target_tokens
+        if room is None:
+            target = limit if is_once else int(limit * (settings.low_water or FILLED_SHARE))
+            room = max(0, target - snapshot.appended(*reach).framed_tokens)
+        has_tail = reach < (snapshot.last_turn, 0) or bool(reach[1])
+        older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
+        plan = self._older(snapshot.until(*reach), room, 0.0 if is_temporary else KEPT_WORTH, has_tail=has_tail)
+        return replace(
+            plan,
+            cause=cause,
+            reach=reach,
+            raw_tokens=older_tokens,
+            target_tokens=room,
+            is_temporary=is_temporary,
+        )
 
-    def _new(self, cause: Cause) -> tuple[Plan, State]:
-        snapshot, settings, room = self._snapshot, self._settings, self._room
-        low_tokens = low_water_tokens(settings, room, self._growth())
-        last_turn, last_step = self._reach(room.base_tokens)
+    def _older(self, planned: Snapshot, room: int, least_worth: float, *, has_tail: bool) -> Plan:
+        """Plan these turns, and keep as many of the oldest blocks of the current plan as leave this share of its
+        worth."""
+        if not planned.last_turn:
+            return Plan((), (), 0, room)
+        from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
+
+        planner = KnapsackPlanner(self._settings, planned, room, has_tail=has_tail)
+        best = planner.plan()
+        seams = list(_seams(self._kept)) if self._kept else []
+        least = least_worth * planner.worth(best.rows) if seams else 0.0
+        low, high = 0, len(seams) - 1
+        while low <= high:
+            middle = (low + high) // 2
+            joined = planner.plan_after(seams[middle].rows, seams[middle].tokens)
+            if joined and planner.worth(joined.rows) >= least:
+                best, low = replace(joined, kept_blocks=middle + 1), middle + 1
+            else:
+                high = middle - 1
+        return best
+
+    def _by_turns(self, cause: Cause) -> Plan:
+        """Plan all turns, with room for those until the next rebuild."""
+        snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
+        room = ledger.limit_tokens - self._reserve
+        last_turn, last_step = self._reach(room)
         planned = snapshot.until(last_turn, last_step)
         whole_turns = last_turn - bool(last_step)
         raw_tokens = self._raw_tokens(whole_turns)
         appended = snapshot.appended(last_turn, last_step).framed_tokens
-        target = self._ledger.target_tokens
+        target = ledger.target_tokens
         if target is None:
             open_tokens = snapshot.raw_tokens(whole_turns + 1, snapshot.last_turn)
             target = target_tokens(
                 settings,
                 cause,
                 room,
-                low_tokens=low_tokens,
                 raw_tokens=raw_tokens + open_tokens,
                 average_tokens=self._average_tokens(whole_turns, planned),
                 open_tokens=appended,
             )
-            if cause == "first" and snapshot.settled_turn < whole_turns - 1:
-                # It is temporary: it is made again as soon as there are renditions.
-                target = max(target, int(room.base_tokens * MAKESHIFT_SHARE) - open_tokens)
-        shown = _levels(self._kept, last_turn) if cause == "interval" and self._kept else {}
+        kept = self._kept
+        shown = _levels(kept, last_turn) if cause == "interval" and kept else {}
         plan = settings.levels(planned, max(0, target), shown)
-        plan = replace(
+        return replace(
             plan,
             cause=cause,
             reach=(last_turn, last_step),
             raw_tokens=raw_tokens,
             target_tokens=target,
-            framed_limit_tokens=room.limit_tokens - appended,
+            framed_limit_tokens=room - appended,
+            kept_blocks=_same_blocks(kept.rows, plan.rows) if kept else 0,
         )
-        return plan, asdict(RebuildState(self._ledger.asked_tokens, settings_key(settings), low_tokens=low_tokens))
-
-    def _growth(self) -> Growth:
-        """Return the growth of the history per call since the plan was made, else per turn of the newest ones."""
-        if self._state and self._since.calls:
-            return Growth(self._since.framed_tokens / self._since.calls, self._state.rewritten_share)
-        last = self._snapshot.last_turn
-        first = max(1, last - NEWEST_TURNS + 1)
-        return Growth(self._snapshot.raw_tokens(first, last) / max(1, last - first + 1))
 
     def _average_tokens(self, last_turn: int, planned: Snapshot) -> int:
         """Return the average raw tokens of the newest turns, tags included."""
-        settings = self._settings
-        if settings.schedule == "watermark" or not last_turn:
+        if not last_turn:
             return 0
-        first = max(1, last_turn - AVERAGED_INTERVALS * settings.interval_turns + 1)
+        first = max(1, last_turn - AVERAGED_INTERVALS * self._settings.interval_turns + 1)
         raw = self._snapshot.raw_tokens(first, last_turn) / (last_turn - first + 1)
         return math.ceil(raw * VARIANCE_FACTOR) + planned.overheads.tag
 
     def _raw_tokens(self, last_turn: int) -> int:
-        """Return the raw tokens of the whole turns: those of the last plan, and those since."""
+        """Return the raw tokens of the turns up to this one."""
         kept = self._kept
-        known, counted = (kept.raw_tokens, kept.whole_turns) if kept else (0, 0)
+        known, counted = (kept.raw_tokens, kept.whole_turns) if kept and kept.whole_turns <= last_turn else (0, 0)
         return known + self._snapshot.raw_tokens(counted + 1, last_turn)
 
     def _reach(self, room_tokens: int) -> tuple[int, int]:
-        """Return where a plan made now ends: the last turn, and the last step of it if it is in progress.
+        """Return where a plan by turns ends: the last turn, and the last step of it if it is in progress.
 
         The open turn is appended later, unless it is large: then its answered steps are planned too.
         """
@@ -240,6 +273,30 @@ class Rebuild:
             return last, 0
         answered = self._snapshot.answered_steps(room_tokens)
         return (last, answered[-1]) if len(answered) > 1 else (last - 1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Seam:
+    """The oldest blocks of a plan, which can stay."""
+
+    rows: tuple[Block, ...]
+    tokens: int
+
+
+def _seams(kept: KeptPlan) -> Iterator[Seam]:
+    """Yield the runs of oldest blocks that can stay, from the shortest on."""
+    tokens = 0
+    for count, (row, size) in enumerate(zip(kept.rows, kept.tokens, strict=True), 1):
+        if row.level == "R" or (row.level == "E" and row.is_cut):  # not compressed yet, or sent as messages
+            return
+        tokens += size
+        yield Seam(kept.rows[:count], tokens)
+
+
+def _same_blocks(old: Sequence[Block], new: Sequence[Block]) -> int:
+    """Return the number of oldest blocks that show the same turns at the same levels."""
+    pairs = zip(old, new, strict=False)
+    return next((count for count, (a, b) in enumerate(pairs) if a != b or a.is_cut), min(len(old), len(new)))
 
 
 def notes_of(settings: Gradient, cause: Cause | None, awaited_turn: int = 0) -> dict[str, Json]:
@@ -265,15 +322,15 @@ def due(  # noqa: PLR0911 - each cause leaves at once
         return "budget"
     if 0 < state.awaited_turn <= snapshot.settled_turn:
         return "made"
-    used = kept.framed_tokens + snapshot.appended(kept.last_turn, kept.last_step).framed_tokens
-    if used > ledger.limit_tokens:
+    appended = snapshot.appended(kept.last_turn, kept.last_step).framed_tokens
+    if kept.framed_tokens + appended > ledger.limit_tokens:
         return "full"
     waited = snapshot.last_turn - (kept.trigger_turn or kept.last_turn)
     if settings.schedule != "watermark" and waited >= wait_turns(settings, kept.churn):
         return "interval"
     ttl_seconds = ledger.prices.ttl_seconds
     is_cold = ttl_seconds is not None and ledger.now - kept.used_at > ttl_seconds
-    if is_cold and _gains(settings, snapshot, state, used, ledger):
+    if is_cold and waited and (settings.schedule != "watermark" or _is_grown(settings, kept, appended, ledger)):
         return "cold"
     return None
 
@@ -290,35 +347,33 @@ def wait_turns(settings: Gradient, churn: float) -> int:
 def target_tokens(
     settings: Gradient,
     cause: Cause,
-    room: Ledger,
+    room_tokens: int,
     *,
-    low_tokens: int,
     raw_tokens: int | None = None,
     average_tokens: int = 0,
     open_tokens: int = 0,
 ) -> int:
-    """Return the target size of a rebuild: the low-water mark, or what leaves room for the turns until the next
-    rebuild.
+    """Return the target size of a rebuild by turns: what leaves room for the turns until the next rebuild.
 
     `open_tokens` are those of the open turn, which is appended to the plan. A history known to fit raw stays raw; there
     is nothing to rebuild.
     """
-    fits_raw = raw_tokens is not None and raw_tokens <= room.limit_tokens
+    fits_raw = raw_tokens is not None and raw_tokens <= room_tokens
     if cause in ("first", "budget", "made") and fits_raw:
-        return room.limit_tokens
-    base = room.base_tokens
-    target = low_tokens
-    if settings.schedule != "watermark":
-        target = max(target, base - open_tokens - settings.interval_turns * average_tokens)
+        return room_tokens
+    if settings.schedule == "watermark":
+        target = int(room_tokens * (settings.low_water or FILLED_SHARE))
+    else:
+        least = int(room_tokens * (settings.low_water or INTERVAL_SHARE))
+        target = max(least, room_tokens - open_tokens - settings.interval_turns * average_tokens)
     # Without room for the open turn, each context until its end would need its own plan.
-    return min(target, max(int(base * LEAST_SHARE), room.limit_tokens - open_tokens))
+    return min(target, max(int(room_tokens * LEAST_SHARE), room_tokens - open_tokens))
 
 
-def _gains(settings: Gradient, snapshot: Snapshot, state: RebuildState, used: int, room: Ledger) -> bool:
-    """Return whether a rebuild would free enough, or, if its target is the whole allotment, change any level."""
-    if settings.schedule != "watermark":
-        return snapshot.kept is not None and snapshot.last_turn > snapshot.kept.last_turn
-    return used - min(state.low_tokens, room.base_tokens) > COLD_GAIN_SHARE * room.base_tokens
+def _is_grown(settings: Gradient, kept: KeptPlan, appended_tokens: int, ledger: Ledger) -> bool:
+    """Return whether a rebuild would free enough."""
+    target = ledger.limit_tokens * (settings.low_water or FILLED_SHARE)
+    return kept.framed_tokens + appended_tokens - target > COLD_GAIN_SHARE * ledger.limit_tokens
 
 
 def _levels(kept: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
@@ -331,15 +386,6 @@ def _levels(kept: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:
         for turn in range(span.first, span.last + 1)
     }
     return shown | dict.fromkeys(range(kept.last_turn + 1, last_turn + 1), "R")
-
-
-def _bands(rows: Sequence[Block], planned: Sequence[Band]) -> tuple[Band, ...]:
-    """Return the tokens that the rows spend on each level, with the planned shares."""
-    shares = {band.level: band.target_share for band in planned}
-    levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
-    # Hidden steps are written as one line of Tiny.
-    shown = [replace(row, level="T") if row.first_step and row.level == "E" else row for row in rows]
-    return bands_of(shown, {level: shares.get(level, 0.0) for level in levels})
 
 
 def _is_makeshift(row: Block, settled_turn: int) -> bool:
