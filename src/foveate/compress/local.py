@@ -10,6 +10,7 @@ from typing import Final
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.courtesy import is_courtesy
 from foveate.compress.cues import estimate_tokens
+from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
 from foveate.compress.rank import Ranking, Source, rank, sentence
@@ -24,6 +25,9 @@ RETRY_SHARE = 1.3
 """Factor by which the room grows when a rendition that lost too much is made once more."""
 AGAIN = 0.3
 """Factor for a fact that a chosen clause already has: an answer often decides in the words of the question."""
+EXCERPT_SHARE: Final = 0.5
+"""Share of C for lines of output, in a turn that is nothing else."""
+LEAST_EXCERPT_TOKENS = 12
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """Total tokens of the units that a turn provides for eras: with a prompt, and without one."""
 MAX_UNIT_TOKENS = 32
@@ -79,7 +83,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
     name: str = "local"
-    version: int = 5
+    version: int = 6
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -104,13 +108,16 @@ class LocalCompressor:
         spoken = job if said is reading else replace(job, source=_source(said))
         ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates], with_brief=True)
         share = self.share or compressed_share(raw_tokens, self.medium_share)
+        excerpts = find_excerpts([message for message in messages if message.kind != "display"])
 
         def compress(extra: float) -> Line:
             if raw_tokens < SHORT_TOKENS:
                 texts = {place: candidate.text for place, candidate in enumerate(said.candidates)}
             else:
                 room = min(above, round(raw_tokens * share * extra))
-                texts = ranking.fit(room, count, lambda texts: _written(said.candidates, texts))
+                spoken_room = round(room * (1 - EXCERPT_SHARE * min(1.0, excerpts.chars / max(1, len(raw)))))
+                texts = ranking.fit(spoken_room, count, lambda texts: _written(said.candidates, texts))
+                texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
             return _line(said.candidates, texts, _written(said.candidates, texts))
 
         compressed = spoken.make("C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above)
@@ -130,6 +137,29 @@ class LocalCompressor:
             is_complete=not (compressed.is_fallback or tiny.is_fallback),
             brief=spoken.brief(said, ranking.brief, round(raw_tokens * BRIEF_SHARE)),
         )
+
+
+def _with_excerpts(
+    candidates: Sequence[Candidate],
+    texts: dict[int, str],
+    excerpts: Excerpts,
+    room: int,
+    *,
+    count: Count,
+    scale: float,
+) -> dict[int, str]:
+    """Add the best lines of output to the notes of their calls, in the remaining room."""
+    written = _written(candidates, texts)
+    left = room - count(written)
+    calls = [place for place, candidate in enumerate(candidates) if candidate.speaker == "call"]
+    if not excerpts.lines or left < LEAST_EXCERPT_TOKENS:
+        return texts
+    found = excerpts.best(written, left, scale)
+    for number, lines in found.items():
+        if number < len(calls) and calls[number] in texts:
+            place = calls[number]
+            texts[place] = with_lines(texts[place], lines)
+    return texts
 
 
 @dataclass(slots=True)

@@ -1,0 +1,100 @@
+"""Excerpts of what tools read and wrote: the lines that name the most that the rest of the turn does not name.
+
+Later steps use paths, identifiers and numbers of earlier output. A note of a call has its outcome, but not these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from foveate.compress.choose import Choice, best_that_fit
+from foveate.compress.cues import estimate_tokens
+from foveate.compress.exchange import ToolExchange, read_exchange
+from foveate.compress.facts import find_facts
+from foveate.turn import Message, ToolCall, ToolResult
+
+MAX_LINES = 1_000
+"""Limit of the different lines of a turn that are read, the first ones of each call before the others."""
+MIN_LINE_CHARS, MAX_LINE_CHARS = 8, 200
+NAMED_KINDS = frozenset("i#/u")
+"""Kinds of facts that count: identifiers, numbers, paths and addresses."""
+LINE_BREAK = " | "
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    call: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpts:
+    """The lines of a turn's tool calls that can be shown."""
+
+    lines: Sequence[_Line]
+    chars: int
+    """Characters of all output and long arguments."""
+
+    def best(self, known: str, room_tokens: float, scale: float) -> dict[int, list[str]]:
+        """Return the best lines by the number of their call, in order, that name what the known text does not."""
+        named = find_facts(known).keys()
+        choices = [
+            Choice(
+                line.call,
+                estimate_tokens(line.text) * scale + 1,
+                tuple(
+                    (key, weight)
+                    for key, weight in find_facts(line.text).items()
+                    if key[0] in NAMED_KINDS and key not in named
+                ),
+            )
+            for line in self.lines
+        ]
+        found: dict[int, list[str]] = {}
+        for place in sorted(best_that_fit(choices, room_tokens)):
+            found.setdefault(self.lines[place].call, []).append(self.lines[place].text)
+        return found
+
+
+def find_excerpts(messages: Sequence[Message]) -> Excerpts:
+    """Read the output and the long arguments of a turn's calls; the calls are numbered in order."""
+    results = {result.call_id: result for message in messages for result in message.tool_results if result.call_id}
+    exchanges = [read_exchange(call, results.get(call.id or "")) for message in messages for call in _calls(message)]
+    most = max(1, MAX_LINES // max(1, len(exchanges)))
+    seen: set[str] = set()
+    lines: list[_Line] = []
+    chars = 0
+    for number, exchange in enumerate(exchanges):
+        own: list[_Line] = []
+        for text in _texts(exchange):
+            chars += len(text)
+            line = " ".join(text.split())
+            if MIN_LINE_CHARS <= len(line) <= MAX_LINE_CHARS and line not in seen and len(own) < most:
+                seen.add(line)
+                own.append(_Line(number, line))
+        lines += own
+    return Excerpts(lines, chars)
+
+
+def _calls(message: Message) -> Iterator[ToolCall]:
+    for part in message.parts:
+        match part:
+            case ToolCall():
+                yield part
+            case ToolResult() if part.call_id is None:
+                yield ToolCall(part.name or "tool", {})
+
+
+def _texts(exchange: ToolExchange) -> Iterator[str]:
+    """Yield the lines of the arguments that have several, and of the output."""
+    for value in exchange.arguments.values():
+        if isinstance(value, str) and "\n" in value:
+            yield from value.split("\n")
+    if not exchange.is_binary:
+        yield from exchange.lines
+
+
+def with_lines(note: str, lines: Sequence[str]) -> str:
+    """Add lines to the note of a call: `{read app.py: 40 lines: def main(): | PORT = 8080}`."""
+    return f"{note.removesuffix('}')}: {LINE_BREAK.join(lines).replace('}', ')')}}}" if lines else note
