@@ -49,6 +49,16 @@ class TurnSizes:
 
 
 @dataclass(frozen=True, slots=True)
+class WordWeights:
+    """Weights of the words of turns, relative to a word of the user."""
+
+    answers: float = 1.0
+    """Of a word that the user did not say."""
+    repeated: float = 1.0
+    """Of a word that a newer turn has too."""
+
+
+@dataclass(frozen=True, slots=True)
 class SizeTable:
     """Whole turns as arrays, newest first."""
 
@@ -366,9 +376,8 @@ class Sizes(Protocol):
     def newest(self) -> Iterator[TurnSizes]:
         """Yield the items, newest first. A turn in progress comes as steps if it is large."""
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        """Return the newest whole turns, at most `limit`; words not said by the user are weighted by
-        `answer_weight`."""
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
+        """Return the newest whole turns, at most `limit`, with their worths."""
 
     def era(self, level: int, index: int) -> Era | None:
         """Return the era of turns `index * fanout**level + 1` to `(index + 1) * fanout**level`; None if not made

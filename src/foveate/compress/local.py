@@ -25,7 +25,7 @@ RETRY_SHARE = 1.3
 """Factor by which the room grows when a rendition that lost too much is made once more."""
 AGAIN = 0.3
 """Factor for a fact that a chosen clause already has: an answer often decides in the words of the question."""
-EXCERPT_SHARE: Final = 0.5
+EXCERPT_SHARE: Final = 0.7
 """Share of C for lines of output, in a turn that is nothing else."""
 LEAST_EXCERPT_TOKENS = 12
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40

@@ -16,7 +16,7 @@ from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
 from foveate.formats.sizes import SentSizes
 from foveate.history.worth import WordTable, WorthCache, weigh
-from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, step_starts
+from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, WordWeights, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
 from foveate.store.rows import ERA_FANOUT, RenditionSizes
@@ -118,9 +118,9 @@ class StoredSizes:
     """The chunks of whole turns among the items, each with the number of newest turns to skip."""
     worths: WorthCache = field(default_factory=WorthCache)
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
         tables = [chunk.table.behind(newer) if newer else chunk.table for chunk, newer in self.chunks]
-        return weigh(tables, limit, answer_weight, self.worths)
+        return weigh(tables, limit, by, self.worths)
 
     def era(self, level: int, index: int) -> Era | None:
         tokens = self.known_eras.get(level, {}).get(index)

@@ -20,6 +20,7 @@ from foveate.plan import (
     SizeTable,
     TurnInfo,
     TurnSizes,
+    WordWeights,
 )
 from foveate.store.rows import ERA_FANOUT
 from foveate.store.snapshot import SessionSnapshot
@@ -93,8 +94,8 @@ class SizedSnapshot:
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.survey.sizes.items)
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        return self.survey.sizes.table(limit, answer_weight)
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
+        return self.survey.sizes.table(limit, by)
 
     def era(self, level: int, index: int) -> Era | None:
         return self.survey.sizes.era(level, index)

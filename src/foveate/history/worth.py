@@ -9,13 +9,14 @@ from __future__ import annotations
 import operator
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from foveate.plan import SizeTable, TurnSizes
+from foveate.plan import SizeTable, TurnSizes, WordWeights
 from foveate.recall.words import telling_words
-from foveate.turn import Message, Text
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +32,7 @@ OPTIONS = 5
 """R, S, C, T and the brief form."""
 WORD_BYTES = 4
 MAX_WORDS = 400
-"""Maximum words stored for a turn, the user's first."""
+"""Maximum words stored for a turn: the user's first, then the assistant's, then those of tool calls and results."""
 MAX_TEXT_CHARS = 40_000
 """Maximum text of each side that is read."""
 ROOT_LETTERS = 6
@@ -45,20 +46,21 @@ LINE_WORTH = 0.25
 UNKNOWN_WORTH = 0.6
 UNKNOWN_POWER = 0.7
 """A turn whose words are not stored has the worth `UNKNOWN_WORTH * tokens ** UNKNOWN_POWER`."""
+_REFERENCE = re.compile(r"[^\W\d][\w.-]*[/._-][\w./-]*\w|\b[a-z]+[A-Z]\w+|\b\w*\d\w*")
+"""A path, an identifier or a number, which are whole words in calls and results."""
+REFERENCE_CHARS = range(3, 81)
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 """Letters of scripts that do not separate words."""
 
 
 def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny: str, brief: str = "") -> bytes:
-    """Pack the words of a turn, without tool calls, results and thinking, with the levels that keep them."""
-    by_user = set(_words(_said(messages, by_user=True)))
-    said = dict.fromkeys(sorted(by_user), BY_USER) | dict.fromkeys(
-        sorted(set(_words(_said(messages, by_user=False))) - by_user), 0
-    )
+    """Pack the words of a turn, without thinking, with the levels that keep them."""
+    by_user = dict.fromkeys(sorted(set(_words(_said(messages, by_user=True)))), BY_USER)
+    by_others = dict.fromkeys([*sorted(set(_words(_said(messages, by_user=False)))), *_tool_words(messages)], 0)
     levels = ((IN_SMOOTHED, smoothed), (IN_COMPRESSED, compressed), (IN_TINY, tiny), (IN_BRIEF, brief))
-    kept = [(flag, set(_words(text[:MAX_TEXT_CHARS]))) for flag, text in levels]
+    kept = [(flag, {*_words(text[:MAX_TEXT_CHARS]), *_references(text[:MAX_TEXT_CHARS])}) for flag, text in levels]
     packed = bytearray()
-    for word, flags in list(said.items())[:MAX_WORDS]:
+    for word, flags in list((by_user | {word: 0 for word in by_others if word not in by_user}).items())[:MAX_WORDS]:
         found = flags | sum(flag for flag, words in kept if word in words)
         number = zlib.crc32(word.encode("utf-8", "surrogatepass")) & HASHES
         packed += (number << FLAG_BITS | found).to_bytes(WORD_BYTES, "little")
@@ -68,6 +70,34 @@ def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny
 def _said(messages: Iterable[Message], *, by_user: bool) -> str:
     own = (message for message in messages if message.kind == "message" and (message.role == "user") == by_user)
     return "\n".join(part.text for message in own for part in message.parts if isinstance(part, Text))[:MAX_TEXT_CHARS]
+
+
+def _tool_words(messages: Iterable[Message]) -> list[str]:
+    """Return the words of calls and results: paths, identifiers and numbers by frequency, then the others."""
+    parts = [part for message in messages for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+    most = MAX_TEXT_CHARS // max(1, len(parts))
+    text = "\n".join(_tool_text(part)[:most] for part in parts)
+    return [word for word, _ in Counter(_references(text)).most_common()]
+
+
+def _tool_text(part: ToolCall | ToolResult) -> str:
+    if isinstance(part, ToolCall):
+        return "\n".join(_strings(part.arguments))
+    return "\n".join(inner.text for inner in part.content if isinstance(inner, Text))
+
+
+def _strings(value: Json) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        for item in value:
+            yield from _strings(item)
+    elif value is not None:
+        yield str(value)
+
+
+def _references(text: str) -> Iterator[str]:
+    return (word for word in _REFERENCE.findall(text) if len(word) in REFERENCE_CHARS)
 
 
 def _words(text: str) -> Iterator[str]:
@@ -118,13 +148,12 @@ class _Counted:
     """Tables with their worths, and the number of turns that contain each word."""
 
     tables: Sequence[WordTable]
-    answer_weight: float
+    by: WordWeights
     holders: NDArray[np.int64]
     sizes: SizeTable
 
-    def is_of(self, tables: Sequence[WordTable], answer_weight: float) -> bool:
-        is_same = len(tables) == len(self.tables) and all(map(operator.is_, tables, self.tables))
-        return is_same and answer_weight == self.answer_weight
+    def is_of(self, tables: Sequence[WordTable], by: WordWeights) -> bool:
+        return by == self.by and len(tables) == len(self.tables) and all(map(operator.is_, tables, self.tables))
 
 
 @dataclass(slots=True)
@@ -133,14 +162,14 @@ class WorthCache:
 
     counted: _Counted | None = None
 
-    def of(self, tables: Sequence[WordTable], answer_weight: float) -> _Counted:
+    def of(self, tables: Sequence[WordTable], by: WordWeights) -> _Counted:
         known = self.counted
-        if known is None or not known.is_of(tables, answer_weight):
-            known = self.counted = _count(tables, answer_weight)
+        if known is None or not known.is_of(tables, by):
+            known = self.counted = _count(tables, by)
         return known
 
 
-def weigh(tables: Sequence[WordTable], limit: int, answer_weight: float, cache: WorthCache | None = None) -> SizeTable:
+def weigh(tables: Sequence[WordTable], limit: int, by: WordWeights, cache: WorthCache | None = None) -> SizeTable:
     """Return the newest turns of the tables, at most `limit`, with their worth at each level.
 
     A word in `k` of `n` turns counts `(log(1 + n / k) / log(1 + n)) ** RARITY_POWER`. All turns of the tables are
@@ -148,15 +177,15 @@ def weigh(tables: Sequence[WordTable], limit: int, answer_weight: float, cache: 
     """
     older = tables[1:]
     if len(older) < SETTLED_TABLES:
-        return _first(_count(tables or [WordTable.of(())], answer_weight).sizes, limit)
-    settled = (cache or WorthCache()).of(older, answer_weight)
-    newest = _count(tables[:1], answer_weight, settled.holders, len(settled.sizes.turns)).sizes
+        return _first(_count(tables or [WordTable.of(())], by).sizes, limit)
+    settled = (cache or WorthCache()).of(older, by)
+    newest = _count(tables[:1], by, settled.holders, len(settled.sizes.turns)).sizes
     return _first(_joined([newest, settled.sizes]), limit)
 
 
 def _count(
     tables: Sequence[WordTable],
-    answer_weight: float,
+    by: WordWeights,
     other_holders: NDArray[np.int64] | None = None,
     other_turns: int = 0,
 ) -> _Counted:
@@ -170,10 +199,14 @@ def _count(
     total = max(2, other_turns + sum(len(table.turns) for table in tables))
     by_holders = (np.log1p(total / np.arange(1, total + 1)) / np.log1p(total)) ** RARITY_POWER
     sizes: list[SizeTable] = []
-    for table, own in zip(tables, hashes, strict=True):
-        rarities = by_holders[np.minimum(holders[own], total) - 1]
-        sizes.append(SizeTable(table.turns, table.sizes, _worths(table, rarities, answer_weight)))
-    return _Counted(tables, answer_weight, holders, _joined(sizes))
+    every = np.concatenate(hashes)
+    weights = np.full(len(every), by.repeated)
+    weights[np.unique(every, return_index=True)[1]] = 1.0  # the tables and their turns are newest first
+    ends = np.cumsum([len(own) for own in hashes])
+    for table, own, end in zip(tables, hashes, ends.tolist(), strict=True):
+        rarities = by_holders[np.minimum(holders[own], total) - 1] * weights[end - len(own) : end]
+        sizes.append(SizeTable(table.turns, table.sizes, _worths(table, rarities, by.answers)))
+    return _Counted(tables, by, holders, _joined(sizes))
 
 
 def _worths(table: WordTable, rarities: NDArray[np.float64], answer_weight: float) -> NDArray[np.float64]:

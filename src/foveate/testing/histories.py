@@ -24,16 +24,17 @@ from foveate.plan import (
     State,
     TurnInfo,
     TurnSizes,
+    WordWeights,
 )
 from foveate.strategy import Strategy
 
 USUAL_OVERHEADS = Overheads(line=5, tag=16, range=22, cut_note=12)
 
 
-def table_of(newest: Iterator[TurnSizes], limit: int, answer_weight: float) -> SizeTable:
+def table_of(newest: Iterator[TurnSizes], limit: int, by: WordWeights) -> SizeTable:
     """Return the size table of the whole turns among the items, newest first."""
     whole = islice((item for item in newest if not item.step), limit)
-    return weigh([WordTable.of(list(whole))], limit, answer_weight)
+    return weigh([WordTable.of(list(whole))], limit, by)
 
 
 MAX_ROUNDS = 8
@@ -72,8 +73,8 @@ class ListedSnapshot:
     def newest(self) -> Iterator[TurnSizes]:
         return reversed(self.items or [item_of(info) for info in self.turns])
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        return table_of(self.newest(), limit, answer_weight)
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
+        return table_of(self.newest(), limit, by)
 
     def era(self, level: int, index: int) -> Era | None:
         size = self.fanout**level

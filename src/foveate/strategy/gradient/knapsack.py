@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from foveate.plan import BRIEF_LINE, NO_LINE, Block, Plan, ShownLevel, Sizes, SizeTable, TurnSizes
+from foveate.plan import BRIEF_LINE, NO_LINE, Block, Plan, ShownLevel, Sizes, SizeTable, TurnSizes, WordWeights
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, TINY_LIMIT_SHARE, GradientPlanner
 from foveate.strategy.gradient.steps import plan_steps
 from foveate.strategy.layout import COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Cover, make_cover, stub_row
@@ -34,6 +34,10 @@ _CODES = {"R": RAW, "S": SMOOTHED, "C": COMPRESSED, "T": TINY}
 CODES = np.full(128, ABSENT, dtype=np.int64)
 CODES[[ord(letter) for letter in (*_CODES, BRIEF_LINE)]] = [*_CODES.values(), BRIEF]
 """The code of each letter."""
+WORK_REPEATED = 0.3
+"""In work with tools, the weight of a word that a newer turn has too,"""
+WORK_AGE_WEIGHT = 4.0
+"""and the additional weight of the newest turns."""
 CUT_FIDELITY = 0.5
 """Worth of a cut raw text, as a share of the average worth of as many of its tokens."""
 LEAST_GAIN = 1e-6
@@ -56,13 +60,17 @@ BLOCK_TURNS = 32
 class KnapsackPlanner:
     """Makes one plan."""
 
-    def __init__(self, settings: Gradient, sizes: Sizes, budget_tokens: int, *, has_tail: bool = False) -> None:
+    def __init__(
+        self, settings: Gradient, sizes: Sizes, budget_tokens: int, *, has_tail: bool = False, work: float = 0.0
+    ) -> None:
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens
         self.overheads = sizes.overheads
         self.has_tail = has_tail
         """The newest turns are shown verbatim behind the plan."""
+        self.work = work
+        """The share of work with tools, 0 to 1. It uses what was said and read last; chats go back to anything."""
         self.bands = GradientPlanner(settings, sizes, budget_tokens)
 
     def plan(self) -> Plan:
@@ -98,7 +106,9 @@ class KnapsackPlanner:
     @cached_property
     def table(self) -> SizeTable:
         """The newest turns, as many as the budget could show."""
-        return self.sizes.table(self.budget // (self.overheads.line + 1), self.settings.answer_weight)
+        answers = self.settings.answer_weight
+        by = WordWeights(answers + (1 - answers) * self.work, 1 - (1 - WORK_REPEATED) * self.work)
+        return self.sizes.table(self.budget // (self.overheads.line + 1), by)
 
     @cached_property
     def steps(self) -> list[TurnSizes]:
@@ -226,9 +236,10 @@ class KnapsackPlanner:
         The additional weight of the newest turns halves with each half of the budget.
         """
         weights = np.ones(len(table.turns))
-        if self.settings.age_weight:
+        age_weight = self.settings.age_weight + WORK_AGE_WEIGHT * self.work
+        if age_weight:
             newer = np.cumsum(table.sizes[:, RAW]) - table.sizes[:, RAW]
-            weights += self.settings.age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
+            weights += age_weight * 0.5 ** np.minimum(newer / (self.budget / 2), 60.0)
         if self.sizes.retrieved:
             weights[np.isin(table.turns, self.sizes.retrieved)] *= self.settings.retrieved_weight
         return weights

@@ -27,7 +27,7 @@ from foveate.plan import (
     Snapshot,
     State,
 )
-from foveate.strategy.gradient.tail import tail_start
+from foveate.strategy.gradient.tail import tail_start, work_share
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -139,6 +139,11 @@ class Rebuild:
         return kept.framed_tokens + self._snapshot.appended(kept.last_turn, kept.last_step).framed_tokens
 
     @cached_property
+    def _work(self) -> float:
+        """The share of work with tools in the newest turns."""
+        return work_share(self._snapshot)
+
+    @cached_property
     def _is_temporary(self) -> bool:
         """Whether the history would fit if the prompt of a turn that begins did not need memory."""
         snapshot, ledger = self._snapshot, self._ledger
@@ -178,7 +183,7 @@ class Rebuild:
         raw_tokens = self._raw_tokens(snapshot.last_turn)
         reach = (0, 0)
         if raw_tokens > limit or snapshot.appended(*reach).framed_tokens > limit:
-            reach = tail_start(settings, snapshot, limit)
+            reach = tail_start(settings, snapshot, limit, self._work)
         room = ledger.target_tokens
         if room is None:
             target = limit if is_once else int(limit * (settings.low_water or FILLED_SHARE))
@@ -202,7 +207,7 @@ class Rebuild:
             return Plan((), (), 0, room)
         from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
 
-        planner = KnapsackPlanner(self._settings, planned, room, has_tail=has_tail)
+        planner = KnapsackPlanner(self._settings, planned, room, has_tail=has_tail, work=self._work)
         best = planner.plan()
         seams = list(_seams(self._kept)) if self._kept else []
         least = least_worth * planner.worth(best.rows) if seams else 0.0

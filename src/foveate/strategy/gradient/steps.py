@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from foveate.plan import Block, Era, Overheads, SizeTable, TurnSizes
+from foveate.plan import Block, Era, Overheads, SizeTable, TurnSizes, WordWeights
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.planner import GradientPlanner
 from foveate.strategy.layout import step_stub
@@ -25,7 +25,7 @@ class _Steps:
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.items)
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
         raise NotImplementedError("steps are shown by bands")
 
     def era(self, level: int, index: int) -> Era | None:  # noqa: ARG002 - steps have no eras

@@ -18,12 +18,13 @@ FIRST_CUT = 2
 """The prompt of a turn is not divided from its first answer."""
 
 
-def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int) -> tuple[int, int]:
+def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int, work: float) -> tuple[int, int]:
     """Return the end of the turns before the verbatim part: the last turn, and a step of it if the part begins inside.
 
     A turn in progress is divided only after a step that has all its results; if it has none, it stays whole.
     """
-    left = room_tokens * verbatim_share(settings, snapshot)
+    least = min(settings.raw_share, settings.recent)
+    left = room_tokens * (least + (settings.recent - least) * work)
     most = room_tokens * settings.newest_share
     for info in _newest(snapshot):
         sizes = [sum(message.tokens + FRAMING_TOKENS for message in step) for step in info.steps]
@@ -40,14 +41,13 @@ def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int) -> tupl
     return 0, 0
 
 
-def verbatim_share(settings: Gradient, snapshot: Snapshot) -> float:
-    """Return the share of the room that is verbatim: `raw_share` in a chat, `recent` if all turns use tools."""
+def work_share(snapshot: Snapshot) -> float:
+    """Return the share of the newest turns' tokens that are of turns with tool results, in quarters."""
     last = snapshot.last_turn
     infos = snapshot.infos(max(1, last - FIRST_TURNS + 1), last)
     total = sum(info.tokens for info in infos)
     with_tools = sum(info.tokens for info in infos if any(message.is_result for message in info.messages))
-    least = min(settings.raw_share, settings.recent)
-    return least + (settings.recent - least) * with_tools / max(1, total)
+    return round(4 * with_tools / max(1, total)) / 4
 
 
 def _newest(snapshot: Snapshot) -> Iterator[TurnInfo]:
