@@ -79,7 +79,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
     name: str = "local"
-    version: int = 5
+    version: int = 6
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
