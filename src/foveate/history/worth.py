@@ -1,5 +1,7 @@
 """The worth of a turn at each level: its words, weighted by how rare they are in the conversation.
 
+The words of tool calls and results count like the assistant's; paths, identifiers and numbers are whole words there.
+
 The words of a turn are stored with its renditions, each as a number: a hash, and in the lowest bits which levels keep
 it and whether the user said it. A plan weights them by the number of turns that contain them.
 """
@@ -9,13 +11,14 @@ from __future__ import annotations
 import operator
 import re
 import zlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from foveate.plan import SizeTable, TurnSizes
 from foveate.recall.words import telling_words
-from foveate.turn import Message, Text
+from foveate.turn import Json, Message, Text, ToolCall, ToolResult
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +34,7 @@ OPTIONS = 5
 """R, S, C, T and the brief form."""
 WORD_BYTES = 4
 MAX_WORDS = 400
-"""Maximum words stored for a turn, the user's first."""
+"""Maximum words stored for a turn: the user's first, then the assistant's, then those of tool calls and results."""
 MAX_TEXT_CHARS = 40_000
 """Maximum text of each side that is read."""
 ROOT_LETTERS = 6
@@ -45,18 +48,20 @@ LINE_WORTH = 0.25
 UNKNOWN_WORTH = 0.6
 UNKNOWN_POWER = 0.7
 """A turn whose words are not stored has the worth `UNKNOWN_WORTH * tokens ** UNKNOWN_POWER`."""
+_REFERENCE = re.compile(r"\b[^\W\d][\w.-]{0,80}[/._-][\w./-]{0,80}\w|\b[a-z]+[A-Z]\w+|\b\w*\d\w*")
+"""A path, an identifier or a number: whole words in calls and results of tools."""
+REFERENCE_CHARS = range(3, 81)
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 """Letters of scripts that do not separate words."""
 
 
 def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny: str, brief: str = "") -> bytes:
-    """Pack the words of a turn, without tool calls, results and thinking, with the levels that keep them."""
-    by_user = set(_words(_said(messages, by_user=True)))
-    said = dict.fromkeys(sorted(by_user), BY_USER) | dict.fromkeys(
-        sorted(set(_words(_said(messages, by_user=False))) - by_user), 0
-    )
+    """Pack the words of a turn, without thinking, with the levels that keep them."""
+    by_user = sorted(set(_words(_said(messages, by_user=True))))
+    by_others = sorted(set(_words(_said(messages, by_user=False))))
+    said = dict.fromkeys([*by_user, *by_others, *_tool_words(messages)], 0) | dict.fromkeys(by_user, BY_USER)
     levels = ((IN_SMOOTHED, smoothed), (IN_COMPRESSED, compressed), (IN_TINY, tiny), (IN_BRIEF, brief))
-    kept = [(flag, set(_words(text[:MAX_TEXT_CHARS]))) for flag, text in levels]
+    kept = [(flag, {*_words(text[:MAX_TEXT_CHARS]), *_references(text[:MAX_TEXT_CHARS])}) for flag, text in levels]
     packed = bytearray()
     for word, flags in list(said.items())[:MAX_WORDS]:
         found = flags | sum(flag for flag, words in kept if word in words)
@@ -68,6 +73,34 @@ def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny
 def _said(messages: Iterable[Message], *, by_user: bool) -> str:
     own = (message for message in messages if message.kind == "message" and (message.role == "user") == by_user)
     return "\n".join(part.text for message in own for part in message.parts if isinstance(part, Text))[:MAX_TEXT_CHARS]
+
+
+def _tool_words(messages: Iterable[Message]) -> list[str]:
+    """Return the words of calls and results: paths, identifiers and numbers by frequency, then the others."""
+    parts = [part for message in messages for part in message.parts if isinstance(part, ToolCall | ToolResult)]
+    most = MAX_TEXT_CHARS // max(1, len(parts))
+    text = "\n".join(_tool_text(part)[:most] for part in parts)
+    return [word for word, _ in Counter(_references(text)).most_common()] + sorted(_words(text))
+
+
+def _tool_text(part: ToolCall | ToolResult) -> str:
+    if isinstance(part, ToolCall):
+        return "\n".join(_strings(part.arguments))
+    return "\n".join(inner.text for inner in part.content if isinstance(inner, Text))
+
+
+def _strings(value: Json) -> Iterator[str]:
+    left = [value]
+    while left:
+        found = left.pop()
+        if isinstance(found, str | int | float):
+            yield str(found)
+        elif found:
+            left += found.values() if isinstance(found, Mapping) else found
+
+
+def _references(text: str) -> Iterator[str]:
+    return (word for word in _REFERENCE.findall(text) if len(word) in REFERENCE_CHARS)
 
 
 def _words(text: str) -> Iterator[str]:
