@@ -19,6 +19,8 @@ Level = Literal["R", "S", "C", "T"]
 LEVELS: tuple[Level, ...] = ("R", "S", "C", "T")
 TINY_TOKENS = 50
 """Maximum tokens of a tiny rendition."""
+LINE_TURNS, LINE_WORDS = 8, 5
+"""Turns of an era that one of its lines represents at most, and the content words that it needs for that."""
 NOTHING = "…"
 """The text of a turn without words."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.compress.eras import era_text, roll_up
+from foveate.compress.eras import era_text, roll_up, with_all_lines
 from foveate.compress.facts import find_facts
-from foveate.renditions import Unit
+from foveate.renditions import LINE_TURNS, LINE_WORDS, Unit
 from foveate.tokens import count_tokens
+from foveate.words import content_words
 
 WORDS = st.sampled_from(
     ["deploy", "ledger", "40 minutes", "never", "Ingrid", "src/a.py", "hazelnuts", "failed", "QS-1192"]
@@ -35,11 +36,63 @@ def test_an_era_is_shown_at_any_size_and_fits(given_units: list[Unit], budget: i
 
 @settings(deadline=None)
 @given(units)
-def test_a_smaller_era_is_the_beginning_of_a_larger_one(given_units: list[Unit]) -> None:
-    given_units = list(dict.fromkeys(given_units))  # the same clause twice can't be told apart below
-    small, large = roll_up(given_units, 60, count_tokens), roll_up(given_units, 10_000, count_tokens)
-    assert roll_up(given_units, 10_000, count_tokens) == large
-    assert [one for one in large if one in small] == list(small)
+def test_an_era_depends_on_its_units_alone(given_units: list[Unit]) -> None:
+    once = roll_up(given_units, 200, count_tokens)
+    assert roll_up(list(given_units), 200, count_tokens) == once
+    turns = range(1, 41)
+    assert era_text(once, 100, count_tokens, turns=turns) == era_text(once, 100, count_tokens, turns=list(turns))
+
+
+TALK = [
+    unit(turn, f"harbour{turn} ledger{turn} mooring{turn} invoice{turn} season{turn} pier{turn}", "[assistant] ")
+    for turn in range(1, 65)
+]
+NOISE = [unit(turn, f"alpha{n} Ingrid {n * 7}") for turn in range(1, 9) for n in range(40)]
+
+
+def told(text: str) -> dict[int, int]:
+    """Return the number of content words of each line, by its turn."""
+    lines = (line.partition(" ") for line in text.splitlines())
+    return {int(label[2:]): len(content_words(said.removeprefix("[assistant] "))) for label, _, said in lines}
+
+
+def test_an_era_has_a_line_for_each_group_of_turns() -> None:
+    lines = told(era_text(roll_up([*NOISE, *TALK], 1_000, count_tokens), 400, count_tokens))
+    assert [turn // LINE_TURNS for turn in (number - 1 for number in lines)] == list(range(8))
+    assert min(lines.values()) >= LINE_WORDS
+
+
+def test_an_era_too_small_for_all_lines_spreads_those_that_fit() -> None:
+    lines = list(told(era_text(roll_up(TALK, 2_000, count_tokens), 90, count_tokens)))
+    assert 2 <= len(lines) < 8
+    gaps = [after - before for before, after in zip([1, *lines], [*lines, 64], strict=True)]
+    assert max(gaps) <= 2 * 64 / len(lines)
+
+
+def test_a_line_is_made_of_short_clauses_if_no_longer_one_has_enough_words() -> None:
+    short = [unit(turn, f"crane{turn} works") for turn in range(1, 9)]
+    assert told(era_text(roll_up(short, 100, count_tokens), 60, count_tokens))[1] >= LINE_WORDS
+
+
+def test_more_room_adds_clauses_to_the_lines() -> None:
+    units = roll_up([*NOISE, *TALK], 2_000, count_tokens)
+    small, large = (era_text(units, room, count_tokens) for room in (300, 900))
+    assert len(small.splitlines()) == len(large.splitlines()) == 8
+    assert all(clause in large for line in small.splitlines() for clause in line.split(" ", 1)[1].split("; "))
+
+
+def test_a_text_about_some_turns_groups_these_and_says_nothing_of_the_others() -> None:
+    turns = range(2, 65, 4)
+    text = era_text(TALK, 1_000, count_tokens, turns=turns)
+    assert list(told(text)) == [2, 34]
+    assert all(f"pier{turn}" in text for turn in turns)
+    assert "pier3;" not in text
+
+
+def test_a_models_era_gets_lines_for_the_turns_that_it_leaves_out() -> None:
+    whole = with_all_lines(TALK[:12], TALK, range(1, 65))
+    assert whole[:12] == tuple(TALK[:12])
+    assert list(told(era_text(whole, 1_000, count_tokens))) == [1, 9, 17, 25, 33, 41, 49, 57]
 
 
 def test_what_was_said_before_is_not_paid_for_twice() -> None:
@@ -59,14 +112,14 @@ def test_turns_come_in_order_with_references_and_marks() -> None:
         [unit(9, "ledger failed", "[assistant] "), unit(3, "deploy Friday"), unit(9, "why?")], 99, count_tokens
     )
     assert text == "T-3 deploy Friday; why? [assistant] ledger failed"
+    text = era_text([unit(9, "ledger failed"), unit(3, "deploy Friday")], 99, count_tokens, turns=range(1, 33))
+    assert text == "T-3 deploy Friday\nT-9 ledger failed"
 
 
 def test_a_range_of_eras_is_rolled_up_like_a_range_of_turns() -> None:
-    children = [
-        roll_up([unit(n * 10 + k, f"fact{n}x{k} done") for k in range(10)], 60, count_tokens) for n in range(1, 5)
-    ]
-    parent = roll_up([one for child in children for one in child], 60, count_tokens)
-    assert {one.turn // 10 for one in parent} == {1, 2, 3, 4}
+    children = [roll_up(TALK[first : first + 16], 60, count_tokens) for first in range(0, 64, 16)]
+    parent = roll_up([one for child in children for one in child], 120, count_tokens)
+    assert {(one.turn - 1) // 16 for one in parent} == {0, 1, 2, 3}
 
 
 def test_nothing_makes_an_empty_era() -> None:

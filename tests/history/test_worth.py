@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from foveate.history.worth import LINE_WORTH, SETTLED_TABLES, WORD_BYTES, WordTable, WorthCache, pack_words, weigh
+from foveate.history.worth import (
+    LINE_WORTH,
+    MAX_WORDS,
+    SETTLED_TABLES,
+    WORD_BYTES,
+    WordTable,
+    WorthCache,
+    pack_words,
+    weigh,
+)
 from foveate.plan import TurnSizes
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
@@ -34,12 +43,30 @@ def test_rare_words_count_more_than_those_of_many_turns() -> None:
     assert found[0, 0] > 3 * found[1, 0]
 
 
-def test_calls_and_results_of_tools_do_not_count() -> None:
-    call = Message("assistant", (ToolCall("ls", {"path": "harbour"}, id="c"), Text("Two files")))
-    result = Message("tool", (ToolResult("c", (Text("kestrel Lindesnes"),)),))
-    words = pack_words([user("List them"), call, result], "", "", "")
-    said = pack_words([user("List them"), Message("assistant", (Text("Two files"),))], "", "", "")
-    assert words == said
+def worked(path: str, output: str) -> list[Message]:
+    call = Message("assistant", (ToolCall("cat", {"path": path, "range": [1, 8000]}, id="c"),))
+    return [user("Read it"), call, Message("tool", (ToolResult("c", (Text(output),)),))]
+
+
+def test_calls_and_results_of_tools_count_like_the_assistants_words() -> None:
+    said = worths([item(1, pack_words([user("Read it")], "", "", ""))], 0.5)[0, 0]
+    of_tools = worths([item(1, pack_words(worked("src/tides/mooring.py", "kestrel"), "", "", ""))], 0.5)[0, 0]
+    answered = [user("Read it"), Message("assistant", (Text("harbour kestrel ledger pier crane buoy quay rope"),))]
+    assert of_tools > said
+    assert of_tools == worths([item(1, pack_words(answered, "", "", ""))], 0.5)[0, 0]
+
+
+def test_a_level_keeps_a_path_of_a_tool_call_whole() -> None:
+    words = pack_words(worked("src/tides/mooring.py", ""), "cat src/tides/mooring.py", "src tides", "", "")
+    without = pack_words(worked("src/tides/mooring.py", ""), "src tides mooring py", "src tides", "", "")
+    assert worths([item(1, words)])[0, 1] > worths([item(1, without)])[0, 1]
+
+
+def test_the_users_words_come_before_the_output_of_tools() -> None:
+    output = " ".join(f"name_{number}" for number in range(2 * MAX_WORDS))
+    words = pack_words(worked("src/tides/mooring.py", output), "", "", "")
+    assert len(words) == MAX_WORDS * WORD_BYTES
+    assert words.startswith(pack_words([user("Read it")], "", "", ""))
 
 
 def test_scripts_without_spaces_have_words_too() -> None:

@@ -1,45 +1,84 @@
-"""Rolls up ranges of turns: the most informative clauses of the range, best first, so that any prefix is a summary."""
+"""Rolls up ranges of turns: the most informative clauses of the range, best first.
+
+The text of an era has a line for each group of `LINE_TURNS` turns, so that it says something of all of them. A line
+counts from `LINE_WORDS` content words on.
+"""
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
+from itertools import accumulate
 
-from foveate.compress.choose import Choice, best_first
+from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.facts import base_weight
 from foveate.compress.reader import split_label
-from foveate.renditions import Count, Unit
+from foveate.renditions import LINE_TURNS, LINE_WORDS, Count, Unit
 from foveate.turn import turn_id
+from foveate.words import content_words
 
 FADING = 0.85
 """Factor for each further clause of a turn, so that an era covers all its turns."""
 AGAIN = 0.3
 """Factor for a fact that the era already has: the same words may say something new together."""
 REGIONS = 16
-LINE_TOKENS = 120
-"""Approximate number of tokens per turn reference."""
+HEAD_WORDS, HEAD_TOKENS = LINE_WORDS + 1, 12
+"""Content words of the shortest line, one more than it needs to count, and the estimated tokens up to which a clause is
+preferred for it."""
+LABEL_TOKENS = 5
+"""Approximate tokens of the turn that a line begins with, and of its end."""
 
 
-def roll_up(units: Sequence[Unit], max_tokens: int, count: Count) -> tuple[Unit, ...]:
-    """Return the best units of a range, best first, of at most about `max_tokens` together."""
+def roll_up(
+    units: Sequence[Unit], max_tokens: int, count: Count, *, turns: Sequence[int] | None = None
+) -> tuple[Unit, ...]:
+    """Return the best units of a range, best first, of at most about `max_tokens` together.
+
+    Each group of `turns` keeps the clauses that its line needs; if not all fit, groups of more turns do.
+    """
     rarity = _rarity(units)
     choices = [
         Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, rarity), region)
         for unit, region in zip(units, _regions(units), strict=True)
     ]
     scale = _scale(units, count)
+    costs = [choice.tokens * scale + 1 for choice in choices]
+    heads = _heads(units, costs, max_tokens, turns)
+    left = max_tokens - sum(costs[place] for place in heads)
     kept: list[Unit] = []
-    left = float(max_tokens)
     for place in best_first(choices, fading=FADING, again=AGAIN):
-        cost = choices[place].tokens * scale + 1
-        if cost <= left:
+        if place in heads or costs[place] <= left:
+            left -= 0 if heads.pop(place, None) else costs[place]
             kept.append(units[place])
-            left -= cost
-        elif left < LINE_TOKENS // 10:
+        elif left < MIN_LEFT_TOKENS:
             break
-    return tuple(kept)
+    return (*kept, *heads.values())
+
+
+def _heads(
+    units: Sequence[Unit], costs: Sequence[float], max_tokens: int, turns: Sequence[int] | None
+) -> dict[int, Unit]:
+    """Return the units of the shortest lines, by their places: of all groups of turns, or of as many as fit."""
+    order = sorted(range(len(units)), key=lambda place: -units[place].worth / costs[place])
+    lines = _Lines([units[place] for place in order], turns)
+    spans = len(lines.groups)
+    while spans:
+        places = [order[place] for place in lines.heads(spans)]
+        if sum(costs[place] for place in places) <= max_tokens:
+            return {place: units[place] for place in places}
+        spans = spans * 7 // 8
+    return {}
+
+
+def with_all_lines(units: Sequence[Unit], others: Sequence[Unit], turns: Sequence[int]) -> tuple[Unit, ...]:
+    """Add to the units the shortest lines of the groups of turns of which they say too little."""
+    own, known = _Lines(units, turns), _Lines(others, turns)
+    missing = (head for group, head in known.groups.items() if not own.is_told(own.groups.get(group, ())))
+    return (*units, *(known.units[place] for head in missing for place in head))
 
 
 def _regions(units: Sequence[Unit]) -> list[int]:
@@ -72,48 +111,104 @@ def _weighted(unit: Unit, rarity: dict[str, float]) -> tuple[tuple[str, float], 
     return tuple((key, weight * rarity[key] * said_by) for key, weight in own)
 
 
-def era_text(units: Sequence[Unit], budget_tokens: int, count: Count) -> str:
-    """Return the longest prefix of the units that fits, in the order of their turns; empty if not even one does."""
-    sizes = [estimate_tokens(unit.text) + 1 for unit in units]
-    low, high = 0, len(units)
-    scale = _scale(units, count) if units else 1.0
-    total, guess = 0.0, 0
-    while guess < len(units) and total + sizes[guess] * scale <= budget_tokens:
-        total += sizes[guess] * scale
-        guess += 1
-    best = ""
+def era_text(units: Sequence[Unit], budget_tokens: int, count: Count, *, turns: Sequence[int] | None = None) -> str:
+    """Write what fits of an era's units, which are best first, in the order of their turns; empty if not even one does.
+
+    `turns` are those that the text is about, in order; by default all from the first unit's to the last's. Each group
+    of them has a line with at least its best short clause, if there is room; else as many do as fit, evenly spread.
+    More room adds the other clauses, best first.
+    """
+    lines = _Lines(units, turns)
+    if not lines.units:
+        return ""
+    scale = _scale(lines.units, count)
+    sizes = [estimate_tokens(unit.text) * scale + 1 for unit in lines.units]
+    heads = lines.heads(len(lines.groups))
+    if count(lines.text(heads)) > budget_tokens:
+        each = sum(sizes[place] for place in heads) / len(lines.groups) + LABEL_TOKENS
+        steps = [each] * (len(lines.groups) - 1)
+        return _longest(lambda spans: lines.text(lines.heads(spans)), steps, budget_tokens, count)
+    chosen = set(heads)
+    rest = [place for place in range(len(sizes)) if place not in chosen]
+    return _longest(
+        lambda more: lines.text([*heads, *rest[:more]]), [sizes[place] for place in rest], budget_tokens, count
+    )
+
+
+def _longest(write: Callable[[int], str], sizes: Sequence[float], budget_tokens: int, count: Count) -> str:
+    """Return the text of the most steps that fits; none always does. `sizes` are about the tokens of each step."""
+    sums = [0.0, *accumulate(sizes)]
+    low, high, best = 0, len(sizes), write(0)
+    guess = bisect_right(sums, budget_tokens - count(best)) - 1
     while low < high:
-        text = _lines(units[:guess]) if guess else ""
+        guess = min(high, max(low + 1, guess))
+        text = write(guess)
         tokens = count(text)
         if tokens <= budget_tokens:
             low, best = guess, text
         else:
             high = guess - 1
-        step = int((budget_tokens - tokens) / max(1.0, total / max(1, guess)))
-        guess = min(high, max(low + 1, guess + step)) if step > 0 else max(low, min(high, guess + min(step, -1)))
-        if guess <= low:
-            break
+        guess = bisect_right(sums, sums[guess] + budget_tokens - tokens) - 1
     return best
 
 
-def _lines(units: Sequence[Unit]) -> str:
-    """Write `T-12 …; … [assistant] …; …` lines: a few turns each, in order, their first one named.
+class _Lines:
+    """The units of an era, best first, in groups of consecutive turns, each of which is a line of its text."""
 
-    Within a line each speaker is named once, the user first: a mark for every clause would cost too many tokens.
-    """
-    lines: list[str] = []
-    group: list[Unit] = []
-    room = LINE_TOKENS
-    for unit in sorted(units, key=lambda unit: unit.turn):
-        size = estimate_tokens(unit.text)
-        if group and room < size:
-            lines.append(_line(group))
-            group, room = [], LINE_TOKENS
-        group.append(unit)
-        room -= size
-    if group:
-        lines.append(_line(group))
-    return "\n".join(lines)
+    def __init__(self, units: Sequence[Unit], turns: Sequence[int] | None) -> None:
+        if turns is None:
+            numbers = [unit.turn for unit in units]
+            turns = range(min(numbers, default=0), max(numbers, default=-1) + 1)
+        group_of = {turn: place // LINE_TURNS for place, turn in enumerate(turns)}
+        self.units = [unit for unit in units if unit.turn in group_of]
+        self._group = [group_of[unit.turn] for unit in self.units]
+        members: dict[int, list[int]] = {}
+        for place, group in enumerate(self._group):
+            members.setdefault(group, []).append(place)
+        self.groups = {group: self._head(members[group]) for group in sorted(members)}
+        """The places of the units of each group's shortest line."""
+
+    def heads(self, spans: int) -> list[int]:
+        """Return the units of the shortest lines, one for each of so many parts of the era: of its best group."""
+        heads, total = list(self.groups.values()), len(self.groups)
+        parts = (heads[span * total // spans : (span + 1) * total // spans] for span in range(spans))
+        return [place for part in parts for place in min(part, key=self._rank)]
+
+    def _rank(self, head: Sequence[int]) -> tuple[bool, int]:
+        return not self.is_told(head), head[0]
+
+    def is_told(self, places: Iterable[int]) -> bool:
+        """Return whether these units have enough words for a line."""
+        said: frozenset[str] = frozenset().union(*(_content(self.units[place].text) for place in places))
+        return len(said) >= HEAD_WORDS
+
+    def _head(self, members: Sequence[int]) -> list[int]:
+        """Return the best short clause with enough words, the shortest long one, or as many as it takes."""
+        told = [place for place in members if self.is_told([place])]
+        if told:
+            return [min(told, key=lambda place: max(HEAD_TOKENS, estimate_tokens(self.units[place].text)))]
+        head: list[int] = []
+        for place in members:
+            head.append(place)
+            if self.is_told(head):
+                break
+        return head
+
+    def text(self, places: Iterable[int]) -> str:
+        """Write `T-12 …; … [assistant] …; …` lines in order, each with its first turn.
+
+        Within a line each speaker is named once, the user first: a mark for every clause would cost too many tokens.
+        """
+        lines: dict[int, list[Unit]] = {}
+        for place in sorted(places, key=lambda place: (self.units[place].turn, place)):
+            lines.setdefault(self._group[place], []).append(self.units[place])
+        return "\n".join(map(_line, lines.values()))
+
+
+@lru_cache(maxsize=20_000)
+def _content(text: str) -> frozenset[str]:
+    """Return the content words of a unit, without its speaker."""
+    return content_words(_split_speaker(text)[1])
 
 
 def _line(group: Sequence[Unit]) -> str:

@@ -25,7 +25,7 @@ from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, ShownL
 from foveate.renditions import Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
-from foveate.store.rows import ERA_FANOUT, EraRow, Origin
+from foveate.store.rows import ERA_FANOUT, EraRow, Origin, era_turns
 from foveate.store.snapshot import KnownTurns, SessionSnapshot
 from foveate.strategy.build import SHORT, SourceTurn
 from foveate.text import turn_text
@@ -416,9 +416,10 @@ class TextReader:
         places = (row.first - 1) // turns, (row.last - 1) // turns
         found = await self._store.derived.eras(self._session_id, row.era_level, *places)
         units = tuple(unit for era in found for unit in unpack_units(era.units))
+        shown = range(row.first, row.last + 1)
         if len(found) > 1:
-            units = roll_up(units, room_tokens, counter.base)
-        return era_text(units, room_tokens, counting("E", counter))
+            units = roll_up(units, room_tokens, counter.base, turns=shown)
+        return era_text(units, room_tokens, counting("E", counter), turns=shown)
 
     def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
         if not messages:
@@ -510,10 +511,9 @@ def _restored(rows: Sequence[MessageRow], sizes: SentSizes, begun: RawTurn | Non
 
 
 def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:
-    turns = ERA_FANOUT**era.level
-    first = era.place * turns + 1
-    text = era_text(unpack_units(era.units), most_tokens, counter.base)
-    return TagBlock(first, first + turns - 1, "E", (TagEntry(first, text or ONLY_NAMED),))
+    turns = era_turns(era.level, era.place)
+    text = era_text(unpack_units(era.units), most_tokens, counter.base, turns=turns)
+    return TagBlock(turns[0], turns[-1], "E", (TagEntry(turns[0], text or ONLY_NAMED),))
 
 
 def _runs(numbers: Iterable[int], gap: int = 0) -> Iterator[tuple[int, int]]:

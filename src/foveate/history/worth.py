@@ -1,5 +1,7 @@
 """The worth of a turn at each level: its words, weighted by how rare they are in the conversation.
 
+The words of tool calls and results count like the assistant's; paths, identifiers and numbers are whole words there.
+
 The words of a turn are stored with its renditions, each as a number: a hash, and in the lowest bits which levels keep
 it and whether the user said it. A plan weights them by the number of turns that contain them.
 """
@@ -46,8 +48,8 @@ LINE_WORTH = 0.25
 UNKNOWN_WORTH = 0.6
 UNKNOWN_POWER = 0.7
 """A turn whose words are not stored has the worth `UNKNOWN_WORTH * tokens ** UNKNOWN_POWER`."""
-_REFERENCE = re.compile(r"[^\W\d][\w.-]*[/._-][\w./-]*\w|\b[a-z]+[A-Z]\w+|\b\w*\d\w*")
-"""A path, an identifier or a number, which are whole words in calls and results."""
+_REFERENCE = re.compile(r"\b[^\W\d][\w.-]{0,80}[/._-][\w./-]{0,80}\w|\b[a-z]+[A-Z]\w+|\b\w*\d\w*")
+"""A path, an identifier or a number: whole words in calls and results of tools."""
 REFERENCE_CHARS = range(3, 81)
 _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 """Letters of scripts that do not separate words."""
@@ -55,8 +57,9 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u
 
 def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny: str, brief: str = "") -> bytes:
     """Pack the words of a turn, without thinking, with the levels that keep them."""
-    by_user = dict.fromkeys(sorted(set(_words(_said(messages, by_user=True)))), BY_USER)
-    by_others = dict.fromkeys([*sorted(set(_words(_said(messages, by_user=False)))), *_tool_words(messages)], 0)
+    by_user = sorted(set(_words(_said(messages, by_user=True))))
+    by_others = sorted(set(_words(_said(messages, by_user=False))))
+    said = dict.fromkeys([*by_user, *by_others, *_tool_words(messages)], 0) | dict.fromkeys(by_user, BY_USER)
     levels = ((IN_SMOOTHED, smoothed), (IN_COMPRESSED, compressed), (IN_TINY, tiny), (IN_BRIEF, brief))
     kept = [(flag, {*_words(text[:MAX_TEXT_CHARS]), *_references(text[:MAX_TEXT_CHARS])}) for flag, text in levels]
     packed = bytearray()
@@ -77,7 +80,7 @@ def _tool_words(messages: Iterable[Message]) -> list[str]:
     parts = [part for message in messages for part in message.parts if isinstance(part, ToolCall | ToolResult)]
     most = MAX_TEXT_CHARS // max(1, len(parts))
     text = "\n".join(_tool_text(part)[:most] for part in parts)
-    return [word for word, _ in Counter(_references(text)).most_common()]
+    return [word for word, _ in Counter(_references(text)).most_common()] + sorted(_words(text))
 
 
 def _tool_text(part: ToolCall | ToolResult) -> str:
@@ -87,13 +90,13 @@ def _tool_text(part: ToolCall | ToolResult) -> str:
 
 
 def _strings(value: Json) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        value = list(value.values())
-    if isinstance(value, Sequence) and not isinstance(value, str):
-        for item in value:
-            yield from _strings(item)
-    elif value is not None:
-        yield str(value)
+    left = [value]
+    while left:
+        found = left.pop()
+        if isinstance(found, str | int | float):
+            yield str(found)
+        elif found:
+            left += found.values() if isinstance(found, Mapping) else found
 
 
 def _references(text: str) -> Iterator[str]:

@@ -63,6 +63,8 @@ LIST_STALE = f"""SELECT turn FROM renditions r WHERE session = :session
     OR (maker <> :local AND is_complete = 0 AND :is_local_only = 0)) AND {NEWEST}"""  # noqa: S608
 DROP_RENDITIONS = "DELETE FROM renditions WHERE session = :session AND turn = :turn"
 LOWER_SETTLED = "UPDATE sessions SET settled = :settled WHERE number = :session AND settled > :settled"
+DROP_ERAS = "DELETE FROM eras WHERE session = :session"
+FORGET_ERAS = "DELETE FROM requests WHERE session = :session AND kind = 'era'"
 WANT_MODEL = f"""UPDATE renditions AS r SET due_us = :now_us, calls = 0, parked = ''
     WHERE session = :session AND (maker = :local OR version < :version) AND {NEWEST}"""  # noqa: S608
 GET_REQUESTED = "SELECT count FROM requests WHERE session = :session AND kind = :kind AND name = :name"
@@ -211,7 +213,10 @@ def hurry(connection: Connection, now_us: int) -> None:
 
 
 def want_again(connection: Connection, session_id: str, request: RedoRequest, now_us: int) -> int:
-    """Queue again the turns that can be improved, with their calls reset; return their number."""
+    """Queue again the turns that can be improved, with their calls reset; return their number.
+
+    The session's eras are made again with them.
+    """
     session = {"session": number_of(connection, session_id)}
     is_local_only = request.model_version is None
     old = {"version": request.local_version, "local": LOCAL_MAKER, "is_local_only": is_local_only}
@@ -219,6 +224,8 @@ def want_again(connection: Connection, session_id: str, request: RedoRequest, no
     connection.executemany(DROP_RENDITIONS, [{**session, "turn": turn} for turn in stale])
     if stale:
         connection.execute(LOWER_SETTLED, {**session, "settled": min(stale) - 1})
+        connection.execute(DROP_ERAS, session)
+        connection.execute(FORGET_ERAS, session)
     if is_local_only:
         return len(stale)
     again = {**session, "version": request.model_version, "local": LOCAL_MAKER, "now_us": now_us}

@@ -361,6 +361,12 @@ class EraRow:
     units: bytes
 
 
+def era_turns(level: int, place: int) -> range:
+    """Return the turns of an era."""
+    turns = ERA_FANOUT**level
+    return range(place * turns + 1, (place + 1) * turns + 1)
+
+
 @dataclass(frozen=True, slots=True)
 class Backlog:
     """Counts of a session's turns with renditions, and of queued ones."""

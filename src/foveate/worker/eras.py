@@ -6,7 +6,7 @@ import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from itertools import count
 
-from foveate.compress.eras import era_text, roll_up
+from foveate.compress.eras import era_text, roll_up, with_all_lines
 from foveate.compress.model.eras import EraAssignment, assign_era, judge_era
 from foveate.context.costs import content_tokens
 from foveate.models import Answer, Ask
@@ -14,13 +14,14 @@ from foveate.models.prompts import overridden
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
 from foveate.store import SessionRow, Store
-from foveate.store.rows import ERA_FANOUT, EraRow
+from foveate.store.rows import ERA_FANOUT, EraRow, era_turns
 from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import pack_units, unpack_units
 
-ERA_TOKENS = 640
-"""Maximum stored size of an era; it is shown at any size up to this."""
+ERA_TOKENS, HIGHER_ERA_TOKENS = 640, 2_560
+"""Maximum stored size of an era of turns, and of an era of eras: one of 1,024 turns has a line for each eight of them.
+It is shown at any size up to this."""
 
 
 async def read_units(store: Store, session_id: str, level: int, place: int) -> list[bytes]:
@@ -33,7 +34,7 @@ async def read_units(store: Store, session_id: str, level: int, place: int) -> l
 
 def make_era(level: int, place: int, packed: Sequence[bytes], encoding: EncodingName) -> EraRow:
     """Make an era by rules."""
-    units = roll_up(_unpacked(packed), ERA_TOKENS, exact_counter(encoding).base)
+    units = roll_up(_unpacked(packed), _most_tokens(level), exact_counter(encoding).base, turns=era_turns(level, place))
     return _row(level, place, units, encoding)
 
 
@@ -49,11 +50,16 @@ def write_era_request(
 
 
 def weigh_era(
-    assignment: EraAssignment, answer: Answer, packed: Sequence[bytes], encoding: EncodingName
+    assignment: EraAssignment, answer: Answer, packed: Sequence[bytes], encoding: EncodingName, turns: range
 ) -> bytes | None:
-    """Return the units of an era, if enough of the answer is accepted."""
-    judged = judge_era(assignment, answer, _unpacked(packed), exact_counter(encoding).base)
-    return pack_units(judged.units) if judged.units else None
+    """Return the units of an era, if enough of the answer is accepted; the rules' for turns that it leaves out."""
+    units = _unpacked(packed)
+    judged = judge_era(assignment, answer, units, exact_counter(encoding).base)
+    return pack_units(with_all_lines(judged.units, units, turns)) if judged.units else None
+
+
+def _most_tokens(level: int) -> int:
+    return ERA_TOKENS if level == 1 else HIGHER_ERA_TOKENS
 
 
 def _unpacked(packed: Sequence[bytes]) -> list[Unit]:
@@ -62,7 +68,7 @@ def _unpacked(packed: Sequence[bytes]) -> list[Unit]:
 
 def _row(level: int, place: int, units: Sequence[Unit], encoding: EncodingName) -> EraRow:
     counter = exact_counter(encoding)
-    text = era_text(tuple(units), ERA_TOKENS, counter.base)
+    text = era_text(tuple(units), _most_tokens(level), counter.base, turns=era_turns(level, place))
     return EraRow(level, place, content_tokens(text, "E", counter), pack_units(units))
 
 
@@ -85,7 +91,8 @@ class EraJob(RollUpJob):
         return self._assignment.ask if self._assignment else None
 
     async def keep(self, answer: Answer) -> bool:
-        job = (self._assignment, answer, self._packed, self.session.encoding)
+        turns = era_turns(self.level, self.place)
+        job = (self._assignment, answer, self._packed, self.session.encoding, turns)
         (units,) = await self.context.pool.run(weigh_era, [job])
         if units:
             era = _row(self.level, self.place, unpack_units(units), self.session.encoding)

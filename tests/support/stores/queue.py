@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from foveate.store import Store, bodies
 from foveate.store.leases import SessionJob
-from foveate.store.rows import DueTurn, NewRendition, PostponedTurn, RedoRequest, RefinedTurn
+from foveate.store.rows import DueTurn, EraRow, NewRendition, PostponedTurn, RedoRequest, RefinedTurn
 from support.stores import Case, OpenStore, draft, new_session
 from support.stores.derived import LONG_SECONDS, rendition
 
@@ -264,6 +264,19 @@ async def a_local_rendition_is_made_again_if_it_is_old_or_incomplete(store: Stor
     assert await store.derived.due.want_again("s", wanted, NOW_US) == 0
 
 
+async def eras_are_made_again_with_their_turns(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    await store.append("s", [draft(f"q{turn}") for turn in range(1, 6)])
+    await store.derived.add_renditions("s", [_due(turn, None) for turn in range(1, 5)])
+    await store.derived.add_eras("s", [EraRow(1, 0, 9, b"units")])
+    await store.derived.due.note_requested("s", "era", "1", 1)
+    await store.derived.due.want_again("s", RedoRequest(local_version=1, model_version=None), NOW_US)
+    assert await store.derived.next_era("s", 1) == 1
+    await store.derived.due.want_again("s", RedoRequest(local_version=2, model_version=None), NOW_US)
+    assert await store.derived.next_era("s", 1) == 0
+    assert await store.derived.due.requested("s", "era", "1") == 0
+
+
 async def what_no_model_or_an_older_prompt_made_can_be_wanted_again(store: Store, _: OpenStore) -> None:
     await _talked(store, 4)
     first, second, third, fourth = await _claim(store)
@@ -360,5 +373,6 @@ CASES: tuple[Case, ...] = (
     work_in_a_session_is_leased_to_one_owner,
     a_fork_leaves_its_ancestors_turns_to_the_ancestor,
     a_local_rendition_is_made_again_if_it_is_old_or_incomplete,
+    eras_are_made_again_with_their_turns,
     what_no_model_or_an_older_prompt_made_can_be_wanted_again,
 )
