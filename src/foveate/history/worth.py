@@ -63,7 +63,7 @@ def pack_words(messages: Sequence[Message], smoothed: str, compressed: str, tiny
     levels = ((IN_SMOOTHED, smoothed), (IN_COMPRESSED, compressed), (IN_TINY, tiny), (IN_BRIEF, brief))
     kept = [(flag, {*_words(text[:MAX_TEXT_CHARS]), *_references(text[:MAX_TEXT_CHARS])}) for flag, text in levels]
     packed = bytearray()
-    for word, flags in list((by_user | {word: 0 for word in by_others if word not in by_user}).items())[:MAX_WORDS]:
+    for word, flags in list(said.items())[:MAX_WORDS]:
         found = flags | sum(flag for flag, words in kept if word in words)
         number = zlib.crc32(word.encode("utf-8", "surrogatepass")) & HASHES
         packed += (number << FLAG_BITS | found).to_bytes(WORD_BYTES, "little")
