@@ -220,6 +220,9 @@ class Block:
     """
     sizes: tuple[int, ...] = ()
     """With `levels`: the maximum tokens of each turn's line."""
+    era_tokens: int = 0
+    """With `levels`: the maximum tokens of an era of the turns without a line, in its own tag before the lines; 0 if
+    there is none."""
 
     def spans(self) -> Iterator[Block]:
         """Yield the parts of the block with one level each, without turns that have no line. The first includes the

@@ -84,8 +84,8 @@ class _TextCache:
         """The newest turn by its number and the position of its last message."""
         self.blocks: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
         """Written blocks of closed turns."""
-        self.eras: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
-        """Texts of eras by level, first turn, last turn and size."""
+        self.eras: BoundedCache[tuple[int, int, int, str, int], str] = BoundedCache(MAX_CACHED_TURNS)
+        """Texts of eras by level, first turn, last turn, the levels of the turns with a line, and size."""
 
     def get(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
         """Return a turn of a session whose newest message is `newest`."""
@@ -184,6 +184,7 @@ class TextReader:
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(session, turn_rows, made)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
+        rest = await self._eras([row for row in unwritten if row.era_tokens], counter, costs)
         blocks = []
         for planned, key, known in zip(rows, keys, cached, strict=True):
             if known and key:
@@ -207,7 +208,11 @@ class TextReader:
             extra = self._extra_tokens(row, messages)
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
             is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
-            blocks.append(await asyncio.to_thread(write) if is_large else write())
+            block = await asyncio.to_thread(write) if is_large else write()
+            if planned in rest:
+                era = write_text(_era_of(planned), [rest[planned]], counter, costs)
+                block = replace(block, text=f"{era.text}{block.text}", tokens=era.tokens + block.tokens)
+            blocks.append(block)
             if key and (row.first_step or row.last in cache.closed):
                 cache.blocks[key] = blocks[-1]
         return blocks
@@ -399,13 +404,16 @@ class TextReader:
         return await asyncio.to_thread(restore) if is_large else restore()
 
     async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
+        """Return the texts of rows that are eras, or that have one of their turns without a line."""
         entries: dict[Block, TagEntry] = {}
         cached = self._cache.eras
         for row in rows:
-            key = (row.era_level, row.first, row.last, row.tokens - costs.range - 1)
-            text = cached.get(key) if row.era_level else ""
+            room = (row.era_tokens or row.tokens) - costs.range - 1
+            key = (row.era_level, row.first, row.last, row.levels, room)
+            text = "" if row.is_cut or row.first_step else cached.get(key)
             if text is None:
-                text = cached[key] = await self._era_text(row, key[-1], counter)
+                told = self._era_text if row.era_level else self._text_of_rest
+                text = cached[key] = await told(row, room, counter)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             entries[row] = TagEntry(row.first_step or row.first, text or hidden or ONLY_NAMED)
         return entries
@@ -420,6 +428,17 @@ class TextReader:
         if len(found) > 1:
             units = roll_up(units, room_tokens, counter.base, turns=shown)
         return era_text(units, room_tokens, counting("E", counter), turns=shown)
+
+    async def _text_of_rest(self, row: Block, room_tokens: int, counter: Counter) -> str:
+        """Write a text about the turns of a block that have no line."""
+        levels = row.levels or NO_LINE * (row.last - row.first + 1)
+        turns = [turn for turn, letter in enumerate(levels, row.first) if letter == NO_LINE]
+        units: list[Unit] = []
+        for first, last in _runs(turns, gap=READ_GAP_TURNS):
+            for made in await self._store.derived.renditions(self._session_id, first, last):
+                units += unpack_units(made.units) if made.turn in turns else ()
+        units = list(roll_up(units, room_tokens, counter.base, turns=turns))
+        return era_text(units, room_tokens, counting("E", counter), turns=turns)
 
     def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
         if not messages:
@@ -451,6 +470,11 @@ def _cuttable(raw: RawTurn) -> str:
 def is_from_log(row: Block) -> bool:
     """Return whether a row is raw and whole, so that the log gives the same bytes and messages each time."""
     return row.level == "R" and not row.is_cut and not row.first_step
+
+
+def _era_of(row: Block) -> Block:
+    """Return the era of the turns of a block that have no line."""
+    return Block(row.first, row.last, "E", row.era_tokens)
 
 
 def _raw_row(turn: int) -> Block:

@@ -1,12 +1,13 @@
 """The history consists of the plan's blocks, complete, in order, without overlaps.
 
-Other blocks may show the user's words of turns that an artefact covers, so artefacts are ordered among themselves.
+Other blocks may show the user's words of turns that an artefact covers, so artefacts are ordered among themselves. An
+era of the turns of a block that have no line stands before it.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,9 +34,11 @@ def problem(context: Context, rows: Sequence[Block]) -> str | None:
     artefacts = [block for block in blocks if block.level == "A"]
     others = [block for block in blocks if block.level != "A"]
     for one, two in itertools.chain(itertools.pairwise(artefacts), itertools.pairwise(others)):
-        if (one.last, one.last_step) >= (two.first, two.first_step):
+        is_era_of_block = one.level == "E" and (one.first, one.last) == (two.first, two.last)
+        if (one.last, one.last_step) >= (two.first, two.first_step) and not is_era_of_block:
             return f"<{two.tag}> comes after <{one.tag}>"
-    planned, found = list(map(_place, rows)), list(map(_place, blocks))
+    planned = [place for row in rows for place in _places(row)]
+    found = list(map(_place, blocks))
     if planned != found:
         missing = next((row for row in planned if row not in found), None)
         return f"{len(found)} blocks for {len(planned)} rows; not as planned: {missing or found[-1]}"
@@ -72,6 +75,13 @@ def _parse(text: str) -> Sequence[_Tag]:
 
 def _shown(context: Context) -> str:
     return "".join(part.text for part in context.segments if part.name not in BEHIND)
+
+
+def _places(row: Block) -> Iterator[tuple[int, int, int, int, str, bool]]:
+    """Yield the place of a row, after that of its era."""
+    if row.era_tokens:
+        yield (row.first, row.last, 0, 0, "E", False)
+    yield _place(row)
 
 
 def _place(shown: Block | TagBlock | _Tag) -> tuple[int, int, int, int, str, bool]:

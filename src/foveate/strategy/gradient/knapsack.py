@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from itertools import takewhile
 from typing import TYPE_CHECKING, NamedTuple
@@ -19,7 +20,17 @@ import numpy as np
 from foveate.plan import BRIEF_LINE, NO_LINE, Block, Plan, ShownLevel, Sizes, SizeTable, TurnSizes, WordWeights
 from foveate.strategy.gradient.planner import CUT_MINIMUM_TOKENS, MIN_HISTORY_TOKENS, TINY_LIMIT_SHARE, GradientPlanner
 from foveate.strategy.gradient.steps import plan_steps
-from foveate.strategy.layout import COMPRESSED, RAW, SMOOTHED, TINY, TINY_TOKENS, Cover, make_cover, stub_row
+from foveate.strategy.layout import (
+    COMPRESSED,
+    ERA_MINIMUM_TOKENS,
+    RAW,
+    SMOOTHED,
+    TINY,
+    TINY_TOKENS,
+    Cover,
+    make_cover,
+    stub_row,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -55,6 +66,10 @@ SPARE_SHARE = 0.01
 """Maximum share of unused room if one more choice can use it."""
 BLOCK_TURNS = 32
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
+ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 24
+"""Turns without a line of their own for which an era has a line, and its maximum tokens."""
+ERA_SHARE = 0.15
+"""Maximum share of the room for such eras; beyond it, they have fewer lines."""
 
 
 class KnapsackPlanner:
@@ -334,7 +349,9 @@ class _Blocks(NamedTuple):
     is_alone: NDArray[np.bool_]
     """Whether each is a turn with its own tag."""
     lines: NDArray[np.int64]
-    """Number of lines in each; 0: its turns are only named."""
+    """Number of lines in each; 0: its turns are in an era, or only named."""
+    eras: NDArray[np.int64]
+    """Tokens of the era of its turns without a line."""
     texts: NDArray[np.int64]
     """Tokens of each turn's text."""
 
@@ -356,6 +373,7 @@ class _Layout:
         self.short = planner.settings.short_turn_tokens
         self.tiny_limit = max(TINY_TOKENS, int(planner.budget * TINY_LIMIT_SHARE))
         self.table = table
+        self.budget = planner.budget
         self.has_tail = planner.has_tail
         self.newest: Block | None = None
         """The row of the newest turn if it is fixed."""
@@ -424,14 +442,17 @@ class _Layout:
         starts, tokens = blocks.starts.tolist(), blocks.tokens.tolist()
         ends = [*starts, len(codes) - bool(self.newest)][1:]
         rows: list[Block] = []
-        for start, end, size, is_alone, lines in zip(
-            starts, ends, tokens, blocks.is_alone.tolist(), blocks.lines.tolist(), strict=True
+        for start, end, size, is_alone, lines, era in zip(
+            starts, ends, tokens, blocks.is_alone.tolist(), blocks.lines.tolist(), blocks.eras.tolist(), strict=True
         ):
             if is_alone:
                 level: ShownLevel = letters[start]  # type: ignore[assignment]
                 rows.append(Block(first + start, first + start, level, size, is_cut=bool(codes[start] == CUT)))
             elif lines:
-                rows.append(_lines_row(first + start, letters[start:end], size, tuple(costs[start:end])))
+                row = _lines_row(first + start, letters[start:end], size, tuple(costs[start:end]))
+                rows.append(replace(row, era_tokens=era))
+            elif era:
+                rows.append(Block(first + start, first + end - 1, "E", size))
             else:
                 rows.append(stub_row(first + start, first + end - 1, self.overheads))
         return [*rows, self.newest] if self.newest else rows
@@ -458,15 +479,25 @@ class _Layout:
         is_start[lines[:-1][is_end] + 1] = True
         starts = np.flatnonzero(is_start[:count])
         if not len(starts):
-            return _Blocks(starts, starts, is_alone, starts, texts)
+            return _Blocks(starts, starts, is_alone, starts, starts, texts)
         tokens = np.add.reduceat(np.where(is_line, shown + line, 0), starts)
         found = np.add.reduceat(is_line, starts, dtype=np.int64)
         is_single = np.diff(starts, append=count) == 1
         tokens += np.where(is_single, tag - line, self.overheads.range)
-        tokens[found == 0] = self.overheads.range + self.overheads.cut_note
+        eras = self._eras(np.add.reduceat(codes == ABSENT, starts, dtype=np.int64))
+        tokens[found == 0] = np.where(eras[found == 0] > 0, 0, self.overheads.range + self.overheads.cut_note)
+        tokens += eras
         alone = is_alone[starts]
         tokens[alone] = shown[starts[alone]] + tag
-        return _Blocks(starts, tokens, alone, found, texts)
+        return _Blocks(starts, tokens, alone, found, eras, texts)
+
+    def _eras(self, absent: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the tokens of an era for each number of turns without a line, tags included."""
+        lines = -(-absent // ERA_LINE_TURNS)
+        each = min(ERA_LINE_TOKENS, ERA_SHARE * self.budget / max(1, int(lines.sum())))
+        texts = (lines * each).astype(np.int64)
+        texts[texts < min(ERA_LINE_TOKENS, ERA_MINIMUM_TOKENS)] = 0
+        return np.where(texts > 0, texts + self.overheads.range, 0)
 
 
 def _excess(rows: Sequence[Block], tokens: int) -> int:
