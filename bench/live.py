@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import platform
 import sys
@@ -180,7 +181,9 @@ def measure_all(options: argparse.Namespace) -> list[Result]:
     fitting: dict[tuple[str, int], int] = defaultdict(int)
     played: dict[tuple[str, int], list[Played]] = defaultdict(list)
     columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True)) as progress, ProcessPoolExecutor(options.processes) as pool:
+    # Not forked: the thread that runs the library's event loop would be missing in the copy.
+    pool = ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn"))
+    with pool, Progress(*columns, console=Console(stderr=True)) as progress:
         bar = progress.add_task("conversations", total=sum(task.run is not None for task in tasks))
         jobs = {}
         for task in tasks:
