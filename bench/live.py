@@ -113,7 +113,7 @@ def main() -> None:
     options = parse_options()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # The score sums in the order of sets, so a threshold may fall to either side from one run to the next.
-        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})  # noqa: S606
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     if not SHARED.is_dir():
         sys.exit("the conversations in ../shared/data are not here")
     results = load_results(options.from_) if options.from_ else measure_all(options)
@@ -140,7 +140,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--each", action="store_true", help="also a row for each conversation")
     parser.add_argument("--json", action="store_true", help="all rows, each conversation's too")
     parser.add_argument("--markdown", action="store_true", help="the tables as in docs/benchmarks.md (default)")
-    parser.add_argument("--from", dest="from_", nargs="*", metavar="FILE", help="rows that --json wrote; nothing is run")
+    parser.add_argument(
+        "--from", dest="from_", nargs="*", metavar="FILE", help="rows that --json wrote; nothing is run"
+    )
     parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
     parser.add_argument("--processes", type=int, default=2)
     return parser.parse_args()
@@ -309,7 +311,7 @@ def render(results: Sequence[Result]) -> Iterator[str]:
         for result in asked:
             cells = [_percent(result.fact.get(age)) for age in ages]
             every = " / ".join(f"{result.every[age].mean:.3f}" for age in ages if age in result.every)
-            yield _line(_name(result), f"{result.budget_tokens:,}", *cells, every, f"{result.fact['all'].count:,}")
+            yield _line(_name(result), f"{result.budget_tokens:,}", *cells, every, f"{result.fact['all'].counted:,}")
         yield ""
     work = [result for result in results if result.working_set]
     if work:
@@ -319,7 +321,7 @@ def render(results: Sequence[Result]) -> Iterator[str]:
             kept = result.working_set
             cells = [_percent(kept.get(name)) for name in ("ours", "newest", "listed")]
             cells += [_percent(kept.get(f"strict {name}")) for name in ("ours", "newest", "listed")]
-            yield _line(_name(result), f"{result.budget_tokens:,}", *cells, f"{kept['ours'].count:,}")
+            yield _line(_name(result), f"{result.budget_tokens:,}", *cells, f"{kept['ours'].counted:,}")
         yield ""
     yield from _head("budget in use", "budget", "calls", "fill", "least after a rebuild", "turns without words",
                      "strict", "cached", "price", "rebuilds", "tokens rewritten each", "left out")  # fmt: skip
@@ -345,7 +347,7 @@ def _name(result: Result) -> str:
 
 
 def _percent(mean: Interval | None) -> str:
-    return f"{mean.mean:.3f} ({mean.low:.2f}–{mean.high:.2f})" if mean else ""
+    return f"{mean.mean:.3f} ({mean.low:.2f} to {mean.high:.2f})" if mean else ""
 
 
 def _figure(value: float | None) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import tempfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -179,7 +180,13 @@ def questions_due(
 
 
 def play_work(
-    name: str, turns: Sequence[Turn], budget_tokens: int, settings: Settings, *, by_step: bool, skip: int = SKIPPED_TURNS
+    name: str,
+    turns: Sequence[Turn],
+    budget_tokens: int,
+    settings: Settings,
+    *,
+    by_step: bool,
+    skip: int = SKIPPED_TURNS,
 ) -> Played:
     """Play an agent's work, with one context before every turn, or before every message of the assistant."""
     tail = shared_module("working_set").tail
@@ -219,13 +226,17 @@ class Part:
 def parts_of(turn: Turn, *, by_step: bool) -> Iterator[Part]:
     references = shared_module("working_set").references
     if by_step:
-        for message in turn.messages:
-            text = message_text(message)
-            is_call = message.role == "assistant" and message.kind == "message"
-            yield Part((message,), text, is_call, "", references(text) if is_call else set())
+        for is_call, group in itertools.groupby(turn.messages, _is_call):
+            for messages in ([one] for one in group) if is_call else [[*group]]:
+                text = "".join(map(message_text, messages))
+                yield Part(tuple(messages), text, is_call, "", references(text) if is_call else set())
         return
     text = turn_text(turn.messages)
     user = next((message for message in turn.messages if message.role == "user"), None)
     prompt = "".join(getattr(part, "text", "") for part in user.parts) if user else ""
     used = references(text.replace(prompt, "", 1)) - references(prompt)
     yield Part(tuple(turn.messages), text, bool(prompt), prompt, used)
+
+
+def _is_call(message: Message) -> bool:
+    return message.role == "assistant" and message.kind == "message"

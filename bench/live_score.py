@@ -19,11 +19,12 @@ ERA_TURNS_PER_LINE = 8
 ERA_LINE_WORDS = 5
 NEIGHBOURS = 3
 """Words that have to stand beside a reference, on its line as in its turn, for it to count as strict."""
-STOP = frozenset(
-    "about after all also and any are because been before but can could did does for from get had has have how into its "
-    "just let more new not now one only other our out over she should some than that the their them then there these "
-    "they this through too under until use used was were what when where which who will with would you your".split()
-)
+_STOP = """
+    about after all also and any are because been before but can could did does for from get had has have how into
+    its just let more new not now one only other our out over she should some than that the their them then there
+    these they this through too under until use used was were what when where which who will with would you your
+"""
+STOP = frozenset(_STOP.split())
 WORD = re.compile(r"[A-Za-z][A-Za-z']{2,}")
 CONTENT = re.compile(r"\w[\w'.-]{2,}")
 ERA = re.compile(r"<T-(\d+)-through-(\d+)-([EA])>\n(.*?)</T-\1-through-\2-\3>", re.DOTALL)
@@ -35,7 +36,8 @@ SENTENCE = re.compile(r"\n|\\n|(?<=[.!?;])\s+")
 def shared_module(name: str) -> ModuleType:
     """Import a script of ../shared/eval."""
     spec = importlib.util.spec_from_file_location(f"shared_{name}", SHARED / "eval" / f"{name}.py")
-    assert spec and spec.loader
+    assert spec
+    assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
@@ -47,7 +49,7 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
-    count: int
+    counted: int
 
 
 def interval(groups: Iterable[Sequence[float]]) -> Interval | None:
