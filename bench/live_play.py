@@ -30,7 +30,7 @@ LATER_SITTINGS = 10
 PROMPT_CHARS = 6_000
 """The part of a prompt that `../shared/eval/working_set.py` sends."""
 SKIPPED_TURNS = 12
-"""Turns before the first that counts for the working set."""
+"""Turns before the first that counts for the working set; as in that script."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,19 +179,14 @@ def questions_due(
     return due
 
 
-def play_work(
-    name: str,
-    turns: Sequence[Turn],
-    budget_tokens: int,
-    settings: Settings,
-    *,
-    by_step: bool,
-    skip: int = SKIPPED_TURNS,
-) -> Played:
-    """Play an agent's work, with one context before every turn, or before every message of the assistant."""
+def play_work(name: str, turns: Sequence[Turn], budget_tokens: int, settings: Settings, *, by_step: bool) -> Played:
+    """Play an agent's work, with one context before every turn, or before every message of the assistant.
+
+    Turns count for the working set after the first twelve, steps once the transcript before them exceeds the budget.
+    """
     tail = shared_module("working_set").tail
     count = functools.cache(count_tokens)
-    said, texts = Transcript(), list[str]()
+    said, texts, past_tokens = Transcript(), list[str](), 0
     with tempfile.TemporaryDirectory() as folder, foveate.open(Path(folder) / "live.db", settings=settings) as fov:
         player = Player(fov, name, budget_tokens)
         for number, turn in enumerate(turns):
@@ -199,13 +194,14 @@ def play_work(
                 if part.is_call:
                     context = player.call(part.prompt[:PROMPT_CHARS], number)
                     used = part.references & said.references
-                    if used and (by_step or number >= skip):
+                    if used and (past_tokens > budget_tokens if by_step else number >= SKIPPED_TURNS):
                         newest, half = (tail(texts, room, count) for room in (budget_tokens, budget_tokens // 2))
                         use = measure_use(said, used, ours=context.text, newest=newest, half=half)
                         player.played.uses.append(use)
                 player.record(part.messages)
                 said.add(part.text)
                 texts.append(part.text)
+                past_tokens += count(part.text)
         return player.finish()
 
 
