@@ -88,5 +88,5 @@ def test_work_by_steps_has_a_call_before_every_message_of_the_assistant() -> Non
     ))  # fmt: skip
     played = play_work("work", [turn, turn], 4_000, live_settings([], recalls=True), by_step=True)
     assert len(played.calls) == 4
-    assert sum_up("pi-steps", 4_000, [played]).working_set["ours"].counted == 1  # Only before the last is more than fits.
+    assert len(played.uses) == sum_up("pi-steps", 4_000, [played]).working_set["ours"].counted == 1
     assert all(call.tokens <= 4_000 for call in played.calls)
