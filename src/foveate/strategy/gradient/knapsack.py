@@ -64,11 +64,11 @@ SIZE_WORTH = 1e-3
 first."""
 SPARE_SHARE = 0.01
 """Maximum share of unused room if one more choice can use it."""
-BLOCK_TURNS = 32
+BLOCK_TURNS = 64
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
-ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 24
+ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 20
 """Turns without a line of their own for which an era has a line, and its maximum tokens."""
-ERA_SHARE = 0.15
+ERA_SHARE = 0.06
 """Maximum share of the room for such eras; beyond it, they have fewer lines."""
 
 
