@@ -381,7 +381,7 @@ class HistoryDriver:
             blocks = once.blocks
         elif plan.is_kept:
             await self._note_use(request, Kept(state, kept), ledger)
-        churn = 0.0 if plan.is_kept else kept.churn
+        churn = kept.churn if report.is_new else 0.0
         return HistoryView(blocks, report, tuple(_rebuild_events(report, blocks, churn, ledger)))
 
     async def _appended(
