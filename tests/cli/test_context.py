@@ -58,6 +58,7 @@ def test_the_figures_add_up(talk: Shell) -> None:
     assert answer["one_off"]
     assert answer["pending_turns"] == 0
     assert 0 <= answer["cached_share"] <= 1
+    assert answer["plan"]["turns_without_words"] == 0
     assert sum(band["share"] for band in answer["bands"]) == pytest.approx(1)
     assert {"level", "first", "last", "target_share", "tokens"} <= set(answer["bands"][0])
     assert not any("text" in part for part in answer["segments"])

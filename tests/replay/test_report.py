@@ -53,6 +53,9 @@ COMPARISON = Comparison(
 )
 
 
+SAID = "Ingrid moved the mooring invoices to Lindesnes harbour"
+
+
 def part(level: ShownLevel | None, first: int, last: int, text: str = "x", name: SegmentName = "history") -> Segment:
     return Segment(name, 10, is_stable=True, first=first, last=last, level=level, text=text)
 
@@ -62,14 +65,14 @@ def figure(name: str) -> frozenset[str]:
 
 
 def test_a_turn_counts_as_the_level_that_says_most_of_it() -> None:
-    segments = [part("A", 1, 4), part("U", 2, 3), part("R", 4, 4), part(None, 0, 0, name="system")]
+    segments = [part("A", 1, 4, SAID), part("U", 2, 3), part("R", 4, 4), part(None, 0, 0, name="system")]
     assert strip_of(segments, 5) == "AUUR-"
     assert tally("AUUR-") == {"R": 0.2, "U": 0.4, "A": 0.2, "-": 0.2}
 
 
 def test_turns_that_are_only_named_are_absent() -> None:
     named = f"<T-1-through-4-E>\n{ONLY_NAMED}\n</T-1-through-4-E>\n"
-    assert strip_of([part("E", 1, 4, named), part("E", 5, 6, "said")], 6) == "----EE"
+    assert strip_of([part("E", 1, 4, named), part("E", 5, 6, f"T-5 {SAID}")], 6) == "----EE"
     assert strip_of([part("R", 1, 1, f"[user] what is {ONLY_NAMED}?")], 1) == "R"
 
 

@@ -103,6 +103,7 @@ def test_a_context_has_text_segments_plan_and_request(client: ServerClient, chat
     assert context["tokens"] == sum(segment["tokens"] for segment in context["segments"])
     assert context["request"]["messages"][-1]["content"] == "Which port?"
     assert context["plan"]["strategy"] == "gradient"
+    assert context["plan"]["turns_without_words"] == 0
     assert client.post(f"{chat}/context", json={"prompt": "Which port?"}).json()["request"] is None
     small = client.post(f"{chat}/context", json={"prompt": "x", "budget_tokens": 1})
     assert (small.status_code, small.json()["type"]) == (422, "urn:foveate:budget-exceeded")

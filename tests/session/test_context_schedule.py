@@ -13,6 +13,7 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from foveate import Foveate
+from foveate.context.coverage import turns_without_words
 from support.engine import assistant, talk, user, with_store
 from support.examples import times
 
@@ -73,6 +74,8 @@ def test_the_plan_in_use_can_be_read(tmp_path: Path) -> None:
         assert planned.compression_ratio == planned.raw_tokens / planned.tokens > 1
         assert 0 < planned.tokens <= planned.room_tokens
         assert planned.changed_share == 0.0
+        shown = await session.context("Now?")
+        assert planned.turns_without_words == sum(map(len, turns_without_words(shown.segments)))
         bands = sorted(planned.bands, key=lambda band: band.first)
         assert bands[0].first >= 1
         assert bands[-1].last == 79  # the open turn is appended

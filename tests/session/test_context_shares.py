@@ -11,6 +11,8 @@ from support.engine import assistant, settings, talk, user, verified, with_store
 
 BUDGET = 4_000
 FACT = "The spare key of the boat shed hangs on hook KH-731, behind the blue barrel."
+KEYS = " ".join(f"The key of locker {number} hangs on hook KH-{number}, left of door {number}." for number in range(40))
+"""More than an era can say of one turn, so that the fact is not in it."""
 SAID = (
     "The tide table of the harbour lists berth {0} with a depth of {0} metres. We decided that crane {0} serves it "
     "until the evening, unless the wind from the north is stronger than {0} knots. The harbour master asked for a "
@@ -27,7 +29,7 @@ def part(context: Context, name: str) -> int:
 def test_the_history_takes_what_recall_leaves_until_recall_needs_it(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", budget_tokens=BUDGET)
-        await session.record([user(FACT), assistant("I will remember it.")])
+        await session.record([user(f"{KEYS} {FACT}"), assistant("I will remember it.")])
         for first in range(2, 200, 3):
             await talk(session, 3, first=first)
             await fov.settle()

@@ -426,6 +426,7 @@ class Chat:
             nano_usd=await self._spent_nano_usd() - taken.nano_usd_before,
             seconds=time.monotonic() - taken.began,
             mode=self.session.info.mode,
+            turns_without_words=made[-1].context.planned.turns_without_words,
         )
 
     async def _spent_nano_usd(self) -> int:
@@ -498,6 +499,8 @@ class AnswerSummary:
     seconds: float
     mode: str = ""
     """The session's mode; empty: none."""
+    turns_without_words: int = 0
+    """Turns of which the last prompt says nothing."""
 
     @property
     def predicted_cached_share(self) -> float:

@@ -132,6 +132,7 @@ def _as_json(context: Context, *, one_off: bool, pending: int) -> dict[str, obje
             "changed_share": planned.changed_share,
             "made_at": planned.made_at,
             "trigger_turn": planned.trigger_turn,
+            "turns_without_words": planned.turns_without_words,
         },
         "changes": planned.changes,
         "prefetched": [entry.name for entry in context.board.prefetched],

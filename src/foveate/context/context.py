@@ -81,6 +81,8 @@ class PlanReport:
     made_at: datetime | None = None
     trigger_turn: int = 0
     """The newest turn when it was made."""
+    turns_without_words: int = 0
+    """Turns without a line of their own of which no era or summary says something."""
 
     @property
     def compression_ratio(self) -> float | None:

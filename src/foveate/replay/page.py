@@ -24,7 +24,10 @@ MAX_BINS = 16
 COLOURS = 8
 PARTS = ("fixed", "documents", "E", "T", "A", "C", "U", "S", "M", "R", "board")
 """Parts of a stack from bottom to top, in the order of a prompt, from the oldest to the newest."""
-LEVEL_NAMES: Mapping[str, str] = {**{level: picture.LEVEL_NAMES[level] for level in FIDELITY}, ABSENT: "absent"}
+LEVEL_NAMES: Mapping[str, str] = {
+    **{level: picture.LEVEL_NAMES[level] for level in FIDELITY},
+    ABSENT: picture.HOLLOW_NAME,
+}
 PART_NAMES: Mapping[str, str] = {
     **LEVEL_NAMES,
     "fixed": "system, explanation, framing",

@@ -8,8 +8,7 @@ from typing import Literal
 
 from foveate.compress.facts import find_facts
 from foveate.context.context import Segment
-from foveate.context.tags import SUMS
-from foveate.history.blocks import ONLY_NAMED
+from foveate.context.coverage import turns_without_words
 from foveate.plan import ShownLevel
 from foveate.replay.replay import CallSample
 from foveate.turn import Json
@@ -345,20 +344,16 @@ class Comparison:
 
 
 def strip_of(segments: Sequence[Segment], turns: int) -> str:
-    """Return the level of each turn in a context, oldest first."""
+    """Return the level of each turn in a context, oldest first; `ABSENT` for turns without words."""
     strip = [ABSENT] * turns
     for level in reversed(FIDELITY):
         for part in segments:
-            if part.level != level or part.first is None or part.last is None or _is_empty(part):
-                continue
-            last = min(part.last, turns)
-            strip[part.first - 1 : last] = [level] * (last - part.first + 1)
-    return "".join(strip)
-
-
-def _is_empty(part: Segment) -> bool:
-    """Check whether a part only names its turns."""
-    return part.level in SUMS and ONLY_NAMED in part.text
+            if part.level == level and part.first and part.last:
+                last = min(part.last, turns)
+                strip[part.first - 1 : last] = [level] * (last - part.first + 1)
+    for run in turns_without_words(segments):
+        strip[run.start - 1 : run.stop - 1] = [ABSENT] * len(run)
+    return "".join(strip[:turns])
 
 
 def tally(strip: str) -> dict[str, float]:

@@ -33,6 +33,7 @@ from foveate.context.assemble import (
 )
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
+from foveate.context.coverage import turns_without_words
 from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
 from foveate.context.tags import SUMS, Section, tag_document
@@ -217,7 +218,10 @@ class Contexts:
         room_tokens = counter.scale(ledger.history_tokens, session.calibration)
         found = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
         notes: dict[str, Json] = {**view.planned.notes, **{name: value for name, value in found.items() if value}}
-        planned = replace(view.planned, room_tokens=room_tokens, strategy=request.name, notes=notes)
+        silent = sum(map(len, turns_without_words(context.segments)))
+        planned = replace(
+            view.planned, room_tokens=room_tokens, strategy=request.name, notes=notes, turns_without_words=silent
+        )
         context = replace(context, planned=planned, board=board)
         if not request.is_preview:
             if layer.knowledge:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from foveate.context.coverage import turns_without_words
 from foveate.plan import Cause, ShownLevel
 from foveate.session.values import Context, Segment
 from foveate.store.pictures import PictureRow
@@ -26,6 +27,8 @@ LEVEL_NAMES: Mapping[ShownLevel, str] = {
     "M": "some messages short",
     "A": "summaries",
 }
+HOLLOW_NAME = "without words"
+"""The name of turns of which the context says nothing."""
 SUM_LEVELS: tuple[ShownLevel, ...] = ("E", "A")
 """Levels at which a cell is a range of turns."""
 CAUSES: Mapping[Cause, str] = {
@@ -51,6 +54,8 @@ class Cell:
     level: ShownLevel
     is_cached: bool = False
     """Whether the text is part of the stable prefix, which a provider may have cached."""
+    is_hollow: bool = False
+    """Whether the context says nothing of its turns."""
 
     @property
     def turns(self) -> int:
@@ -60,10 +65,28 @@ class Cell:
     def name(self) -> str:
         """The cell in words."""
         turns = f"T-{self.first}" if self.first == self.last else f"T-{self.first} to T-{self.last}"
-        return f"{turns}: {LEVEL_NAMES[self.level]}{', cached' if self.is_cached else ''}"
+        shown = HOLLOW_NAME if self.is_hollow else LEVEL_NAMES[self.level]
+        return f"{turns}: {shown}{', cached' if self.is_cached else ''}"
 
 
 def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
+    """Make one cell per turn or range, oldest first; turns without words are hollow cells of their own."""
+    hollow = list(reversed(turns_without_words(segments)))
+    reached = 0
+    for cell in _shown_cells(segments):
+        start = max(cell.first, reached + 1) if cell.level in SUM_LEVELS else cell.first
+        while hollow and hollow[-1].start <= cell.last:
+            run = hollow.pop()
+            if run.start > start:
+                yield replace(cell, first=start, last=run.start - 1)
+            yield Cell(run.start, run.stop - 1, "E", cell.is_cached, is_hollow=True)
+            reached = run.stop - 1
+            start = max(start, run.stop)
+        if start <= cell.last:
+            yield replace(cell, first=start)
+
+
+def _shown_cells(segments: Sequence[Segment]) -> Iterator[Cell]:
     """Make one cell per turn, oldest first. A turn with steps at several levels gets its largest step's level."""
     history = [segment for segment in segments if segment.level and segment.first and segment.last]
     for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
@@ -82,11 +105,17 @@ def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
             yield from (Cell(turn, turn, largest.level, largest.is_stable) for turn in range(first, last + 1))
 
 
+def silent_turns(turns: int) -> str:
+    """Name the number of turns without words; empty for none."""
+    return f"{turns:,} {'turn' if turns == 1 else 'turns'} {HOLLOW_NAME}" if turns else ""
+
+
 def joined(cells: Sequence[Cell]) -> Iterator[Cell]:
     """Merge neighbouring cells of the same level."""
-    for (level, is_cached), group in itertools.groupby(cells, key=lambda cell: (cell.level, cell.is_cached)):
+    looks = itertools.groupby(cells, key=lambda cell: (cell.level, cell.is_cached, cell.is_hollow))
+    for (level, is_cached, is_hollow), group in looks:
         same = list(group)
-        yield Cell(same[0].first, same[-1].last, level, is_cached)
+        yield Cell(same[0].first, same[-1].last, level, is_cached, is_hollow)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +133,16 @@ class PastPicture:
     """Ranges of turns at one level, oldest first."""
 
 
-_RANGE = re.compile(r"([A-Z])(\d+)-(\d+)")
+_RANGE = re.compile(r"([A-Za-z])(\d+)-(\d+)")
+"""A range of turns and its level; a hollow one has a small letter."""
 
 
 def keep_row(context: Context, turn: int) -> PictureRow:
     """Make the row that stores the picture of a context."""
-    cells = joined([Cell(cell.first, cell.last, cell.level) for cell in cells_of(context.segments)])
-    strip = " ".join(f"{cell.level}{cell.first}-{cell.last}" for cell in cells)
+    cells = joined([replace(cell, is_cached=False) for cell in cells_of(context.segments)])
+    strip = " ".join(
+        f"{cell.level.lower() if cell.is_hollow else cell.level}{cell.first}-{cell.last}" for cell in cells
+    )
     planned = context.planned
     at_us = to_us(datetime.now(UTC))
     cause = planned.cause or ""
@@ -119,7 +151,10 @@ def keep_row(context: Context, turn: int) -> PictureRow:
 
 def past_picture(row: PictureRow) -> PastPicture:
     """Restore a picture from its row."""
-    found = (Cell(int(first), int(last), LEVELS[level]) for level, first, last in _RANGE.findall(row.strip))
+    found = (
+        Cell(int(first), int(last), LEVELS[letter.upper()], is_hollow=letter.islower())
+        for letter, first, last in _RANGE.findall(row.strip)
+    )
     cause = next((text for name, text in CAUSES.items() if name == row.cause), "the strategy changed what it shows")
     return PastPicture(from_us(row.made_us), row.turn, row.strategy, cause, row.tokens, row.budget_tokens, tuple(found))
 

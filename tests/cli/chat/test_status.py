@@ -1,5 +1,7 @@
 """The line below an answer: what it took, whole at any width."""
 
+from dataclasses import replace
+
 import pytest
 
 from foveate.agents.chat import AnswerSummary
@@ -40,6 +42,11 @@ def test_the_name_of_a_model_is_the_first_to_be_shortened() -> None:
     assert status(DONE, 0.0012, width=300).plain == f"{WHOLE}{MODEL} · 23.5 s"
     assert status(DONE, 0.0012, width=110).plain == f"{WHOLE}qwen3-coder-30b@htt… · 23.5 s"
     assert status(DONE, 0.0012, width=90).plain == f"{WHOLE}23.5 s"
+
+
+def test_turns_without_words_are_named() -> None:
+    shown = status(replace(DONE, mode="plan", turns_without_words=12), 0.0012, width=300).plain
+    assert shown.startswith("T-5 ████░░░░ 2,012/4,000 · plan · 12 turns without words · 0% cached")
 
 
 def test_what_a_session_has_cost_is_told_where_it_is_more_than_the_answer() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from foveate.cli.ui.terminal import line, shorten
+from foveate.session.picture import silent_turns
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -73,8 +74,9 @@ def status(done: AnswerSummary, spent_usd: float, *, width: int) -> Text:
     bar = f"{'█' * filled}{'░' * (BAR_CELLS - filled)}"
     cached = f"{'?' if done.cached_share is None else f'{done.cached_share:.0%}'} cached"
     usd, in_all = dollars(done.usd), dollars(spent_usd)
+    filling = f"{done.turn_id} {bar} {done.tokens:,}/{done.budget_tokens:,}"
     parts = [
-        f"{done.turn_id} {bar} {done.tokens:,}/{done.budget_tokens:,}{BETWEEN + done.mode if done.mode else ''}",
+        BETWEEN.join(filter(None, [filling, done.mode, silent_turns(done.turns_without_words)])),
         f"{cached} ({done.predicted_cached_share:.0%} predicted)",
         usd if usd == in_all else f"{usd} ({in_all} in all)",
         f"{done.seconds:.1f} s",

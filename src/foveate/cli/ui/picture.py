@@ -8,7 +8,17 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from foveate.cli.ui.terminal import Column, line, print_table
-from foveate.session.picture import CAUSES, LEVEL_NAMES, SUM_LEVELS, Cell, bands_of, cells_of, fixed_tokens
+from foveate.session.picture import (
+    CAUSES,
+    HOLLOW_NAME,
+    LEVEL_NAMES,
+    SUM_LEVELS,
+    Cell,
+    bands_of,
+    cells_of,
+    fixed_tokens,
+    silent_turns,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -28,6 +38,8 @@ STYLES: dict[ShownLevel, str] = {
     "M": "black on color(115)",
     "A": "white on color(97)",
 }
+HOLLOW, HOLLOW_STYLE = "□", "color(245)"
+"""A cell of turns without words, drawn without a background."""
 USUAL: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
 """Levels that the legend always includes; others only if shown."""
 MAX_NOTE_CHARS = 100
@@ -53,9 +65,10 @@ MAX_CELLS = 2_000
 
 def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
     """Draw the whole picture; `is_other` marks a preview with a strategy other than the session's."""
-    out.print(_legend({segment.level for segment in context.segments}))
-    out.print()
     cells = list(cells_of(context.segments))
+    has_hollow = any(cell.is_hollow for cell in cells)
+    out.print(_legend({segment.level for segment in context.segments}, has_hollow=has_hollow))
+    out.print()
     if len(cells) > MAX_CELLS:
         out.print(line((f"the newest {MAX_CELLS:,} of {len(cells):,} cells", "dim")))
     for row in _rows(cells[-MAX_CELLS:], min(out.width, MAX_WIDTH)):
@@ -69,15 +82,19 @@ def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = Fals
     _explain(out, context, one_off=one_off, is_other=is_other)
 
 
-def _legend(shown: Collection[ShownLevel | None]) -> Text:
+def _legend(shown: Collection[ShownLevel | None], *, has_hollow: bool) -> Text:
     parts: list[str | tuple[str, str]] = []
     for level, name in LEVEL_NAMES.items():
         if level in USUAL or level in shown:
             parts += [(f" {level} ", STYLES[level]), f" {name}   "]
+    if has_hollow:
+        parts += [(f" {HOLLOW} ", HOLLOW_STYLE), f" {HOLLOW_NAME}   "]
     return line(*parts, ("oldest first", "dim"))
 
 
 def _label(cell: Cell, width: int) -> str:
+    if cell.is_hollow:
+        return f" {HOLLOW} {cell.turns:,} turns " if cell.turns > 1 else HOLLOW.center(width)
     if cell.level in SUM_LEVELS:
         return f" {cell.turns:,} turns " if cell.turns > 1 else " 1 turn "
     return cell.level.center(width)
@@ -93,7 +110,7 @@ def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
     row: list[str | tuple[str, str]] = []
     used = width
     for cell in cells:
-        gap = " " if cell.level in SUM_LEVELS else ""
+        gap = " " if cell.level in SUM_LEVELS and not (cell.is_hollow and cell.turns == 1) else ""
         label = _label(cell, cell_width)
         size = len(label) + len(gap)
         if used + size > width:
@@ -101,7 +118,7 @@ def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
                 yield line(*row)
             row = [(f"T-{cell.first}".ljust(margin), "dim")]
             used = margin
-        row += [(label, STYLES[cell.level]), gap]
+        row += [(label, HOLLOW_STYLE if cell.is_hollow else STYLES[cell.level]), gap]
         used += size
     yield line(*row)
 
@@ -123,7 +140,10 @@ def _total(context: Context) -> Text:
     share = context.tokens / context.budget_tokens
     fixed = [f"{name} {tokens:,}" for name, tokens in fixed_tokens(context).items()]
     return line(
-        (f"{context.tokens:,}", "bold"), f" of {context.budget_tokens:,} tokens ({share:.0%})", f"; {', '.join(fixed)}"
+        (f"{context.tokens:,}", "bold"),
+        f" of {context.budget_tokens:,} tokens ({share:.0%})",
+        f"; {', '.join(fixed)}",
+        *([(f"; {silent}", "yellow")] if (silent := silent_turns(context.planned.turns_without_words)) else []),
     )
 
 

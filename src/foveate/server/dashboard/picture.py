@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from foveate.session.picture import CAUSES, LEVEL_NAMES, Cell, bands_of, cells_of, joined
+from foveate.session.picture import CAUSES, LEVEL_NAMES, Cell, bands_of, cells_of, joined, silent_turns
 from foveate.session.values import Context
 
 MAX_CELLS = 600
@@ -63,6 +63,11 @@ class Picture:
     @property
     def used_share(self) -> float:
         return self.context.tokens / max(1, self.context.budget_tokens)
+
+    @property
+    def silent(self) -> str:
+        """The number of turns without words, named; empty for none."""
+        return silent_turns(self.context.planned.turns_without_words)
 
     @property
     def shown_parts(self) -> tuple[Part, ...]:
