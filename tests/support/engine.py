@@ -146,9 +146,14 @@ def recounted(session: Session, context: Context, prompt: str) -> int:
 
 
 def covered(blocks: Sequence[TagBlock]) -> list[int]:
-    """The turns that blocks show, in their order; the steps of one turn are that turn."""
+    """The turns that blocks show, in their order; the steps of one turn are that turn, and the era before a block of
+    lines is of the same turns."""
     turns: list[int] = []
+    before: TagBlock | None = None
     for block in blocks:
+        if before and before.level == "E" and (before.first, before.last) == (block.first, block.last):
+            continue
+        before = block
         turns += [turn for turn in range(block.first, block.last + 1) if not turns or turn != turns[-1]]
     return turns
 

@@ -157,7 +157,7 @@ class HistoryDriver:
         if not ledger.is_preview and fitted.plan.reach:
             return await self._kept_view(request, fitted, ledger)
         view = _view_of(request, fitted)
-        if ledger.is_preview:
+        if ledger.is_preview or fitted.plan.is_temporary:
             return view
         await self._save_later(request, fitted, state)
         return replace(view, events=fitted.plan.events)

@@ -48,7 +48,9 @@ VARIANCE_FACTOR = 1.15
 NEWEST_TURNS = 40
 """Number of turns by which the size of the next turn is estimated."""
 LEAST_SHARE = 0.1
-"""Minimum target of a rebuild next to a large open turn, as a share of its room."""
+"""Minimum share of the room for the turns before a large one that is not divided,"""
+LEAST_OLDER_TOKENS = 256
+"""or these tokens."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
 """Causes that are postponed until the end of a turn in progress with signed thinking; no budget forces them."""
 RESERVE_SHARE = 0.5
@@ -184,10 +186,14 @@ class Rebuild:
         reach = (0, 0)
         if raw_tokens > limit or snapshot.appended(*reach).framed_tokens > limit:
             reach = tail_start(settings, snapshot, limit, self._work)
+        left = limit - snapshot.appended(*reach).framed_tokens
+        if reach[0] and left < min(LEAST_OLDER_TOKENS, limit * LEAST_SHARE):
+            # The newest turn leaves no room for the others: all are planned, for this context.
+            return replace(settings.levels(snapshot, ledger.room_tokens), is_temporary=True)
         room = ledger.target_tokens
         if room is None:
-            target = limit if is_once else int(limit * (settings.low_water or FILLED_SHARE))
-            room = max(0, target - snapshot.appended(*reach).framed_tokens)
+            kept_free = 0 if is_once else limit - int(limit * (settings.low_water or FILLED_SHARE))
+            room = max(left - kept_free, min(left, int(limit * LEAST_SHARE)))
         has_tail = reach < (snapshot.last_turn, 0) or bool(reach[1])
         older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
         plan = self._older(snapshot.until(*reach), room, 0.0 if is_temporary else KEPT_WORTH, has_tail=has_tail)
