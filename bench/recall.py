@@ -114,7 +114,7 @@ def settings_for(method: str) -> Settings:
     """All of it waited for, so that two runs give the same bytes."""
     overrides: dict[str, object] = {"recall": {"deadline_seconds": None}}
     if method == "recall":
-        overrides["allotments"] = {"recall_one_off": 0.95}
+        overrides["allotments"] = {"board": 0.0, "recall": 0.95}
     return load_settings(environment={}, overrides=overrides)
 
 

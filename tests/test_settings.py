@@ -308,9 +308,9 @@ def test_keys_that_do_not_go_together_are_refused_with_the_reason(
 @pytest.mark.parametrize(
     ("toml", "environment", "overrides"),
     [
-        ('[recall]\nmethod = "rrf"\npassages = 7', {}, {}),
-        ("[recall]\npassages = 7", {"FOVEATE_RECALL__HOPS": "2"}, {}),
-        ("[recall]\npassages = 7", {}, {"recall": {"reranker_path": "x.onnx"}}),
+        ('[recall]\nmethod = "rrf"\ncandidates = 7', {}, {}),
+        ("[recall]\ncandidates = 7", {"FOVEATE_RECALL__HOPS": "2"}, {}),
+        ("[recall]\ncandidates = 7", {}, {"recall": {"reranker_path": "x.onnx"}}),
     ],
     ids=["file", "environment", "code"],
 )
@@ -323,7 +323,7 @@ def test_a_retired_key_is_ignored_with_a_warning(
 ) -> None:
     path = tmp_path / "f.toml"
     path.write_text(toml)
-    assert load_settings(path, environment=environment, overrides=overrides).recall == RecallSettings(passages=7)
+    assert load_settings(path, environment=environment, overrides=overrides).recall == RecallSettings(candidates=7)
     assert len(caplog.messages) == 1
     assert caplog.messages[0].startswith("the setting recall.")
     assert "is ignored" in caplog.messages[0]

@@ -52,6 +52,11 @@ RETIRED_KEYS = {
     "recall.hop_weight": "recall searches once",
     "recall.reranker_path": "there is no cross-encoder; recall.judge_model can order what was found",
     "recall.rerank_seconds": "there is no cross-encoder; recall.judge_model can order what was found",
+    "recall.gate_score": "a prompt that asks about the past always recalls",
+    "recall.passages": "recall.least_score decides how much is recalled",
+    "recall.broad_passages": "recall.least_score decides how much is recalled",
+    "allotments.recall_one_off": "allotments.recall is the share of previews too",
+    "allotments.recall_one_off_limit_tokens": "allotments.recall_limit_tokens is the limit of previews too",
 }
 """Settings that no longer exist, each with the reason. They are accepted for one release, with a warning."""
 

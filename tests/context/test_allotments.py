@@ -24,7 +24,7 @@ def test_the_board_gets_a_tenth_recall_a_quarter_and_the_history_the_rest() -> N
 
 
 def test_recall_has_a_limit() -> None:
-    assert shares(QUARTER.open(Ledger(budget_tokens=100_000), takes_rest=False)) == (80_000, 10_000, 10_000)
+    assert shares(Allotments().open(Ledger(budget_tokens=100_000), takes_rest=True)) == (100_000, 10_000, 16_000)
 
 
 def test_the_history_of_a_reserved_room_does_not_depend_on_what_the_others_use() -> None:
@@ -66,13 +66,13 @@ def test_shares_that_leave_the_history_nothing_are_refused() -> None:
         Allotments(board=0.5, recall=0.5)
 
 
-def test_recall_has_its_quarter_by_default() -> None:
+def test_recall_has_a_quarter_beside_a_history_that_gives_nothing_back() -> None:
     ledger = Ledger(budget_tokens=10_000, fixed_tokens=1_000)
     assert shares(Allotments().open(ledger, takes_rest=False)) == (5_850, 900, 2_250)
+    assert shares(Allotments().open(ledger, takes_rest=True)) == (9_000, 900, 7_650)
 
 
-def test_in_a_preview_recall_comes_first_and_leaves_the_history_its_least() -> None:
-    assert Allotments(recall_one_off=0.8).preview_recall(10_000) == 8_000
-    assert Allotments(recall_one_off=0.8).preview_recall(600) == 600 - HISTORY_MINIMUM_TOKENS
-    assert Allotments().preview_recall(200) == 0
-    assert Allotments().preview_recall(1_000_000) == 16_000
+def test_recall_leaves_the_history_its_least() -> None:
+    small, none = (Allotments().open(Ledger(budget_tokens=tokens), takes_rest=True) for tokens in (600, 200))
+    assert small.recall_limit_tokens == 600 - HISTORY_MINIMUM_TOKENS
+    assert none.recall_limit_tokens == 0

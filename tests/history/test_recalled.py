@@ -18,7 +18,7 @@ import foveate
 from foveate import Foveate
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
-from foveate.history.recalled import RecallRequest
+from foveate.history.recalled import LEAST_PASSAGES, RecallRequest
 from foveate.recall.index import Query
 from foveate.session import Session
 from foveate.settings import Settings, load_settings
@@ -138,16 +138,16 @@ def test_a_broad_question_brings_up_more_turns_over_the_whole_span_in_order(tmp_
     async def job(session: Session, _: Foveate) -> None:
         point = turns(await session.context("What was the weather and the sea like?"))
         broad = turns(await session.context("Can you summarize the weather and the sea?"))
-        assert len(point) == 1
-        assert len(broad) > 1
+        assert len(point) == LEAST_PASSAGES  # all of the talk matches alike
+        assert len(broad) > LEAST_PASSAGES
         assert broad == sorted(broad)
 
-    run(tmp_path, job, with_settings(gate=False, passages=1, broad_passages=4, ticklers=0))
+    run(tmp_path, job, with_settings(ticklers=0))
 
 
 def test_a_prompt_that_names_a_speaker_brings_up_what_that_speaker_said(tmp_path: Path) -> None:
     async def told() -> None:
-        async with foveate.open(tmp_path / "chat.db", settings=with_settings(gate=False, passages=4)) as fov:
+        async with foveate.open(tmp_path / "chat.db", settings=with_settings(least_score=99)) as fov:
             session = await fov.session("s", budget_tokens=2_500)
             for number in range(8):
                 for name, said in (("Ben", "Anna, which hobbies do you have"), ("Anna", "I went rowing")):
@@ -158,12 +158,14 @@ def test_a_prompt_that_names_a_speaker_brings_up_what_that_speaker_said(tmp_path
             await fov.settle()
             context = await session.context("Which hobbies does Anna have?")
             lines = re.findall(r"^Turn \d+: (\w+):", memory(context), re.MULTILINE)
-            assert set(lines) == {"Anna"}
+            assert lines.count("Anna") == 8
+            assert len(lines) == LEAST_PASSAGES
 
     asyncio.run(told())
 
 
-def test_a_preview_shows_a_standing_order_that_has_no_word_of_the_prompt(tmp_path: Path) -> None:
+@pytest.mark.parametrize("budget", [None, 1_000])
+def test_a_standing_order_that_has_no_word_of_the_prompt_is_shown(tmp_path: Path, budget: int | None) -> None:
     order = "Always write distances in nautical miles when I ask about routes."
 
     async def job(session: Session, fov: Foveate) -> None:
@@ -171,7 +173,7 @@ def test_a_preview_shows_a_standing_order_that_has_no_word_of_the_prompt(tmp_pat
         for number in range(20):
             await session.record([{"role": "user", "content": TALK.format(number)}], at="2026-03-21T10:00:00Z")
         await fov.settle()
-        context = await session.context(QUESTION, budget_tokens=1_000)
+        context = await session.context(QUESTION, budget_tokens=budget)
         assert order in memory(context)
         assert "KH-731" in memory(context)
 
@@ -266,7 +268,7 @@ def test_what_was_pruned_is_not_shown_again_to_a_turn_at_work(tmp_path: Path) ->
 
 def test_a_turn_that_says_something_new_is_not_taken_for_what_it_asks(tmp_path: Path) -> None:
     async def job(session: Session, _: Foveate) -> None:
-        await session.record([{"role": "user", "content": "Which quartz zebra sings polyphonic madrigals?"}])
+        await session.record([{"role": "user", "content": "Would zebras make you sing?"}])
         assert memory(await session.context()) == ""
 
     run(tmp_path, job)

@@ -20,7 +20,6 @@ from foveate.recall.rank import (
     fuse,
     lift,
     outstanding,
-    prefer,
     rank,
     said_by_user,
     score,
@@ -120,13 +119,13 @@ def test_visible_turns_are_left_out_and_the_newer_of_equals_comes_first() -> Non
     assert here.turn[found.places].tolist() == [5, 3, 2]
 
 
-def test_preferred_passages_move_ahead_by_the_weight_and_the_rest_stays_behind() -> None:
+def test_lifted_passages_move_ahead_by_the_weight() -> None:
     here = passages([1, 2, 3, 4, 5])
     found = rank(PassageScores(passages=here, words=scored([5, 4, 3, 2, 9])), PLAIN, limit=5)
     assert here.turn[found.places].tolist() == [5, 1, 2, 3, 4]
-    moved = prefer(found, [False, False, False, True], weight=0.5)
+    moved = lift(found, [2], weight=0.5)
     assert here.turn[moved.places].tolist() == [5, 1, 3, 2, 4]
-    assert prefer(found, [], weight=1.0).places.tolist() == found.places.tolist()
+    assert lift(found, [], weight=1.0).places.tolist() == found.places.tolist()
 
 
 def test_the_users_passages_that_have_something_are_lifted_from_anywhere() -> None:

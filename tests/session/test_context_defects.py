@@ -114,7 +114,7 @@ def test_a_context_says_which_part_of_recall_missed_the_deadline(tmp_path: Path)
         return own.planned.notes.get("recall_late"), preview.planned.notes.get("recall_late")
 
     own, preview = asyncio.run(with_store(tmp_path / "chat.db", notes, settings(recall={"deadline_seconds": 0})))
-    assert own == ["words", "vectors"]
+    assert own == ["words", "vectors", "orders"]
     assert preview == ["words", "vectors", "orders"]
     in_time = asyncio.run(with_store(tmp_path / "other.db", notes, settings(recall={"deadline_seconds": None})))
     assert in_time == (None, None)

@@ -83,7 +83,7 @@ def test_it_is_there_for_one_prompt_and_is_neither_kept_nor_recorded(tmp_path: P
     run(tmp_path, job)
 
 
-@pytest.mark.parametrize("recall", [{"prefetch_turns": 0}, {"enabled": False}, {"gate_score": 99.0}])
+@pytest.mark.parametrize("recall", [{"prefetch_turns": 0}, {"enabled": False}, {"gate_doubt_score": 99.0}])
 def test_it_is_not_done_where_it_or_recall_is_off_or_nothing_stands_out(
     tmp_path: Path, recall: dict[str, object]
 ) -> None:

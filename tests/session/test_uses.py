@@ -73,7 +73,8 @@ def test_behind_the_first_turn_a_lesson_alone_needs_a_clear_match(tmp_path: Path
         await fov._store.knowledge.add("", [lesson()])
         first = (await session.context(PROMPT)).text
         await say(session, "I do not know.", prompt="Hello!")
-        return ["k-1a2b3c" in text for text in (first, (await session.context(f"And now: {PROMPT}")).text)]
+        perhaps = "I wonder: would the staging server listen on a port if you asked it?"
+        return ["k-1a2b3c" in text for text in (first, (await session.context(perhaps)).text)]
 
     assert asyncio.run(with_store(tmp_path / "1.db", shown, EXACT)) == [True, True]
     never = settings(recall={"deadline_seconds": None, "knowledge_alone_score": 2.0})

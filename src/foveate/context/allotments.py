@@ -1,7 +1,7 @@
 """Divides a budget between history, board and recall.
 
-The shares of board and recall are limits. A history that is rebuilt from time to time may use what they leave free, and
-gives it back at a rebuild if they need it. Any other history leaves them their shares.
+The shares of board and recall are limits. A history whose plan is kept uses what they leave free, and gives it back
+when they need it. Any other history leaves the board its share and recall a quarter.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from foveate.plan import Ledger
 
 HISTORY_MINIMUM_TOKENS = 256
 """Minimum that recall leaves to the history: with less it has no bands."""
+RESERVED_SHARE = 0.25
+"""Maximum share of recall where the history gives nothing back."""
 
 
 class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -23,13 +25,10 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     board: Annotated[float, Meta(ge=0, le=0.5)] = 0.10
     """Limit of the board: retrieved turns."""
-    recall: Annotated[float, Meta(ge=0, le=0.9)] = 0.25
-    """Limit of recalled turns."""
-    recall_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 10_000
+    recall: Annotated[float, Meta(ge=0, le=0.95)] = 0.85
+    """Limit of recalled turns. A history that can't give back leaves them a quarter at most."""
+    recall_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 16_000
     """Upper limit of recall in tokens."""
-    recall_one_off: Annotated[float, Meta(ge=0, le=0.95)] = 0.85
-    """Recall's share in a preview at another budget, which has no cached prefix to keep."""
-    recall_one_off_limit_tokens: Annotated[int, Meta(ge=0, le=100_000_000)] = 16_000
 
     def __post_init__(self) -> None:
         if not 0 <= self.board + self.recall < 1:
@@ -43,7 +42,8 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """
         free = max(0, ledger.budget_tokens - ledger.fixed_tokens - ledger.prompt_tokens)
         board = int(free * self.board)
-        recall = min(int(free * self.recall), self.recall_limit_tokens)
+        share = self.recall if takes_rest else min(self.recall, RESERVED_SHARE)
+        recall = min(int(free * share), self.recall_limit_tokens, max(0, free - HISTORY_MINIMUM_TOKENS))
         history = free - min(board, ledger.board_tokens) if takes_rest else free - board - recall * recalls
         return replace(
             ledger,
@@ -51,8 +51,3 @@ class Allotments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             recall_limit_tokens=recall * recalls,
             history_tokens=int(history * history_share),
         )
-
-    def preview_recall(self, history_tokens: int) -> int:
-        """Return the tokens reserved for recall in a preview, before the history is planned."""
-        most = min(int(history_tokens * self.recall_one_off), self.recall_one_off_limit_tokens)
-        return max(0, min(most, history_tokens - HISTORY_MINIMUM_TOKENS))

@@ -104,13 +104,16 @@ class MemoryLayer:
     """Turns of other sessions that are shown, as `SESSION/T-12`."""
     knowledge: tuple[str, ...] = ()
     """Ids of the items of knowledge that are shown."""
+    reserved_tokens: int = 0
+    """What the history left for it and the board; 0: what they take."""
 
 
 def stored_layer(kept: Mapping[str, Any]) -> MemoryLayer:
     """A layer as it was stored."""
     turns, gists, in_part = (tuple(kept[name]) for name in ("turns", "gists", "in_part"))
     late, others, knowledge = (tuple(kept.get(name, ())) for name in ("late", "others", "knowledge"))
-    return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, late, others, knowledge)
+    reserved = kept.get("reserved_tokens", 0)
+    return MemoryLayer(kept["text"], kept["tokens"], turns, gists, in_part, late, others, knowledge, reserved)
 
 
 def make_piece(

@@ -61,14 +61,16 @@ MAX_PASSAGES = 2_000
 """Of the best, those that are tried for room."""
 BATCH = 64
 """Passages whose texts are read together."""
+LEAST_PASSAGES = 9
+"""The best passages that are shown where none has the minimum score."""
 NAMED_PASSAGES = 512
 """Of the best, those whose speakers are compared with the names in the prompt,"""
-NAMED_FACTOR = 16
-"""at most this many for each that is shown,"""
 FIRST_NAMED = 24
 """and first of all these."""
 MAX_ORDERS = 64
 """Passages of the user that are checked for standing orders, the best of those that have a word of one."""
+SHOWN_ORDERS = 8
+"""Standing orders that are shown whatever their scores, the best of them."""
 MAX_REMEMBERED = 20_000
 """Pieces kept in memory, ready to be shown."""
 RECENT_TURNS = 8
@@ -95,6 +97,8 @@ class RecallRequest:
     room_tokens: int
     visible: Collection[int]
     """Turns that the context shows verbatim already."""
+    reserved_tokens: int = 0
+    """What the history left for the layer and the board; 0: what they take."""
     is_gated: bool
     """Recall only if the prompt needs it."""
     is_one_off: bool = False
@@ -127,8 +131,8 @@ class _Found:
     ranked: RankedPassages | None
     """None if no passage matches clearly."""
     items: Sequence[FoundItem]
-    limit: int
-    """How many passages are shown at most."""
+    orders: Sequence[int] = ()
+    """Places of standing orders, best first."""
 
     def rows(self, start: int, end: int) -> list[tuple[int, int, int]]:
         """Keys, turns and times of some of the best."""
@@ -183,6 +187,7 @@ class Recaller:
             if not layer.knowledge or set(layer.knowledge) <= (await self._items(session)).rows.keys():
                 return layer
         layer = await self.recall(session, session.exact, request)
+        layer = replace(layer, reserved_tokens=request.reserved_tokens)
         shown = json_text({"mark": mark, "asked": asked, **asdict(layer)})
         packed = bodies.squeeze_bytes(shown.encode("utf-8", "surrogatepass"))
         save = partial(self._store.derived.keep_recalled, session.id, packed, snapshot.origin)
@@ -213,19 +218,14 @@ class Recaller:
             return MemoryLayer(late=measured.late)
         if searched := look.searched:
             request = replace(request, visible=searched.own(request.visible), asking=searched.own_turn(request.asking))
-        limit = MAX_PASSAGES
-        if not request.is_one_off:
-            is_point = breadth_of(request.words) is Breadth.POINT
-            limit = self._settings.passages if is_point else self._settings.broad_passages
         found = _Found(
             session=session,
             count=counter.base,
             look=look,
             index=index,
             scores=scores,
-            ranked=self._rank(scores, request, limit),
+            ranked=self._rank(scores, request),
             items=self._best_items(look, measured.items) if look.items and measured.items else [],
-            limit=limit,
         )
         if found.ranked is None and request.is_gated and not (request.is_first or request.is_one_off):
             least = self._settings.knowledge_alone_score
@@ -260,7 +260,7 @@ class Recaller:
         settings = self._settings
         # A large index is loaded after the first context.
         is_glance = session.last_turn > LOADED_TURNS and not index.is_loaded and settings.deadline_seconds is not None
-        has_orders = request.is_one_off and settings.order_weight > 0 and not is_glance
+        has_orders = settings.order_weight > 0 and not is_glance
         query = Query(
             phrases=query_phrases(encodable(request.words)),
             orders=ORDER_PHRASES if has_orders else (),
@@ -297,17 +297,22 @@ class Recaller:
             limit=settings.candidates if self._is_judged else settings.knowledge_items,
         )
 
-    def _rank(self, scores: PassageScores, request: RecallRequest, limit: int) -> RankedPassages | None:
-        """The best passages; None if none clearly matches the prompt. A preview has no cached prefix to protect."""
+    def _rank(self, scores: PassageScores, request: RecallRequest) -> RankedPassages | None:
+        """The best passages; None if the prompt may or may not need the past and no passage matches clearly.
+
+        A preview has no cached prefix to protect.
+        """
         from foveate.recall.rank import RankWeights, outstanding, rank  # noqa: PLC0415 - numpy loads with the index
 
         settings, breadth = self._settings, breadth_of(request.words)
         if not len(scores.passages.key) or (scores.words is None and scores.vectors is None):
             return None
-        if request.is_gated and not request.is_one_off:
-            least = settings.gate_score if request.need is Need.SURE else settings.gate_doubt_score
-            if outstanding(scores, asking=request.asking) < least:
-                return None
+        if (
+            request.need is Need.PERHAPS
+            and not request.is_one_off
+            and outstanding(scores, asking=request.asking) < settings.gate_doubt_score
+        ):
+            return None
         weights = RankWeights(
             user=settings.broad_user_weight if breadth is Breadth.ORDER else settings.user_weight,
             near=settings.near_weight,
@@ -323,8 +328,20 @@ class Recaller:
             weights,
             spans=spans_in(request.words, from_us(int(scores.passages.at_us.max()))) if is_dated else (),
             visible=request.visible,
-            limit=MAX_PASSAGES if self._is_judged else max(NAMED_PASSAGES, limit),
+            limit=MAX_PASSAGES,
         )
+
+    def _enough(self, found: _Found, request: RecallRequest) -> _Found:
+        """Without passages of a low score, unless the prompt is broad; the best few if no score is high."""
+        import numpy as np  # noqa: PLC0415
+
+        if found.ranked is None or breadth_of(request.words) is not Breadth.POINT:
+            return found
+        places = found.ranked.places
+        count = int((found.ranked.scores[places] >= self._settings.least_score).sum()) or LEAST_PASSAGES
+        is_shown = np.isin(places, found.orders[:SHOWN_ORDERS])
+        is_shown[:count] = True
+        return replace(found, ranked=replace(found.ranked, places=places[is_shown]))
 
     def _lifted(self, connection: Connection, found: _Found, request: RecallRequest, deadline: Deadline) -> _Found:
         """With a bonus for standing orders, and for what was said by somebody whom the prompt names.
@@ -336,7 +353,7 @@ class Recaller:
         if found.ranked is None or not self._settings.speaker_weight:
             return found
         ranked, by_named = found.ranked, list[bool]()
-        for end in (FIRST_NAMED, min(NAMED_PASSAGES, NAMED_FACTOR * found.limit)):
+        for end in (FIRST_NAMED, NAMED_PASSAGES):
             if deadline.left_seconds() == 0.0:
                 break
             pieces = self._read(connection, found, found.rows(0, end))
@@ -345,9 +362,10 @@ class Recaller:
             by_named = said_by_named(request.words, pieces)
             if not any(by_named):
                 return found
-        from foveate.recall.rank import prefer  # noqa: PLC0415
+        from foveate.recall.rank import lift  # noqa: PLC0415
 
-        return replace(found, ranked=prefer(ranked, by_named, self._settings.speaker_weight))
+        places = [place for place, is_named in zip(ranked.places.tolist(), by_named, strict=False) if is_named]
+        return replace(found, ranked=lift(ranked, places, self._settings.speaker_weight))
 
     def _by_orders(
         self, connection: Connection, found: _Found, ranked: RankedPassages, request: RecallRequest
@@ -364,7 +382,7 @@ class Recaller:
             for place, piece in zip(best.places.tolist(), pieces, strict=True)
             if piece and has_standing_order(piece.text.removeprefix(f"{piece.name}:"))
         ]
-        return replace(found, ranked=lift(ranked, places, self._settings.order_weight)) if places else found
+        return replace(found, ranked=lift(ranked, places, self._settings.order_weight), orders=places)
 
     async def _judged(self, found: _Found, request: RecallRequest, deadline: Deadline) -> _Found:
         """Those of the best candidates that the judging models take, in their order; all if none of them answers."""
@@ -375,7 +393,7 @@ class Recaller:
         question = JudgedRequest(text=request.words, session_id=found.session.id, recent=recent)
         judged = await self._judge.choose(question, texts, deadline)
         if not judged.is_asked:
-            return lifted
+            return self._enough(lifted, request)
         split = len(found.items)
         items = [found.items[place] for place in judged.places if place < split]
         if asked.ranked is None:
@@ -413,14 +431,14 @@ class Recaller:
     def _fill(self, connection: Connection, found: _Found, request: RecallRequest, deadline: Deadline) -> MemoryLayer:
         """Lessons and references, the best passages that fit, and the turns of the next best in one sentence each."""
         if not self._is_judged:
-            found = self._lifted(connection, found, request, deadline)
+            found = self._enough(self._lifted(connection, found, request, deadline), request)
         searched, settings = found.look.searched, self._settings
         filling = LayerBuilder(request.room_tokens, found.count, searched)
         for item in found.items[: settings.knowledge_items]:
             filling.add_item(make_item(item.row, found.count))
         missed: dict[int, int] = {}
-        for start in range(0, found.limit if found.ranked else 0, BATCH):
-            rows = found.rows(start, min(found.limit, start + BATCH))
+        for start in range(0, MAX_PASSAGES, BATCH):
+            rows = found.rows(start, start + BATCH)
             if not rows or filling.left < LEAST_PIECE_TOKENS or filling.misses >= MAX_MISSES:
                 break
             for piece in self._read(connection, found, rows):
@@ -440,7 +458,7 @@ class Recaller:
         """Those of the best turns that match clearly and are not shown whole."""
         searched, turns = found.look.searched, ranked.passages.turn
         shown = Counts(turn for turn, _ in filling.pieces)
-        best = dict.fromkeys(turns[ranked.places[: self._settings.passages]].tolist())
+        best = dict.fromkeys(turns[ranked.places[:LEAST_PASSAGES]].tolist())
         in_part: list[int] = []
         for turn in list(best)[: self._settings.prefetch_turns]:
             is_of_turn = turns == turn

@@ -199,15 +199,6 @@ def lift(ranked: RankedPassages, places: Sequence[int], weight: float) -> Ranked
     return replace(ranked, scores=scores, places=every[order])
 
 
-def prefer(ranked: RankedPassages, is_preferred: Sequence[bool], weight: float) -> RankedPassages:
-    """The best passages in the order of their scores with a bonus for some of them, given for the first of the places;
-    the others stay behind these."""
-    best, rest = np.split(ranked.places, [len(is_preferred)])
-    scores = ranked.scores[best] + np.float32(weight) * np.array(is_preferred, np.float32)
-    places = np.concatenate([best[np.argsort(-scores, kind="stable")], rest])
-    return replace(ranked, places=places)
-
-
 def candidates(ranked: RankedPassages, scores: PassageScores, count: int) -> Numbers:
     """The places of the best passages by each measure, `count` of each, in the order of the ranking."""
     chosen = np.zeros(len(ranked.places), np.bool_)

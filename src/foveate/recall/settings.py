@@ -33,21 +33,19 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Number of passages given to these models: this many by keywords and this many by vectors."""
     gate: bool = True
     """Recall only for prompts that seem to need it, so that others keep the cached prefix."""
-    gate_score: Annotated[float, Meta(ge=0, le=100)] = 6.0
-    """Minimum score of the best passage, in standard deviations above the mean."""
     gate_doubt_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
-    """The same for prompts that may or may not ask for the past. Tuned on LoCoMo-dev."""
-    passages: Annotated[int, Meta(ge=1, le=2_000)] = 9
-    """Maximum number of recalled passages at the session's own budget. A preview fills its share."""
-    broad_passages: Annotated[int, Meta(ge=1, le=2_000)] = 80
-    """The same for a prompt that asks for a summary, a comparison, an order of events or all mentions."""
+    """For a prompt that may or may not ask for the past: minimum score of the best passage, in standard deviations
+    above the mean. Tuned on LoCoMo-dev."""
+    least_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
+    """Minimum ranking score of a recalled passage; if none has it, the 9 best are recalled. Does not apply to a prompt
+    that asks for a summary, a comparison, an order of events or all mentions. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
     """Bonus for the user's own words, in standard deviations. Tuned on BEAM-100k-dev."""
     speaker_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
     """The same for the words of a speaker whom the prompt names, if messages begin with names (`Anna: …`)."""
     order_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
-    """The same, once more, for standing orders of the user in a preview (`Always use SI units`): they hold whatever the
-    prompt is about. At the session's own budget the history keeps them."""
+    """The same, once more, for standing orders of the user (`Always use SI units`): they hold whatever the prompt is
+    about."""
     near_weight: Annotated[float, Meta(ge=0, le=2)] = 0.3
     """Share of the best score of each adjacent turn that a passage gets. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     far_weight: Annotated[float, Meta(ge=0, le=2)] = 0.15

@@ -366,7 +366,7 @@ class Contexts:
             if raw <= history and not (session.scope or session.channel):
                 request = replace(request, query="")
             elif request.strategy.recalls_first and ledger.prompt_tokens:
-                share = self._settings.allotments.preview_recall(history)
+                share = min(ledger.recall_limit_tokens, max(0, history - HISTORY_MINIMUM_TOKENS))
                 # If the whole history fits, with recall's share for passages of other sessions, it is shown raw.
                 reserved = share if raw > history - (share if session.scope else 0) else 0
         view = await self._view(request, replace(ledger, history_tokens=history - reserved))
@@ -392,25 +392,39 @@ class Contexts:
         return view, await self._layer(request, ledger, board, view, free)
 
     async def _shared(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
-        """Make the history in the room that board and recall leave; if they need more, it gives their shares back."""
+        """Make the history in the room that the memory layer leaves.
+
+        A layer beside which the history does not fit is made again for the turns that the smaller history shows. What
+        the history left for it is stored with it, so that each request of a turn has the same history and layer.
+        """
         tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
         board_rest = max(0, ledger.board_limit_tokens - ledger.board_tokens)
 
         def leaving(layer: MemoryLayer) -> Ledger:
             needed = layer.tokens + (board_rest if ledger.board_tokens or layer.in_part else 0)
-            return replace(ledger, history_tokens=tokens, needed_tokens=needed)
+            return replace(ledger, history_tokens=tokens, needed_tokens=layer.reserved_tokens or needed)
 
         view = await self._view(request, leaving(MemoryLayer()))
         if not request.query:
-            return view, MemoryLayer()
-        layer = await self._layer(request, ledger, board, view, ledger.recall_limit_tokens)
-        if layer.tokens and view.framed_tokens > leaving(layer).limit_tokens:
-            before = _layer_mark(request, view)
-            view = await self._view(request, leaving(layer))
-            left = max(0, min(ledger.recall_limit_tokens, tokens - view.framed_tokens))
-            if layer.tokens > left or _layer_mark(request, view) != before:
-                layer = await self._layer(request, ledger, board, view, left)
+            return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
+        room = await self._layer_limit(request, ledger, tokens)
+        known = self._recaller.stored(request.snapshot.memory, asked=_asked_mark(request))
+        view = await self._view(request, leaving(known if known.tokens <= room else MemoryLayer()))
+        layer = await self._layer(request, ledger, board, view, room)
+        if layer.tokens and view.framed_tokens > (left := leaving(layer)).limit_tokens:
+            view = await self._view(request, left)
+            room = max(0, min(room, tokens - view.framed_tokens))
+            layer = await self._layer(request, ledger, board, view, room, reserved_tokens=left.needed_tokens)
         return view, layer
+
+    async def _layer_limit(self, request: ContextRequest, ledger: Ledger, tokens: int) -> int:
+        """Return the maximum tokens of the layer, halved up to twice as the turn in progress grows."""
+        most = ledger.recall_limit_tokens
+        if not request.session.is_open:
+            return min(most, max(0, tokens - HISTORY_MINIMUM_TOKENS))
+        running = (await self.reader.raw_turn(request.session, request.session.last_turn)).counted_tokens
+        left = tokens - HISTORY_MINIMUM_TOKENS - running
+        return next((room for room in (most, most // 2) if room <= left), most // 4)
 
     def _recall_room(self, request: ContextRequest, ledger: Ledger, view: HistoryView, free: int) -> int:
         """Return the room for recall, limited by a step that is sent as messages."""
@@ -421,7 +435,14 @@ class Contexts:
         return max(0, min(free, ledger.free_tokens - used))
 
     async def _layer(
-        self, request: ContextRequest, ledger: Ledger, board: Board, view: HistoryView, room_tokens: int
+        self,
+        request: ContextRequest,
+        ledger: Ledger,
+        board: Board,
+        view: HistoryView,
+        room_tokens: int,
+        *,
+        reserved_tokens: int = 0,
     ) -> MemoryLayer:
         """Return the memory layer for this view; it is the same in each request of a turn."""
         session, query, visible = request.session, request.query, _visible(view.blocks)
@@ -429,6 +450,7 @@ class Contexts:
         recall = RecallRequest(
             query=query,
             room_tokens=room_tokens,
+            reserved_tokens=reserved_tokens,
             visible=visible | boards.whole_turns(board) if board.retrieved else visible,
             is_gated=self._settings.recall.gate,
             is_one_off=ledger.is_preview,
