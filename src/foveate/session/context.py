@@ -404,7 +404,6 @@ class Contexts:
             needed = layer.tokens + (board_rest if ledger.board_tokens or layer.in_part else 0)
             return replace(ledger, history_tokens=tokens, needed_tokens=layer.reserved_tokens or needed)
 
-        view = await self._view(request, leaving(MemoryLayer()))
         if not request.query:
             return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
         room = await self._layer_limit(request, ledger, tokens)
