@@ -282,8 +282,6 @@ class Plan:
     """Raw tokens of the whole turns of a kept plan."""
     is_kept: bool = False
     """The plan is the current one, unchanged."""
-    is_temporary: bool = False
-    """The plan is for one context, which needs room for memory; the current one stays."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -474,7 +472,8 @@ class Ledger:
     history_tokens: int = 0
     """Maximum tokens of the history."""
     needed_tokens: int = 0
-    """Tokens of that which board and recall need now."""
+    """Tokens of that which memory, and the board beside it, need in this turn. A kept plan within the rest is a second
+    one: the other stays for the next turn."""
     is_preview: bool = False
     """Nothing of the context is stored, so it is planned from scratch and filled completely."""
     prices: CachePrices = CachePrices()

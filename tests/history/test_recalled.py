@@ -44,12 +44,18 @@ def with_settings(**recall: object) -> Settings:
     return load_settings(environment={}, overrides=given)
 
 
-def run(path: Path, job: Callable[[Session, Foveate], Awaitable[None]], chosen: Settings | None = None) -> None:
+def run(
+    path: Path,
+    job: Callable[[Session, Foveate], Awaitable[None]],
+    chosen: Settings | None = None,
+    *,
+    budget_tokens: int = 2_500,
+) -> None:
     """With a session of a fact and sixty turns of talk behind it."""
 
     async def told() -> None:
         async with foveate.open(path / "chat.db", settings=chosen or with_settings()) as fov:
-            session = await fov.session("s", budget_tokens=2_500)
+            session = await fov.session("s", budget_tokens=budget_tokens)
             await session.record(
                 [{"role": "user", "content": FACT}, {"role": "assistant", "content": "Noted."}],
                 at="2026-03-02T10:00:00Z",
@@ -253,7 +259,7 @@ def test_while_a_turn_is_at_work_what_it_brought_up_stands_before_it_and_stays(t
                 assert said.index("</memory>") < said.index("c0" if number else "look")
             before = context
 
-    run(tmp_path, job)
+    run(tmp_path, job, budget_tokens=4_000)
 
 
 def test_what_was_pruned_is_not_shown_again_to_a_turn_at_work(tmp_path: Path) -> None:

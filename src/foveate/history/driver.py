@@ -153,14 +153,24 @@ class HistoryDriver:
 
     async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
         seen, state = await self._seen(request, ledger.limit_tokens)
+        keeps = request.strategy.keeps_plan and not ledger.is_preview
+        if keeps and ledger.needed_tokens:
+            beside = await self._beside_memory(request)
+            seen, state = (replace(seen, kept=beside.plan), beside.state) if beside.plan else (seen, state)
         fitted = await self._fitted(request, seen, state, ledger)
-        if not ledger.is_preview and fitted.plan.reach:
+        if keeps and fitted.plan.reach:
             return await self._kept_view(request, fitted, ledger)
         view = _view_of(request, fitted)
-        if ledger.is_preview or fitted.plan.is_temporary:
+        if keeps or ledger.is_preview:
             return view
         await self._save_later(request, fitted, state)
         return replace(view, events=fitted.plan.events)
+
+    async def _beside_memory(self, request: ContextRequest) -> Kept:
+        """Return the plan beside the memory of the turn that is asked for, if there is one."""
+        name, read_at = _beside(request.name), time.perf_counter()
+        kept = await self._kept.plan(name, await self._store.derived.plan(self._session_id, name), read_at)
+        return kept if kept.plan and kept.plan.trigger_turn == _asking_turn(request) else Kept({})
 
     async def _meanwhile(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
         """Return the gradient's view, and start processing a long history in the background."""
@@ -362,14 +372,16 @@ class HistoryDriver:
     async def _kept_view(self, request: ContextRequest, fitted: _Fitted, ledger: Ledger) -> HistoryView:
         """Return the view of the kept plan, a new one or a temporary one, with the turns since it was made appended."""
         session, seen, plan, state = request.session, fitted.seen, fitted.plan, fitted.state
-        if plan.is_kept or plan.is_temporary:
+        name, turn = request.name, session.last_turn
+        if ledger.needed_tokens:
+            name, turn = _beside(name), _asking_turn(request)
+        if plan.is_kept:
             assert seen.kept, "the plan in use"
             kept = seen.kept
-            blocks = fitted.blocks if plan.is_temporary else await self._kept_blocks(session, kept)
         else:
-            kept = written_plan(plan, fitted.blocks, seen.kept, now=ledger.now, turn=session.last_turn)
-            await self._kept.keep_plan(request.name, Kept(state, kept), request.snapshot.origin)
-            blocks = await self._kept_blocks(session, kept)  # the same bytes as in the next context
+            kept = written_plan(plan, fitted.blocks, seen.kept, now=ledger.now, turn=turn)
+            await self._kept.keep_plan(name, Kept(state, kept), request.snapshot.origin)
+        blocks = await self._kept_blocks(session, kept)  # of a new plan, the same bytes as in the next context
         assert plan.reach, "a kept plan has a reach"
         blocks = [*blocks, *await self._appended(request, seen, plan.reach, ledger)]
         report = report_of(kept, plan)
@@ -380,7 +392,7 @@ class HistoryDriver:
             report = PlanReport(once.plan.bands, cause, True, session.last_turn, notes=plan.notes)
             blocks = once.blocks
         elif plan.is_kept:
-            await self._note_use(request, Kept(state, kept), ledger)
+            await self._note_use(name, request, Kept(state, kept), ledger)
         churn = kept.churn if report.is_new else 0.0
         return HistoryView(blocks, report, tuple(_rebuild_events(report, blocks, churn, ledger)))
 
@@ -401,12 +413,12 @@ class HistoryDriver:
         raw = iter(await self._reader.write(session, [row for row, text, _ in stored if text is None], costs))
         return [next(raw) if text is None else BlockText(row, text, tokens) for row, text, tokens in stored]
 
-    async def _note_use(self, request: ContextRequest, kept: Kept, ledger: Ledger) -> None:
+    async def _note_use(self, name: str, request: ContextRequest, kept: Kept, ledger: Ledger) -> None:
         """Save that the plan was used, if the lifetime of the provider's cache is known."""
         ttl_seconds, plan = ledger.prices.ttl_seconds, kept.plan
         if plan and ttl_seconds and ledger.now - plan.used_at > ttl_seconds * USE_NOTED_SHARE:
             used = replace(kept, plan=replace(plan, used_at=ledger.now))
-            await self._kept.keep_plan(request.name, used, request.snapshot.origin)
+            await self._kept.keep_plan(name, used, request.snapshot.origin)
 
     async def _save_later(self, request: ContextRequest, fitted: _Fitted, before: State) -> None:
         """Save artefacts and state of a plan; if that fails, the state stays in memory until the next context."""
@@ -484,6 +496,16 @@ class HistoryDriver:
         seen, state = await self._seen(request, room.limit_tokens)
         reach = (last - 1, 0) if step.number == 1 else (last, step.number - 1)
         return (await self._fitted(request, seen.until(*reach), state, room)).blocks
+
+
+def _beside(strategy: str) -> str:
+    """Return the name of a strategy's plan beside memory."""
+    return f"{strategy}+memory"
+
+
+def _asking_turn(request: ContextRequest) -> int:
+    """Return the turn of the prompt: the one in progress, or the next."""
+    return request.session.last_turn + (not request.session.is_open)
 
 
 def _for_gradient(request: ContextRequest) -> ContextRequest:

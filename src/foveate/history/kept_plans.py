@@ -208,7 +208,7 @@ def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
     return PlanReport(
         kept.bands,
         kept.cause,
-        not (plan.is_kept or plan.is_temporary),
+        not plan.is_kept,
         kept.last_turn,
         kept.changes,
         notes=plan.notes,

@@ -209,7 +209,7 @@ class TextReader:
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
             is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
             block = await asyncio.to_thread(write) if is_large else write()
-            if planned in rest:
+            if planned.era_tokens:
                 era = write_text(_era_of(planned), [rest[planned]], counter, costs)
                 block = replace(block, text=f"{era.text}{block.text}", tokens=era.tokens + block.tokens)
             blocks.append(block)

@@ -135,7 +135,8 @@ class KnapsackPlanner:
         table, steps = self.table, self.steps
         is_all = bool(len(table.turns)) and int(table.turns[-1]) == 1
         raw = int(table.sizes[:, RAW].sum())
-        if not len(table.turns) or (is_all and raw + sum(step.raw for step in steps) <= self.budget):
+        fits_raw = is_all and not self.has_tail and raw + sum(step.raw for step in steps) <= self.budget
+        if not len(table.turns) or fits_raw:
             return None if steps or not is_all or not self._fits_raw(table) else self._raw_rows(table)
         step_rows: list[Block] = []
         if steps:

@@ -98,8 +98,6 @@ class Rebuild:
         if cause is None:
             return self._same(), self._stored
         plan = self._filled(cause) if settings.fills else self._by_turns(cause)
-        if plan.is_temporary:
-            return plan, self._stored
         settled = self._snapshot.settled_turn
         awaited = max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0)
         state = RebuildState(ledger.asked_tokens, settings_key(settings), awaited)
@@ -145,15 +143,6 @@ class Rebuild:
         """The share of work with tools in the newest turns."""
         return work_share(self._snapshot)
 
-    @cached_property
-    def _is_temporary(self) -> bool:
-        """Whether the history would fit if the prompt of a turn that begins did not need memory."""
-        snapshot, ledger = self._snapshot, self._ledger
-        if not ledger.needed_tokens or self._used > ledger.history_tokens:
-            return False
-        last = snapshot.infos(snapshot.last_turn, snapshot.last_turn) if snapshot.is_open else ()
-        return not any(message.role == "assistant" for info in last for message in info.messages)
-
     def _is_thinking(self) -> bool:
         """Return whether the turn in progress has thinking that is signed for the request prefix."""
         return self._snapshot.is_open and self._snapshot.is_signed(self._snapshot.last_turn)
@@ -179,31 +168,30 @@ class Rebuild:
     def _filled(self, cause: Cause | None) -> Plan:
         """Plan the turns before the verbatim part, in the room that it leaves."""
         snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
-        is_temporary = cause == "full" and self._is_temporary
-        is_once = is_temporary or ledger.is_preview
-        limit = ledger.limit_tokens - (0 if is_once else self._reserve)
+        limit = ledger.limit_tokens - (0 if ledger.is_preview else self._reserve)
         raw_tokens = self._raw_tokens(snapshot.last_turn)
         reach = (0, 0)
         if raw_tokens > limit or snapshot.appended(*reach).framed_tokens > limit:
             reach = tail_start(settings, snapshot, limit, self._work)
         left = limit - snapshot.appended(*reach).framed_tokens
-        if reach[0] and left < min(LEAST_OLDER_TOKENS, limit * LEAST_SHARE):
+        if left < (min(LEAST_OLDER_TOKENS, limit * LEAST_SHARE) if reach[0] else 0):
             # The newest turn leaves no room for the others: all are planned, for this context.
-            return replace(settings.levels(snapshot, ledger.room_tokens), is_temporary=True)
+            return replace(settings.levels(snapshot, ledger.room_tokens), cause=cause)
         room = ledger.target_tokens
         if room is None:
-            kept_free = 0 if is_once else limit - int(limit * (settings.low_water or FILLED_SHARE))
-            room = max(left - kept_free, min(left, int(limit * LEAST_SHARE)))
+            free = 0 if ledger.is_preview else limit - int(limit * (settings.low_water or FILLED_SHARE))
+            room = max(left - free, min(left, int(limit * LEAST_SHARE)))
         has_tail = reach < (snapshot.last_turn, 0) or bool(reach[1])
         older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
-        plan = self._older(snapshot.until(*reach), room, 0.0 if is_temporary else KEPT_WORTH, has_tail=has_tail)
+        # Beside memory, the prefix that is cached counts more than the best choice of old turns.
+        least = 0.0 if ledger.needed_tokens else KEPT_WORTH
+        plan = self._older(snapshot.until(*reach), room, least, has_tail=has_tail)
         return replace(
             plan,
             cause=cause,
             reach=reach,
             raw_tokens=older_tokens,
             target_tokens=room,
-            is_temporary=is_temporary,
         )
 
     def _older(self, planned: Snapshot, room: int, least_worth: float, *, has_tail: bool) -> Plan:
@@ -298,7 +286,7 @@ def _seams(kept: KeptPlan) -> Iterator[Seam]:
     """Yield the runs of oldest blocks that can stay, from the shortest on."""
     tokens = 0
     for count, (row, size) in enumerate(zip(kept.rows, kept.tokens, strict=True), 1):
-        if row.level == "R" or (row.level == "E" and row.is_cut):  # not compressed yet, or sent as messages
+        if row.level == "R" or (row.level == "E" and row.is_cut):  # sent as messages, or not compressed yet
             return
         tokens += size
         yield Seam(kept.rows[:count], tokens)
@@ -403,5 +391,5 @@ def _is_makeshift(row: Block, settled_turn: int) -> bool:
     """Return whether turns are cut, only named or without a line because nothing shorter is made yet."""
     if row.levels:
         return NO_LINE in row.levels[max(0, settled_turn + 1 - row.first) :]
-    is_least = row.is_cut and not row.era_level and row.level in ("R", "E")
-    return is_least and not row.first_step and row.last > settled_turn
+    is_least = row.level == "E" or (row.is_cut and row.level == "R")
+    return is_least and not row.era_level and not row.first_step and row.last > settled_turn
