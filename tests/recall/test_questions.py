@@ -27,6 +27,8 @@ ASKS = (
     "What did we decide about the invoice numbers last time?",
     "Summarize what I told you about my garden so far.",
     "which branch has the fix for getUserById",
+    "Can you give me a summary of how I handled the database in our talks?",
+    "Which US city did Maria visit in May?",
 )
 SMALL_TALK = (
     "",
@@ -45,6 +47,7 @@ IN_DOUBT = (
     "What do you think of the garden in winter?",
     "Rename src/auth/jwt.py",
     "Have you noticed any improvements?",
+    "The tests pass now. I also renamed the storage module. Why is the build so slow?",
 )
 
 ASKS_BY_LANGUAGE = {

@@ -63,7 +63,7 @@ MAX_PASSAGES = 2_000
 BATCH = 64
 """Passages whose texts are read together."""
 LEAST_PASSAGES = 9
-"""The best passages that are shown where none has the minimum score."""
+"""The best passages that are shown where none has the minimum score, or where the prompt may not ask for the past."""
 NAMED_PASSAGES = 512
 """Of the best, those whose speakers are compared with the names in the prompt,"""
 FIRST_NAMED = 24
@@ -348,6 +348,8 @@ class Recaller:
             return found
         places = found.ranked.places
         count = int((found.ranked.scores[places] >= self._settings.least_score).sum()) or LEAST_PASSAGES
+        if request.need is Need.PERHAPS and not request.is_one_off:
+            count = min(count, LEAST_PASSAGES)
         is_shown = np.isin(places, found.orders[:SHOWN_ORDERS])
         is_shown[:count] = True
         return replace(found, ranked=replace(found.ranked, places=places[is_shown]))

@@ -33,6 +33,8 @@ MAX_CHARS = 4_000
 """Of a longer prompt the end is read: there is what it asks for."""
 LEAST_TELLING = 2
 """A question with fewer words that tell something may be small talk."""
+LEAST_ASKING = 0.5
+"""A prompt with a smaller share of sentences that ask may not ask for the past."""
 ENGLISH = "en"
 SPACED = (ENGLISH, "de", "fr", "es", "it", "pt", "nl")
 """In the Latin alphabet; of two that fit as well, the earlier."""
@@ -125,11 +127,13 @@ def need_of(prompt: str) -> Need:
     language = read.language
     if not language.telling_words(read.text):
         return Need.NONE
-    if language.memory.search(read.text) or language.answers.search(read.text):
+    if language.memory.search(read.text) or asks_for_answers(prompt) or breadth_of(prompt) is not Breadth.POINT:
         return Need.SURE
     asked = [language.polite.sub("", sentence) for sentence in read.asking]
     telling = [len(language.telling_words(question)) for question in asked]
-    if any(
+    # A question at the end of a report is mostly about the report; a long paste is there to be asked about.
+    is_asking = len(asked) >= LEAST_ASKING * len(read.sentences) or len(prompt) > MAX_CHARS
+    if is_asking and any(
         count >= LEAST_TELLING and not language.you.search(question)
         for question, count in zip(asked, telling, strict=True)
     ):
