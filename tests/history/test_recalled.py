@@ -186,6 +186,70 @@ def test_a_standing_order_that_has_no_word_of_the_prompt_is_shown(tmp_path: Path
     run(tmp_path, job)
 
 
+async def say_all(session: Session, fov: Foveate, said: list[tuple[str, str]]) -> None:
+    """Record turns of a prompt and a reply, then talk that fills the history."""
+    for asked, replied in said:
+        await session.record([{"role": "user", "content": asked}, {"role": "assistant", "content": replied}])
+    for number in range(60, 100):
+        await session.record([{"role": "user", "content": TALK.format(number)}])
+    await fov.settle()
+
+
+def test_an_unclear_question_gets_more_than_the_best_few_passages_at_the_sessions_own_budget(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        said = "I moored the boat at harbour {0} in the summer."
+        await say_all(session, fov, [(said.format(number), "A fine harbour.") for number in range(30)])
+        context = await session.context("At which harbours did I moor the boat?")
+        assert len(re.findall(r"harbour \d+", memory(context))) > 2 * LEAST_PASSAGES
+        assert context.tokens <= context.budget_tokens
+        again = await session.context("Thanks, go on!")
+        assert memory(again) == ""
+
+    run(tmp_path, job)
+
+
+def test_a_prompt_that_asks_about_the_past_gets_memory_even_if_nothing_stands_out(tmp_path: Path) -> None:
+    async def job(session: Session, _: Foveate) -> None:
+        assert memory(await session.context("Which quartz zebra sings polyphonic madrigals?"))
+
+    run(tmp_path, job)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "speaker"),
+    [("What did you recommend for the mast paint?", "assistant"), ("Which mast paint is best?", "user")],
+)
+def test_a_prompt_that_asks_what_was_recommended_brings_up_the_assistants_words_first(
+    tmp_path: Path, prompt: str, speaker: str
+) -> None:
+    long = (
+        "The paint of the mast needs thought, since the mast paint {0} must last, and mast paint {0} peels in the sun. "
+    )
+
+    async def job(session: Session, fov: Foveate) -> None:
+        said = [(long.format(number) * 6, long.format(number + 100) * 6) for number in range(10)]
+        await say_all(session, fov, said)
+        shown = memory(await session.context(prompt))
+        numbers = {int(number) for number in re.findall(r"mast paint (\d+)", shown)}
+        assert {"assistant" if number >= 100 else "user" for number in numbers} == {speaker}
+
+    run(tmp_path, job, with_settings(least_score=99))
+
+
+def test_a_question_that_is_found_brings_its_reply_and_a_reply_its_question(tmp_path: Path) -> None:
+    async def job(session: Session, fov: Foveate) -> None:
+        pairs = [
+            ("Does the dinghy of the neighbour leak at the transom?", "Yes, through both of the drain plugs."),
+            ("And what else should we do about that?", "Caulk the dinghy of the neighbour at the transom with oakum."),
+        ]
+        await say_all(session, fov, pairs)
+        shown = memory(await session.context("What is it about the dinghy of the neighbour and its transom?"))
+        assert "drain plugs" in shown
+        assert "what else should we do" in shown
+
+    run(tmp_path, job)
+
+
 def test_turns_that_are_shown_word_for_word_are_not_shown_again(tmp_path: Path) -> None:
     async def job(session: Session, _: Foveate) -> None:
         context = await session.context("What was the weather and the sea like, number 59 and number 3?")

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.recall.questions import SCRIPTS, SPACED, Breadth, Need, breadth_of, load, need_of, prompt_sentences
+from foveate.recall.questions import (
+    SCRIPTS,
+    SPACED,
+    Breadth,
+    Need,
+    asks_for_answers,
+    breadth_of,
+    load,
+    need_of,
+    prompt_sentences,
+)
 
 ASKS = (
     "When did Caroline go to the support group?",
@@ -17,6 +27,8 @@ ASKS = (
     "What did we decide about the invoice numbers last time?",
     "Summarize what I told you about my garden so far.",
     "which branch has the fix for getUserById",
+    "Can you give me a summary of how I handled the database in our talks?",
+    "Which US city did Maria visit in May?",
 )
 SMALL_TALK = (
     "",
@@ -35,6 +47,7 @@ IN_DOUBT = (
     "What do you think of the garden in winter?",
     "Rename src/auth/jwt.py",
     "Have you noticed any improvements?",
+    "The tests pass now. I also renamed the storage module. Why is the build so slow?",
 )
 
 ASKS_BY_LANGUAGE = {
@@ -84,6 +97,18 @@ WHOLE_BY_LANGUAGE = {
     "zh": ("总结一下我们的计划",),
     "ja": ("これまでの計画を要約してください",),
 }
+ANSWERS_BY_LANGUAGE = {
+    "en": "How did you recommend I structure my mornings?",
+    "de": "Was hast du mir für den Mast empfohlen?",
+    "fr": "Quelle peinture as-tu conseillé ?",
+    "es": "¿Qué pintura me recomendaste?",
+    "it": "Quale vernice mi hai consigliato?",
+    "pt": "Que tinta você recomendou?",
+    "nl": "Welke verf heb je me aangeraden?",
+    "ru": "Какую краску ты посоветовал?",
+    "zh": "你推荐过哪种油漆？",
+    "ja": "どの塗料を勧めてくれましたか？",
+}
 ORDER_BY_LANGUAGE = {
     "en": (
         "In what order did I bring up my projects?",
@@ -111,6 +136,17 @@ POINTS = (
 
 def by_language(prompts: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(language, prompt) for language, own in prompts.items() for prompt in own]
+
+
+@pytest.mark.parametrize("prompt", ANSWERS_BY_LANGUAGE.values(), ids=ANSWERS_BY_LANGUAGE)
+def test_a_question_about_what_the_assistant_said_is_told_by_its_words(prompt: str) -> None:
+    assert asks_for_answers(prompt)
+    assert need_of(prompt) is Need.SURE
+
+
+@pytest.mark.parametrize("prompt", [*ASKS, *SMALL_TALK, *IN_DOUBT])
+def test_no_other_prompt_asks_for_what_the_assistant_said(prompt: str) -> None:
+    assert not asks_for_answers(prompt)
 
 
 @pytest.mark.parametrize("prompt", ASKS)

@@ -47,10 +47,12 @@ def passages(
     words: Sequence[int] = (),
 ) -> Passages:
     moments = np.array([int(hour * HOUR_US) for hour in hours] if hours else np.zeros(len(turns)), np.int64)
-    is_user = np.array(users or [True] * len(turns))
+    is_user = np.array(users or [True] * len(turns), np.bool_)
     counts = np.array(words or [FULL_WORDS] * len(turns), np.int64)
     turn = np.array(turns, np.int64)
-    return Passages(key=np.arange(len(turns)), turn=turn, at_us=moments, is_user=is_user, words=counts)
+    return Passages(
+        key=np.arange(len(turns)), turn=turn, at_us=moments, is_user=is_user, is_assistant=~is_user, words=counts
+    )
 
 
 def test_a_blend_counts_how_far_each_score_stands_out() -> None:
@@ -103,6 +105,13 @@ def test_a_broad_question_gets_one_passage_of_each_long_turn_before_the_second_o
     assert here.turn[best.places].tolist()[:3] == [1, 1, 1]
     spread = rank(known, replace(PLAIN, spread=9.0), limit=8)
     assert here.turn[spread.places].tolist() == [1, 2, 3, 3, 1, 2, 1, 2]  # turn 3 is short: shown whole
+
+
+def test_the_users_words_count_more_or_the_assistants_if_the_prompt_asks_for_them() -> None:
+    here = passages([1, 2], users=[True, False])
+    alike = fuse(scored([1, 1]), None)
+    assert score(here, alike, replace(PLAIN, user=4.0)).argmax() == 0
+    assert score(here, alike, replace(PLAIN, user=4.0, is_for_answers=True)).argmax() == 1
 
 
 def test_a_time_that_the_question_names_counts() -> None:

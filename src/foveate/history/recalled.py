@@ -9,7 +9,7 @@ import asyncio
 import re
 import threading
 from collections import Counter as Counts
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ from foveate.models.caller import Caller
 from foveate.recall.dates import TIME_WORD, spans_in
 from foveate.recall.judge import Judge, JudgedRequest
 from foveate.recall.knowledge import FoundItem, ItemTable, best_items
-from foveate.recall.questions import Breadth, Need, breadth_of, need_of
+from foveate.recall.questions import Breadth, Need, asks_for_answers, breadth_of, need_of
 from foveate.recall.scopes import RecalledTurn, searched_sessions
 from foveate.recall.search import Deadline, Measured, Searcher
 from foveate.recall.settings import RecallSettings
@@ -46,6 +46,7 @@ from foveate.store.sql import Connection
 from foveate.text import encodable, json_text
 from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id
+from foveate.words.grammar import QUESTION_MARKS
 
 if TYPE_CHECKING:
     from foveate.recall.index import Index, Look
@@ -62,13 +63,15 @@ MAX_PASSAGES = 2_000
 BATCH = 64
 """Passages whose texts are read together."""
 LEAST_PASSAGES = 9
-"""The best passages that are shown where none has the minimum score."""
+"""The best passages that are shown where none has the minimum score, or where the prompt may not ask for the past."""
 NAMED_PASSAGES = 512
 """Of the best, those whose speakers are compared with the names in the prompt,"""
 FIRST_NAMED = 24
 """and first of all these."""
 MAX_ORDERS = 64
 """Passages of the user that are checked for standing orders, the best of those that have a word of one."""
+PAIRED = 9
+"""Of the best passages, those that bring the question before them or the reply behind them."""
 SHOWN_ORDERS = 8
 """Standing orders that are shown whatever their scores, the best of them."""
 MAX_REMEMBERED = 20_000
@@ -138,7 +141,12 @@ class _Found:
         """Keys, turns and times of some of the best."""
         if self.ranked is None:
             return []
-        places, passages = self.ranked.places[start:end], self.ranked.passages
+        return self.rows_at(self.ranked.places[start:end].tolist())
+
+    def rows_at(self, places: Sequence[int]) -> list[tuple[int, int, int]]:
+        """Keys, turns and times of the passages at these places."""
+        assert self.ranked is not None
+        passages = self.ranked.passages
         columns = (passages.key[places], passages.turn[places], passages.at_us[places])
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
@@ -315,6 +323,7 @@ class Recaller:
             return None
         weights = RankWeights(
             user=settings.broad_user_weight if breadth is Breadth.ORDER else settings.user_weight,
+            is_for_answers=asks_for_answers(request.words),
             near=settings.near_weight,
             far=settings.far_weight,
             date=settings.date_weight,
@@ -339,6 +348,8 @@ class Recaller:
             return found
         places = found.ranked.places
         count = int((found.ranked.scores[places] >= self._settings.least_score).sum()) or LEAST_PASSAGES
+        if request.need is Need.PERHAPS and not request.is_one_off:
+            count = min(count, LEAST_PASSAGES)
         is_shown = np.isin(places, found.orders[:SHOWN_ORDERS])
         is_shown[:count] = True
         return replace(found, ranked=replace(found.ranked, places=places[is_shown]))
@@ -437,22 +448,45 @@ class Recaller:
         for item in found.items[: settings.knowledge_items]:
             filling.add_item(make_item(item.row, found.count))
         missed: dict[int, int] = {}
+        if found.ranked and breadth_of(request.words) is Breadth.POINT:
+            for piece in self._pairs(connection, found, found.ranked.places[:PAIRED].tolist(), request.visible):
+                filling.add(piece)
         for start in range(0, MAX_PASSAGES, BATCH):
             rows = found.rows(start, start + BATCH)
             if not rows or filling.left < LEAST_PIECE_TOKENS or filling.misses >= MAX_MISSES:
                 break
-            for piece in self._read(connection, found, rows):
-                if piece and not filling.add(piece):
-                    missed.setdefault(piece.turn, piece.at_us)
-        gists = []
-        for number, at_us in list(missed.items())[: settings.ticklers]:
+            for each in self._read(connection, found, rows):
+                if each and not filling.add(each):
+                    missed.setdefault(each.turn, each.at_us)
+        layer = filling.finish(self._ticklers(connection, found, list(missed.items())[: settings.ticklers]))
+        in_part = self._in_part(found, found.ranked, filling) if found.ranked and settings.prefetch_turns else []
+        return replace(layer, in_part=tuple(in_part))
+
+    def _ticklers(self, connection: Connection, found: _Found, missed: Sequence[tuple[int, int]]) -> Iterator[Tickler]:
+        """One sentence for each of these turns, given with their times, as far as it is made."""
+        searched = found.look.searched
+        for number, at_us in missed:
             turn = searched.find(number) if searched else RecalledTurn(None, number)
             tinies = derived.tinies(connection, (turn.session or found.session).id, turn.turn, turn.turn)
             if tinies:
-                gists.append(Tickler(number, at_us, tinies[-1][1]))
-        layer = filling.finish(gists)
-        in_part = self._in_part(found, found.ranked, filling) if found.ranked and settings.prefetch_turns else []
-        return replace(layer, in_part=tuple(in_part))
+                yield Tickler(number, at_us, tinies[-1][1])
+
+    def _pairs(
+        self, connection: Connection, found: _Found, places: Sequence[int], visible: Collection[int]
+    ) -> Iterator[MemoryPiece]:
+        """The passages at these places, each with the question before it and, if it is one, the reply behind it."""
+        assert found.ranked is not None
+        around = sorted({near for place in places for near in (place - 1, place, place + 1)})
+        around = [place for place in around if 0 <= place < len(found.ranked.passages.key)]
+        pieces = dict(zip(around, self._read(connection, found, found.rows_at(around)), strict=True))
+        for place in places:
+            piece, before, behind = (pieces.get(near) for near in (place, place - 1, place + 1))
+            if piece:
+                yield piece
+                if before and is_reply(before, piece) and before.turn not in visible:
+                    yield before
+                if behind and is_reply(piece, behind) and behind.turn not in visible:
+                    yield behind
 
     def _in_part(self, found: _Found, ranked: RankedPassages, filling: LayerBuilder) -> list[int]:
         """Those of the best turns that match clearly and are not shown whole."""
@@ -496,6 +530,14 @@ class Recaller:
         # A turn's number depends on the sessions that are searched.
         shown = ((pieces[key], turn) for key, turn, _ in rows)
         return [replace(piece, turn=turn) if piece and piece.turn != turn else piece for piece, turn in shown]
+
+
+def is_reply(asks: MemoryPiece, replies: MemoryPiece) -> bool:
+    """Whether one passage is a question and the other, right behind it, is what a person or the model said to it."""
+    if not asks.text.rstrip().endswith(QUESTION_MARKS):
+        return False
+    is_next = replies.number == asks.number + 1 if replies.turn == asks.turn else replies.turn == asks.turn + 1
+    return is_next and {asks.speaker, replies.speaker} <= {"user", "assistant"}
 
 
 def said_by_named(query: str, pieces: Sequence[MemoryPiece | None]) -> list[bool]:

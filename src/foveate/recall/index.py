@@ -150,6 +150,7 @@ class Look:
             turn=scores.turn[kept],
             at_us=scores.at_us[kept],
             is_user=scores.speaker[kept] == SPEAKERS.index("user"),
+            is_assistant=scores.speaker[kept] == SPEAKERS.index("assistant"),
             words=scores.words[kept].astype(np.int64),
         )
         return PassageScores(

@@ -48,6 +48,9 @@ class RankWeights:
     """What counts for how much, in standard deviations of a score."""
 
     user: float = 4.0
+    """Of the user's words,"""
+    is_for_answers: bool = False
+    """or of the assistant's instead."""
     near: float = 0.3
     """Of the turns next to a passage's own."""
     far: float = 0.15
@@ -96,6 +99,7 @@ class Passages:
     turn: Numbers
     at_us: Numbers
     is_user: NDArray[np.bool_]
+    is_assistant: NDArray[np.bool_]
     words: Numbers
     """The number of words of each."""
 
@@ -275,7 +279,8 @@ def score(passages: Passages, fused: Floats, weights: RankWeights, spans: Sequen
     """How well each passage answers, given its score by itself."""
     # What is the same for every turn of a kind is not lent: a turn at the edge of a sitting has fewer to borrow from.
     scores: Floats = fused + _lent(passages, fused, weights)
-    scores += np.float32(weights.user) * passages.is_user.astype(np.float32)
+    is_wanted = passages.is_assistant if weights.is_for_answers else passages.is_user
+    scores += np.float32(weights.user) * is_wanted.astype(np.float32)
     if spans:
         scores += np.float32(weights.date) * _dated(passages, spans)
     scores += np.float32(weights.length) * np.log(np.clip(passages.words, LEAST_WORDS, FULL_WORDS) / FULL_WORDS)

@@ -9,10 +9,10 @@ How questions, orders and small talk are put differs by language: `LANGUAGE.txt`
     [polite]   what may precede a request            [orders]  what it must also say, where the language has it
     [tells]    what an order to tell begins with     [memory]  what speaks of the past of the conversation
     [you]      what is asked of the other one        [order]   what asks for an order of events or for all mentions
-    [whole]    what asks for a summary or a comparison
+    [whole]    what asks for a summary or comparison [answers] what asks for what the other one said
 
-Small talk is what has only the `chat` words of `foveate.words`. A language without spaces has its words anywhere in
-a sentence.
+`…` between two words stands for up to twelve others. Small talk is what has only the `chat` words of `foveate.words`.
+A language without spaces has its words anywhere in a sentence.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ MAX_CHARS = 4_000
 """Of a longer prompt the end is read: there is what it asks for."""
 LEAST_TELLING = 2
 """A question with fewer words that tell something may be small talk."""
+LEAST_ASKING = 0.5
+"""A prompt with a smaller share of sentences that ask may not ask for the past."""
 ENGLISH = "en"
 SPACED = (ENGLISH, "de", "fr", "es", "it", "pt", "nl")
 """In the Latin alphabet; of two that fit as well, the earlier."""
@@ -40,6 +42,8 @@ SCRIPTS = (("ja", "\u3040-\u30ff"), ("zh", "\u3400-\u9fff"), ("ru", "\u0400-\u04
 """Languages that are detected by their letters, the most certain first."""
 UNSPACED = ("ja", "zh")
 MAX_OPENERS = 4
+GAP = r"\s+…\s+", r"\s+(?:\S+\s+){0,12}?"
+"""Words left open in an entry, as it is escaped and as a pattern."""
 APOSTROPHE = "\u2019"
 
 _SCRIPTS = tuple((language, re.compile(f"[{letters}]")) for language, letters in SCRIPTS)
@@ -78,6 +82,7 @@ class Language:
     tells: re.Pattern[str]
     memory: re.Pattern[str]
     you: re.Pattern[str]
+    answers: re.Pattern[str]
     order: re.Pattern[str]
     whole: re.Pattern[str]
     small: frozenset[str]
@@ -122,16 +127,25 @@ def need_of(prompt: str) -> Need:
     language = read.language
     if not language.telling_words(read.text):
         return Need.NONE
-    if language.memory.search(read.text):
+    if language.memory.search(read.text) or asks_for_answers(prompt) or breadth_of(prompt) is not Breadth.POINT:
         return Need.SURE
     asked = [language.polite.sub("", sentence) for sentence in read.asking]
     telling = [len(language.telling_words(question)) for question in asked]
-    if any(
+    # A question at the end of a report is mostly about the report; a long paste is there to be asked about.
+    is_asking = len(asked) >= LEAST_ASKING * len(read.sentences) or len(prompt) > MAX_CHARS
+    if is_asking and any(
         count >= LEAST_TELLING and not language.you.search(question)
         for question, count in zip(asked, telling, strict=True)
     ):
         return Need.SURE
     return Need.PERHAPS if any(telling) or _IDENTIFIER.search(read.text) else Need.NONE
+
+
+@lru_cache(maxsize=256)
+def asks_for_answers(prompt: str) -> bool:
+    """Whether it asks for what the assistant said: "What did you recommend?"."""
+    read = _read(prompt)
+    return any(read.language.answers.search(each) for each in read.asking)
 
 
 def is_question(text: str) -> bool:
@@ -213,6 +227,7 @@ def load(name: str) -> Language:
         tells=_pattern(found["tells"], r"^[\u00bf\u00a1]*(?:{})(?!\w)" if is_spaced else "(?:{})"),
         memory=_pattern(found["memory"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         you=_pattern(found["you"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
+        answers=_pattern(found["answers"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         order=_pattern(found["order"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         whole=_pattern(found["whole"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         small=small,
@@ -227,9 +242,8 @@ def _pattern(entries: Collection[str], form: str) -> re.Pattern[str]:
 def _any(entries: Collection[str]) -> str:
     """The longest first, so that none hides a longer one."""
     listed = sorted(entries, key=lambda entry: (-len(entry), entry))
-    return (
-        "|".join(re.escape(entry).replace(r"\ ", r"\s+").replace("'", f"['{APOSTROPHE}]") for entry in listed) or "(?!)"
-    )
+    patterns = (re.escape(entry).replace(r"\ ", r"\s+").replace(*GAP) for entry in listed)
+    return "|".join(pattern.replace("'", f"['{APOSTROPHE}]") for pattern in patterns) or "(?!)"
 
 
 def _doubled(text: str) -> str:
