@@ -29,6 +29,7 @@ ASKS = (
     "which branch has the fix for getUserById",
     "Can you give me a summary of how I handled the database in our talks?",
     "Which US city did Maria visit in May?",
+    "I'm about to start drafting my essay. What tools or software would you suggest I use?",
 )
 SMALL_TALK = (
     "",

@@ -10,6 +10,7 @@ How questions, orders and small talk are put differs by language: `LANGUAGE.txt`
     [tells]    what an order to tell begins with     [memory]  what speaks of the past of the conversation
     [you]      what is asked of the other one        [order]   what asks for an order of events or for all mentions
     [whole]    what asks for a summary or comparison [answers] what asks for what the other one said
+    [advice]   what asks for advice, which depends on what the user said
 
 `…` between two words stands for up to twelve others. Small talk is what has only the `chat` words of `foveate.words`.
 A language without spaces has its words anywhere in a sentence.
@@ -83,6 +84,7 @@ class Language:
     memory: re.Pattern[str]
     you: re.Pattern[str]
     answers: re.Pattern[str]
+    advice: re.Pattern[str]
     order: re.Pattern[str]
     whole: re.Pattern[str]
     small: frozenset[str]
@@ -134,8 +136,8 @@ def need_of(prompt: str) -> Need:
     # A question at the end of a report is mostly about the report; a long paste is there to be asked about.
     is_asking = len(asked) >= LEAST_ASKING * len(read.sentences) or len(prompt) > MAX_CHARS
     if is_asking and any(
-        count >= LEAST_TELLING and not language.you.search(question)
-        for question, count in zip(asked, telling, strict=True)
+        count >= LEAST_TELLING and (not language.you.search(question) or language.advice.search(sentence))
+        for sentence, question, count in zip(read.asking, asked, telling, strict=True)
     ):
         return Need.SURE
     return Need.PERHAPS if any(telling) or _IDENTIFIER.search(read.text) else Need.NONE
@@ -228,6 +230,7 @@ def load(name: str) -> Language:
         memory=_pattern(found["memory"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         you=_pattern(found["you"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         answers=_pattern(found["answers"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
+        advice=_pattern(found["advice"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         order=_pattern(found["order"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         whole=_pattern(found["whole"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         small=small,
