@@ -36,7 +36,7 @@ class RecallSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     gate_doubt_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
     """For a prompt that may or may not ask for the past: minimum score of the best passage, in standard deviations
     above the mean. Tuned on LoCoMo-dev."""
-    least_score: Annotated[float, Meta(ge=0, le=100)] = 9.0
+    least_score: Annotated[float, Meta(ge=0, le=100)] = 8.0
     """Minimum ranking score of a recalled passage; if none has it, the 9 best are recalled. Does not apply to a prompt
     that asks for a summary, a comparison, an order of events or all mentions. Tuned on LoCoMo-dev and BEAM-100k-dev."""
     user_weight: Annotated[float, Meta(ge=0, le=100)] = 4.0
