@@ -10,12 +10,13 @@ import math
 from collections import deque
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from foveate.plan import Block, Plan, ShownLevel, Sizes, TurnSizes
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
+    ERA_MINIMUM_TOKENS,
     LEVELS,
     RAW,
     SMOOTHED,
@@ -46,24 +47,12 @@ TINY_LIMIT_SHARE = 0.02
 """A single Tiny larger than this share of the budget is cut."""
 OVERSIZE_SHARE = 0.5
 """A turn larger than this share of its band gets a lower level alone; the band continues after it."""
-FULL_SHARE = 0.95
-"""A plan with eras that uses less of the budget is made again with turns in place of the newest of them."""
-LOOSE_TRIES = 3
-LOOSE_ERA_SHARE = 0.5
-"""Share of Deep for eras if Deep is too small for single turns back to the end of an era."""
+ERA_SHARE = 0.25
+"""Share of Deep for eras, if not each turn can have its Tiny."""
 TURN_SHARES = (0.10, 0.20, 0.50)
 """Initial ends of Recent, Working and Background, as shares of the turns; the remaining room raises turns."""
 TAKE_STEPS = 8
 """Precision of the search for what Deep must take: 1 part in 2**8 of its maximum."""
-
-
-class Boundary(NamedTuple):
-    """The boundary between single turns and eras."""
-
-    length: int
-    """Number of items shown one by one."""
-    turn: int
-    """The newest turn that is part of an era; those between are only named."""
 
 
 class GradientPlanner:
@@ -95,14 +84,13 @@ class GradientPlanner:
         tokens = sum(row.tokens for row in rows)
         assert tokens <= max(0, self.budget), f"a plan of {tokens} tokens for a budget of {self.budget}"
         settings = self.settings
-        has_eras = any(row.level == "E" for row in rows)
-        tiny = settings.tiny_share if has_eras else 1.0
+        eras = ERA_SHARE if any(row.level == "E" for row in rows) else 0.0
         targets: dict[ShownLevel, float] = {
             "R": settings.recent,
             "S": settings.working,
             "C": settings.background,
-            "T": settings.deep * tiny,
-            "E": settings.deep * (1 - tiny),
+            "T": settings.deep * (1 - eras),
+            "E": settings.deep * eras,
         }
         return Plan(tuple(rows), bands_of(rows, targets), tokens, self.budget)
 
@@ -211,73 +199,49 @@ class GradientPlanner:
         return False
 
     def _with_eras(self, choices: LevelChoices) -> list[Block] | None:
-        """Lay out the newer part of Deep as Tiny, the rest as eras."""
-        chosen, cost = choices.chosen.copy(), choices.cost
-        boundary = self._aligned_boundary(choices)
-        best = None if boundary is None else self._era_rows(choices, boundary)
-        eras = sum(row.tokens for row in best if row.level == "E") if best else self._least_for_eras(cost)
-        for _ in range(LOOSE_TRIES):
-            if _tokens(best) >= FULL_SHARE * self.budget:
-                break
-            choices.chosen[:], choices.cost = chosen, cost
-            rows = self._era_rows(choices, self._loose_boundary(choices, eras))
-            eras = sum(row.tokens for row in rows or () if row.level == "E" and row.era_level)
-            best = rows if _tokens(rows) > _tokens(best) else best
-        return best
-
-    def _era_rows(self, choices: LevelChoices, boundary: Boundary) -> list[Block] | None:
-        """Return the rows of a history whose single turns end here; None if they don't fit."""
-        _append_tinies(choices, boundary.length)
+        """Show the newest turns of Deep as Tiny, as many as fit next to the eras of the others; None if not even the
+        eras fit."""
+        length = self._boundary(choices)
+        _append_tinies(choices, length)
         hidden = hidden_step_rows(choices, self.overheads)
         spent = sum(row.tokens for row in hidden if row.level == "E")
         room = self.budget - choices.cost - spent
-        last = choices.items[boundary.length - 1].turn - 1
-        cover = make_cover(self.sizes, boundary.turn, last, room, self.overheads)
+        last = choices.items[length - 1].turn - 1
+        cover = make_cover(self.sizes, last - last % self.sizes.fanout, last, room, self.overheads)
         if cover.least > room:
             return None
-        raise_levels(choices, self.budget - spent - min(room, cover.full))
-        keep_levels(choices, self.shown, self.budget - spent - cover.least)
+        limit = self.budget - spent - min(room, cover.full)
+        raise_levels(choices, limit)
+        keep_levels(choices, self.shown, limit)
         return cover.rows(self.budget - spent - choices.cost) + hidden + chosen_rows(choices)
 
-    def _aligned_boundary(self, choices: LevelChoices) -> Boundary | None:
-        """Return the oldest end of an era that leaves eras their share of Deep, or all they can use; None without
-        eras."""
-        era_tokens = finest_tokens(self.sizes)
-        if not era_tokens:
-            return None
+    def _boundary(self, choices: LevelChoices) -> int:
+        """Return the number of items shown one by one: back to the end of an era, so that the eras before it have their
+        share of Deep. If no era ends there, as many as fit; the others of the divided era are only named."""
         start, deep = len(choices.chosen), self.budget - choices.cost
-        least, fanout = 2 * choices.costing.stub, self.sizes.fanout
-        costs = [0, *choices.tiny_costs(range(start, len(choices.items)), deep - least)]
-        first: Boundary | None = None
-        best: Boundary | None = None
-        for length, cost in enumerate(costs, start):
+        era_tokens = finest_tokens(self.sizes)
+        costs = [0, *choices.tiny_costs(range(start, len(choices.items)), deep)]
+        for length in range(start + len(costs) - 1, start - 1, -1):
             oldest = choices.items[length - 1]
-            turn = oldest.turn - 1
-            if turn % fanout or oldest.step > 1:
+            if not era_tokens or oldest.step > 1 or (oldest.turn - 1) % self.sizes.fanout:
                 continue
-            here = Boundary(length, turn)
-            first = here if first is None else first
-            eras = turn // fanout * (self.overheads.range + era_tokens)
-            if cost <= max(self.settings.tiny_share * deep, deep - eras):
-                best = here
-        return first if best is None else best
-
-    def _least_for_eras(self, cost: int) -> int:
-        """Return the tokens that single turns leave to eras if the boundary is inside an era."""
-        return int((self.budget - cost) * LOOSE_ERA_SHARE) if finest_tokens(self.sizes) else 0
-
-    def _loose_boundary(self, choices: LevelChoices, era_tokens: int) -> Boundary:
-        """Choose as many single turns as leave this room; the rest of the divided era is only named."""
-        start = len(choices.chosen)
+            if costs[length - start] + self._era_room(oldest.turn - 1, deep, era_tokens) <= deep:
+                return length
         named = 2 if choices.items[0].step else 1
-        room = self.budget - choices.cost - era_tokens - named * choices.costing.stub
-        length = start + len(choices.tiny_costs(range(start, len(choices.items)), room))
-        turn = choices.items[length - 1].turn - 1
-        return Boundary(length, turn - turn % self.sizes.fanout)
+        eras = self._era_room(choices.items[-1].turn - 1, deep, era_tokens) if era_tokens else 0
+        room = deep - eras - named * choices.costing.stub
+        return start + len(choices.tiny_costs(range(start, len(choices.items)), room))
 
-
-def _tokens(rows: list[Block] | None) -> int:
-    return sum(row.tokens for row in rows or ())
+    def _era_room(self, turn: int, deep: int, era_tokens: int) -> int:
+        """Return the tokens that Deep leaves to the eras up to a turn: its share, but at least the minimum of each era,
+        and at most all of them in full."""
+        fanout, tags = self.sizes.fanout, self.overheads.range
+        count = turn // fanout
+        full, least = count * (tags + era_tokens), 0
+        while count:
+            least += count % fanout * (tags + min(era_tokens, ERA_MINIMUM_TOKENS))
+            count //= fanout
+        return max(least, min(full, int(deep * ERA_SHARE)))
 
 
 def _append_all_raw(choices: LevelChoices, budget_tokens: int) -> bool:
