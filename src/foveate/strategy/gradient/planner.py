@@ -7,17 +7,16 @@ older than the budget could reach is read.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from foveate.plan import Block, Plan, ShownLevel, Sizes, TurnSizes
+from foveate.strategy.gradient.few_changes import CHANGED_SHARE, KEEPING_SHARES, changed_share, keep_levels
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
     ERA_MINIMUM_TOKENS,
-    LEVELS,
     RAW,
     SMOOTHED,
     TINY,
@@ -106,8 +105,7 @@ class GradientPlanner:
             return None
         if self._append_bands(choices, is_all=is_all):
             raise_levels(choices, self.budget)
-            keep_levels(choices, self.shown, self.budget)
-            return chosen_rows(choices)
+            return self._with_few_changes(choices, self.budget, self.budget, list)
         return self._with_eras(choices)
 
     def _read(self) -> tuple[list[TurnSizes], bool]:
@@ -212,8 +210,23 @@ class GradientPlanner:
             return None
         limit = self.budget - spent - min(room, cover.full)
         raise_levels(choices, limit)
-        keep_levels(choices, self.shown, limit)
-        return cover.rows(self.budget - spent - choices.cost) + hidden + chosen_rows(choices)
+        most = self.budget - spent - cover.least
+        return self._with_few_changes(
+            choices, limit, most, lambda: cover.rows(self.budget - spent - choices.cost) + hidden
+        )
+
+    def _with_few_changes(
+        self, choices: LevelChoices, limit_tokens: int, most_tokens: int, older_rows: Callable[[], list[Block]]
+    ) -> list[Block]:
+        """Return the plan's rows; if levels are to be kept, with changes of at most a fifth of the tokens, as far as
+        the budget allows. The last try takes the room of eras too, up to `most_tokens`."""
+        rows = older_rows() + chosen_rows(choices)
+        for share in KEEPING_SHARES if self.shown else ():
+            if changed_share(rows, self.shown) <= CHANGED_SHARE:
+                break
+            keep_levels(choices, self.shown, limit_tokens if share else most_tokens, older_rows(), share)
+            rows = older_rows() + chosen_rows(choices)
+        return rows
 
     def _boundary(self, choices: LevelChoices) -> int:
         """Return the number of items shown one by one: back to the end of an era, so that the eras before it have their
@@ -224,6 +237,8 @@ class GradientPlanner:
         for length in range(start + len(costs) - 1, start - 1, -1):
             oldest = choices.items[length - 1]
             if not era_tokens or oldest.step > 1 or (oldest.turn - 1) % self.sizes.fanout:
+                continue
+            if self.shown.get(oldest.turn) == "E":
                 continue
             if costs[length - start] + self._era_room(oldest.turn - 1, deep, era_tokens) <= deep:
                 return length
@@ -283,53 +298,6 @@ def _fill(choices: LevelChoices, level: int, start: float, room: float, toleranc
         if fitting is None:
             return
         choices.append(fitting, choices.appended(fitting))
-
-
-CHANGED_SHARE = 0.17
-"""Maximum share of the texts that change if few levels are to change; with tags, a fifth of the tokens."""
-
-
-def keep_levels(choices: LevelChoices, shown: Mapping[int, ShownLevel], limit_tokens: int) -> None:
-    """Let fewer turns change: raised ones keep their current level, and so do the newest of the lowered ones.
-
-    To compensate, the oldest of the lowered ones go down one more level each time.
-    """
-    if not shown:
-        return
-    changed = {
-        index: LEVELS.index(level)
-        for index, (item, option) in enumerate(zip(choices.items, choices.chosen, strict=False))
-        if (level := shown.get(item.turn)) in LEVELS and LEVELS[option.level] != level and not item.step
-    }
-    total = sum(option.text for option in choices.chosen)
-    excess = sum(choices.chosen[index].text for index in changed) - total * CHANGED_SHARE
-    for index, before in changed.items():
-        if excess > 0 and before > choices.chosen[index].level:
-            excess -= _go_to(choices, index, before, limit_tokens) or 0
-    lowered = deque(index for index, before in changed.items() if before < choices.chosen[index].level)
-    while excess > 0 and lowered:
-        size = _go_to(choices, lowered[0], changed[lowered[0]], limit_tokens)
-        if size is not None:
-            excess -= size
-            lowered.popleft()
-            continue
-        oldest = lowered[-1]
-        before_tokens = choices.chosen[oldest].text
-        if choices.chosen[oldest].level == TINY or _go_to(choices, oldest, TINY, limit_tokens) is None:
-            lowered.pop()
-        else:
-            excess -= before_tokens - choices.chosen[oldest].text
-
-
-def _go_to(choices: LevelChoices, index: int, level: int, limit_tokens: int) -> int | None:
-    """Show an item at a level if that exists and fits; return its former tokens, or None."""
-    option = choices.at(index, level)
-    added = choices.change(index, option)
-    if option.level != level or option.is_cut or choices.cost + added > limit_tokens:
-        return None
-    before = choices.chosen[index].text
-    choices.replace(index, option, added)
-    return before
 
 
 SLACK_SHARE = 0.02
