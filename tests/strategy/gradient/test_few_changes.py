@@ -5,9 +5,14 @@ from __future__ import annotations
 import random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foveate.plan import Plan, ShownLevel
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.gradient.few_changes import CHANGED_SHARE, changed_share
+from support.drawn_histories import ordinary
+from support.examples import times
 from support.histories import ListedHistory, sized
 
 
@@ -35,6 +40,25 @@ def test_at_most_a_fifth_of_the_tokens_change_level_every_ten_turns(mean: int, a
         changed = sum(tokens for turn, (level, tokens) in now.items() if shown.get(turn, level) != level)
         assert changed <= 0.2 * plan.tokens, f"{changed} of {plan.tokens} at T-{last}"
         shown = {turn: level for turn, (level, _) in now.items()} | dict.fromkeys(range(last + 1, last + 11), "R")
+
+
+@settings(max_examples=times(30), deadline=None)
+@given(st.data(), st.integers(4_000, 100_000))
+def test_whatever_the_turns_are_at_most_a_fifth_of_the_tokens_change_level(data: st.DataObject, room: int) -> None:
+    """If ten average turns take at most a quarter of the room, none of them much more than the others."""
+    history = data.draw(ordinary(room // 40))
+    items = history.items
+    average = sum(item.raw for item in items) / len(items)
+    target = int(room - 10 * average)
+    shown: dict[int, ShownLevel] = {}
+    for last in range(10, min(len(items), 400), 10):
+        listed = ListedHistory(items[:last], history.fanout, history.era_tokens)
+        plan = Gradient(schedule="interval").levels(listed, target, shown)
+        assert plan.tokens <= target
+        if shown:
+            assert changed_share(plan.rows, shown) <= CHANGED_SHARE, f"at T-{last}"
+        shown = {turn: level for turn, (level, _) in _levels(plan).items()}
+        shown |= dict.fromkeys(range(last + 1, last + 11), "R")
 
 
 def test_without_levels_to_keep_a_plan_is_the_same_as_ever() -> None:

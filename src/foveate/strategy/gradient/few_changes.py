@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from foveate.plan import Block, ShownLevel
-from foveate.strategy.layout import LEVELS, TINY, LevelChoices
+from foveate.strategy.layout import TINY, LevelChoices
 
 CHANGED_SHARE = 0.2
-"""Maximum share of a plan's tokens whose level changes in a rebuild by interval."""
-KEEPING_SHARES = (0.2, 0.15, 0.1, 0.05, 0.0)
-"""Shares that levels are kept for, by the sizes of turns, until the blocks change by no more than `CHANGED_SHARE`."""
+"""Maximum share of the shown tokens whose level changes in a rebuild by interval."""
+PLANNED_SHARE = 0.18
+"""The same of a new plan: blocks of the old plan that stay in front of it may be smaller than the planned ones."""
+KEEPING_SHARES = (0.18, 0.12, 0.06, 0.0)
+"""Shares by the sizes of turns that are tried, until the blocks change by no more than `PLANNED_SHARE`."""
 
 
 def changed_share(rows: Sequence[Block], shown: Mapping[int, ShownLevel]) -> float:
@@ -34,19 +36,17 @@ def keep_levels(
 ) -> None:
     """Let fewer turns change if more than a share of the tokens would.
 
-    Raised turns keep their current level, and lowered ones, newest first. For the room, the oldest turns go down to
-    Tiny. A turn that can't keep its level goes down further, if nothing else is left.
+    The newest lowered turns keep their current level. For the room, the oldest turns go down to Tiny. A turn that
+    can't keep its level goes down further, if nothing else is left.
     """
-    changes = _Changes(choices, shown, limit_tokens)
+    changes = _Changes(choices, limit_tokens)
     eras_tokens = sum(row.tokens for row in eras)
     changes.excess += changed_share(eras, shown) * eras_tokens - share * (choices.cost + eras_tokens)
-    raised, lowered = changes.raised(), changes.lowered()
-    payers = [index for index in changes.before if choices.chosen[index].level < TINY]
-    while changes.excess > 0 and raised:
-        changes.go_back(raised.pop())
+    lowered = [index for index in reversed(changes.turns) if changes.is_lowered(index)]
+    payers = [index for index in changes.turns if choices.chosen[index].level < TINY]
     stuck: list[int] = []
     while changes.excess > 0 and lowered:
-        if changes.go_back(lowered[-1]):
+        if changes.go_to(lowered[-1], choices.current[lowered[-1]]):
             lowered.pop()
         elif payers and payers[-1] > lowered[-1]:
             changes.go_down(payers.pop())
@@ -59,49 +59,25 @@ def keep_levels(
 class _Changes:
     """The turns whose level a plan changes."""
 
-    def __init__(self, choices: LevelChoices, shown: Mapping[int, ShownLevel], limit_tokens: int) -> None:
+    def __init__(self, choices: LevelChoices, limit_tokens: int) -> None:
         self.choices = choices
         self.limit_tokens = limit_tokens
-        self.before = {
-            index: shown.get(item.turn)
-            for index, item in enumerate(choices.items[: len(choices.chosen)])
-            if not item.step and index not in choices.kept
-        }
-        """Current level of each whole turn."""
-        self.excess: float = sum(map(self._changed, self.before))
+        items = choices.items[: len(choices.chosen)]
+        self.turns = [index for index, item in enumerate(items) if not item.step and index not in choices.kept]
+        """Whole turns, newest first."""
+        self.excess: float = sum(map(self._changed, self.turns))
         """Changed tokens, less their maximum."""
 
-    def raised(self) -> list[int]:
-        """Return the turns in more detail than before, oldest first."""
-        return [index for index, level in self._moved() if level > self.choices.chosen[index].level]
-
-    def lowered(self) -> list[int]:
-        """Return the turns in less detail than before, oldest first."""
-        return [index for index, level in self._moved() if level < self.choices.chosen[index].level]
-
-    def go_back(self, index: int) -> bool:
-        """Show a turn at its current level, if that fits."""
-        level = self.before[index]
-        return level in LEVELS and self._go_to(index, LEVELS.index(level))
+    def is_lowered(self, index: int) -> bool:
+        return self.choices.chosen[index].level > self.choices.current.get(index, TINY)
 
     def go_down(self, index: int) -> bool:
         """Show a turn as Tiny, unless more tokens change by that than it frees."""
         tiny, now = self.choices.at(index, TINY), self.choices.chosen[index]
         is_worth = self._changed(index) > 0 or now.text > 2 * tiny.text
-        return is_worth and self._go_to(index, TINY)
+        return is_worth and self.go_to(index, TINY)
 
-    def _moved(self) -> Iterator[tuple[int, int]]:
-        for index in reversed(self.before):
-            level = self.before[index]
-            if level in LEVELS:
-                yield index, LEVELS.index(level)
-
-    def _changed(self, index: int) -> int:
-        """Return the tokens of a turn if its level changes, else 0."""
-        option = self.choices.chosen[index]
-        return 0 if LEVELS[option.level] == self.before[index] else option.text + self.choices.costing.overheads.line
-
-    def _go_to(self, index: int, level: int) -> bool:
+    def go_to(self, index: int, level: int) -> bool:
         """Show a turn at a level if that exists and fits."""
         option, changed = self.choices.at(index, level), self._changed(index)
         added = self.choices.change(index, option)
@@ -110,6 +86,12 @@ class _Changes:
         self.choices.replace(index, option, added)
         self.excess += self._changed(index) - changed
         return True
+
+    def _changed(self, index: int) -> int:
+        """Return the tokens of a turn if its level changes, else 0."""
+        option = self.choices.chosen[index]
+        is_same = option.level == self.choices.current.get(index)
+        return 0 if is_same else option.text + self.choices.costing.overheads.line
 
 
 def _last_in_eras(shown: Mapping[int, ShownLevel], last_turn: int) -> int:

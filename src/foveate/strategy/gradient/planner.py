@@ -12,11 +12,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from foveate.plan import Block, Plan, ShownLevel, Sizes, TurnSizes
-from foveate.strategy.gradient.few_changes import CHANGED_SHARE, KEEPING_SHARES, changed_share, keep_levels
+from foveate.strategy.gradient.few_changes import KEEPING_SHARES, PLANNED_SHARE, changed_share, keep_levels
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
     ERA_MINIMUM_TOKENS,
+    LEVELS,
     RAW,
     SMOOTHED,
     TINY,
@@ -98,6 +99,9 @@ class GradientPlanner:
         items, is_all = self._read()
         tiny_limit = max(TINY_TOKENS, int(self.budget * TINY_LIMIT_SHARE))
         choices = LevelChoices(items, CostModel(self.overheads, self.settings.short_turn_tokens, tiny_limit))
+        if self.shown:
+            levels = ((index, self.shown.get(item.turn)) for index, item in enumerate(items) if not item.step)
+            choices.current = {index: LEVELS.index(level) for index, level in levels if level in LEVELS}
         if is_all and _append_all_raw(choices, self.budget):
             return chosen_rows(choices)
         self._keep_prompts(choices)
@@ -222,7 +226,7 @@ class GradientPlanner:
         the budget allows. The last try takes the room of eras too, up to `most_tokens`."""
         rows = older_rows() + chosen_rows(choices)
         for share in KEEPING_SHARES if self.shown else ():
-            if changed_share(rows, self.shown) <= CHANGED_SHARE:
+            if changed_share(rows, self.shown) <= PLANNED_SHARE:
                 break
             keep_levels(choices, self.shown, limit_tokens if share else most_tokens, older_rows(), share)
             rows = older_rows() + chosen_rows(choices)
