@@ -6,14 +6,12 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
 from foveate.plan import Block, ShownLevel
-from foveate.strategy.layout import TINY, LevelChoices
+from foveate.strategy.layout import RAW, TINY, LevelChoices
 
 CHANGED_SHARE = 0.2
 """Maximum share of the shown tokens whose level changes in a rebuild by interval."""
 PLANNED_SHARE = 0.18
 """The same of a new plan: blocks of the old plan that stay in front of it may be smaller than the planned ones."""
-KEEPING_SHARES = (0.18, 0.12, 0.06, 0.0)
-"""Shares by the sizes of turns that are tried, until the blocks change by no more than `PLANNED_SHARE`."""
 
 
 def changed_share(rows: Sequence[Block], shown: Mapping[int, ShownLevel]) -> float:
@@ -27,73 +25,48 @@ def _changed_turns(row: Block, shown: Mapping[int, ShownLevel]) -> int:
     if row.first_step:
         return 0
     if row.level == "E":
-        return row.last - max(row.first - 1, min(row.last, _last_in_eras(shown, row.last)))
+        return row.last - max(row.first - 1, _last_in_eras(shown, row.last))
     return sum(shown.get(turn) != row.level for turn in range(row.first, row.last + 1))
-
-
-def keep_levels(
-    choices: LevelChoices, shown: Mapping[int, ShownLevel], limit_tokens: int, eras: Sequence[Block], share: float
-) -> None:
-    """Let fewer turns change if more than a share of the tokens would.
-
-    The newest lowered turns keep their current level. For the room, the oldest turns go down to Tiny. A turn that
-    can't keep its level goes down further, if nothing else is left.
-    """
-    changes = _Changes(choices, limit_tokens)
-    eras_tokens = sum(row.tokens for row in eras)
-    changes.excess += changed_share(eras, shown) * eras_tokens - share * (choices.cost + eras_tokens)
-    lowered = [index for index in reversed(changes.turns) if changes.is_lowered(index)]
-    payers = [index for index in changes.turns if choices.chosen[index].level < TINY]
-    stuck: list[int] = []
-    while changes.excess > 0 and lowered:
-        if changes.go_to(lowered[-1], choices.current[lowered[-1]]):
-            lowered.pop()
-        elif payers and payers[-1] > lowered[-1]:
-            changes.go_down(payers.pop())
-        else:
-            stuck.append(lowered.pop())
-    while changes.excess > 0 and stuck:
-        changes.go_down(stuck.pop())
-
-
-class _Changes:
-    """The turns whose level a plan changes."""
-
-    def __init__(self, choices: LevelChoices, limit_tokens: int) -> None:
-        self.choices = choices
-        self.limit_tokens = limit_tokens
-        items = choices.items[: len(choices.chosen)]
-        self.turns = [index for index, item in enumerate(items) if not item.step and index not in choices.kept]
-        """Whole turns, newest first."""
-        self.excess: float = sum(map(self._changed, self.turns))
-        """Changed tokens, less their maximum."""
-
-    def is_lowered(self, index: int) -> bool:
-        return self.choices.chosen[index].level > self.choices.current.get(index, TINY)
-
-    def go_down(self, index: int) -> bool:
-        """Show a turn as Tiny, unless more tokens change by that than it frees."""
-        tiny, now = self.choices.at(index, TINY), self.choices.chosen[index]
-        is_worth = self._changed(index) > 0 or now.text > 2 * tiny.text
-        return is_worth and self.go_to(index, TINY)
-
-    def go_to(self, index: int, level: int) -> bool:
-        """Show a turn at a level if that exists and fits."""
-        option, changed = self.choices.at(index, level), self._changed(index)
-        added = self.choices.change(index, option)
-        if option.level != level or option.is_cut or self.choices.cost + added > self.limit_tokens:
-            return False
-        self.choices.replace(index, option, added)
-        self.excess += self._changed(index) - changed
-        return True
-
-    def _changed(self, index: int) -> int:
-        """Return the tokens of a turn if its level changes, else 0."""
-        option = self.choices.chosen[index]
-        is_same = option.level == self.choices.current.get(index)
-        return 0 if is_same else option.text + self.choices.costing.overheads.line
 
 
 def _last_in_eras(shown: Mapping[int, ShownLevel], last_turn: int) -> int:
     """Return the last turn that is part of an era now; all older ones are too."""
     return bisect_left(range(1, last_turn + 1), True, key=lambda turn: shown.get(turn) != "E")
+
+
+def keep_levels(choices: LevelChoices, limit_tokens: int, changed_tokens: float) -> None:
+    """Let fewer turns change: those that the plan lowers keep their level, and the oldest of them go down to Tiny until
+    the plan fits, only those that free more tokens than they then have; if necessary others too, except
+    the newer half of the raw ones.
+
+    The newest of those go down no further than planned, as long as at most `changed_tokens` change. If that does not
+    fit, the plan stays as it is.
+    """
+    chosen, current = choices.chosen, choices.current
+    planned, planned_cost = chosen.copy(), choices.cost
+    lowered = [index for index, option in enumerate(chosen) if option.level > current.get(index, TINY)]
+    for index in lowered:
+        _show(choices, index, current[index])
+    newest = sum(option.level == RAW for option in planned) // 2
+    others = [index for index in range(newest, len(planned)) if planned[index].level == current.get(index)]
+    for turns, least_gain in ((lowered, 1), (others, 1), (lowered, 0)):
+        for index in reversed(turns):
+            tiny = choices.at(index, TINY)
+            if choices.cost > limit_tokens and chosen[index].text - tiny.text > least_gain * tiny.text:
+                _show(choices, index, TINY)
+    if choices.cost > limit_tokens:
+        chosen[:], choices.cost = planned, planned_cost
+        return
+    left = changed_tokens - sum(chosen[index].text for index in lowered if chosen[index].level != current[index])
+    for index in lowered:
+        more = planned[index].text - chosen[index].text
+        if chosen[index].level != current[index] and 0 < more <= left:
+            added = choices.change(index, planned[index])
+            if choices.cost + added <= limit_tokens:
+                choices.replace(index, planned[index], added)
+                left -= more
+
+
+def _show(choices: LevelChoices, index: int, level: int) -> None:
+    option = choices.at(index, level)
+    choices.replace(index, option, choices.change(index, option))

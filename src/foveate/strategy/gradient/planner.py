@@ -7,12 +7,12 @@ older than the budget could reach is read.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from foveate.plan import Block, Plan, ShownLevel, Sizes, TurnSizes
-from foveate.strategy.gradient.few_changes import KEEPING_SHARES, PLANNED_SHARE, changed_share, keep_levels
+from foveate.strategy.gradient.few_changes import PLANNED_SHARE, changed_share, keep_levels
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
@@ -49,6 +49,9 @@ OVERSIZE_SHARE = 0.5
 """A turn larger than this share of its band gets a lower level alone; the band continues after it."""
 ERA_SHARE = 0.25
 """Share of Deep for eras, if not each turn can have its Tiny."""
+KEEPING_SHARES = (0.15, 0.07, 0.0)
+"""Shares of the tokens that may change their level, by the sizes of turns: the first with which few tokens change by
+those of blocks."""
 TURN_SHARES = (0.10, 0.20, 0.50)
 """Initial ends of Recent, Working and Background, as shares of the turns; the remaining room raises turns."""
 TAKE_STEPS = 8
@@ -81,7 +84,7 @@ class GradientPlanner:
 
     def plan_of(self, rows: list[Block]) -> Plan:
         """Return the plan of these rows."""
-        tokens = sum(row.tokens for row in rows)
+        tokens = _tokens(rows)
         assert tokens <= max(0, self.budget), f"a plan of {tokens} tokens for a budget of {self.budget}"
         settings = self.settings
         eras = ERA_SHARE if any(row.level == "E" for row in rows) else 0.0
@@ -225,10 +228,12 @@ class GradientPlanner:
         """Return the plan's rows; if levels are to be kept, with changes of at most a fifth of the tokens, as far as
         the budget allows. The last try takes the room of eras too, up to `most_tokens`."""
         rows = older_rows() + chosen_rows(choices)
+        planned, cost = choices.chosen.copy(), choices.cost
         for share in KEEPING_SHARES if self.shown else ():
             if changed_share(rows, self.shown) <= PLANNED_SHARE:
                 break
-            keep_levels(choices, self.shown, limit_tokens if share else most_tokens, older_rows(), share)
+            choices.chosen[:], choices.cost = planned, cost
+            keep_levels(choices, limit_tokens if share else most_tokens, share * _tokens(rows))
             rows = older_rows() + chosen_rows(choices)
         return rows
 
@@ -261,6 +266,10 @@ class GradientPlanner:
             least += count % fanout * (tags + min(era_tokens, ERA_MINIMUM_TOKENS))
             count //= fanout
         return max(least, min(full, int(deep * ERA_SHARE)))
+
+
+def _tokens(rows: Sequence[Block]) -> int:
+    return sum(row.tokens for row in rows)
 
 
 def _append_all_raw(choices: LevelChoices, budget_tokens: int) -> bool:
