@@ -49,6 +49,8 @@ OVERSIZE_SHARE = 0.5
 """A turn larger than this share of its band gets a lower level alone; the band continues after it."""
 ERA_SHARE = 0.25
 """Share of Deep for eras, if not each turn can have its Tiny."""
+FULL_SHARE = 0.95
+"""If a plan whose eras are all whole uses less of the budget, one of them may be divided."""
 KEEPING_SHARES = (0.15, 0.07, 0.0)
 """Shares of the tokens that may change their level, by the sizes of turns: the first with which few tokens change by
 those of blocks."""
@@ -206,7 +208,17 @@ class GradientPlanner:
     def _with_eras(self, choices: LevelChoices) -> list[Block] | None:
         """Show the newest turns of Deep as Tiny, as many as fit next to the eras of the others; None if not even the
         eras fit."""
-        length = self._boundary(choices)
+        chosen, cost = choices.chosen.copy(), choices.cost
+        aligned = self._aligned_length(choices)
+        best = None if aligned is None else self._era_rows(choices, aligned)
+        if best is None or (not self.shown and _tokens(best) < FULL_SHARE * self.budget):
+            choices.chosen[:], choices.cost = chosen, cost
+            divided = self._era_rows(choices, self._divided_length(choices))
+            best = max(best or [], divided or [], key=_tokens) or None
+        return best
+
+    def _era_rows(self, choices: LevelChoices, length: int) -> list[Block] | None:
+        """Return the rows of a history with this number of items one by one; None if they don't fit."""
         _append_tinies(choices, length)
         hidden = hidden_step_rows(choices, self.overheads)
         spent = sum(row.tokens for row in hidden if row.level == "E")
@@ -237,22 +249,26 @@ class GradientPlanner:
             rows = older_rows() + chosen_rows(choices)
         return rows
 
-    def _boundary(self, choices: LevelChoices) -> int:
-        """Return the number of items shown one by one: back to the end of an era, so that the eras before it have their
-        share of Deep. If no era ends there, as many as fit; the others of the divided era are only named."""
+    def _aligned_length(self, choices: LevelChoices) -> int | None:
+        """Return the largest number of items, back to the end of an era, that leaves the eras before it their share of
+        Deep; None without eras."""
         start, deep = len(choices.chosen), self.budget - choices.cost
-        era_tokens = finest_tokens(self.sizes)
+        if not (era_tokens := finest_tokens(self.sizes)):
+            return None
         costs = [0, *choices.tiny_costs(range(start, len(choices.items)), deep)]
         for length in range(start + len(costs) - 1, start - 1, -1):
             oldest = choices.items[length - 1]
-            if not era_tokens or oldest.step > 1 or (oldest.turn - 1) % self.sizes.fanout:
-                continue
-            if self.shown.get(oldest.turn) == "E":
+            if oldest.step > 1 or (oldest.turn - 1) % self.sizes.fanout or self.shown.get(oldest.turn) == "E":
                 continue
             if costs[length - start] + self._era_room(oldest.turn - 1, deep, era_tokens) <= deep:
                 return length
+        return None
+
+    def _divided_length(self, choices: LevelChoices) -> int:
+        """Return the number of items that fit next to eras; the others of the divided era are only named."""
+        start, deep = len(choices.chosen), self.budget - choices.cost
         named = 2 if choices.items[0].step else 1
-        eras = self._era_room(choices.items[-1].turn - 1, deep, era_tokens) if era_tokens else 0
+        eras = int(deep * ERA_SHARE) if finest_tokens(self.sizes) else 0
         room = deep - eras - named * choices.costing.stub
         return start + len(choices.tiny_costs(range(start, len(choices.items)), room))
 
