@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from foveate import Foveate
+from foveate.context.assemble import BlockText
 from foveate.events import Event
 from foveate.history import late_writes
-from foveate.history.kept_plans import Kept, KeptPlans, unpack_plan
+from foveate.history.kept_plans import Kept, KeptPlans, report_of, unpack_plan, written_plan
 from foveate.history.late_writes import LateWrites
-from foveate.plan import CachePrices, Ledger
+from foveate.plan import Block, CachePrices, Cause, KeptPlan, Ledger, Plan
 from foveate.store import bodies
 from foveate.strategy.gradient import Gradient
 from support.engine import assistant, prefix_shared, settings, talk, user, verified, view_history, with_store
@@ -210,6 +211,25 @@ def test_a_long_prompt_needs_no_more_room_kept_free_and_displaces_no_turn(tmp_pa
         assert not contexts[1].planned.is_new
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def _planned(*rows: Block, cause: Cause = "interval") -> Plan:
+    return Plan(rows, (), sum(row.tokens for row in rows), 1_000, cause=cause, reach=(rows[-1].last, 0))
+
+
+def test_the_changed_share_counts_turns_whose_level_changes_not_blocks_that_are_written_again() -> None:
+    def written(plan: Plan, old: KeptPlan | None) -> KeptPlan:
+        return written_plan(plan, [BlockText(row, "", row.tokens) for row in plan.rows], old, now=0.0, turn=12)
+
+    first = written(_planned(Block(1, 8, "T", 80, is_range=True), Block(9, 9, "R", 100)), None)
+    longer = _planned(Block(1, 9, "T", 90, is_range=True), Block(10, 10, "R", 110))
+    kept = written(longer, first)
+    assert kept.churn == pytest.approx(10 / 200)
+    assert "changes" not in report_of(kept, longer).notes
+    smaller = _planned(Block(1, 8, "E", 80, era_level=1), Block(9, 9, "R", 120))
+    assert report_of(written(smaller, first), smaller).notes == {
+        "changes": "the budget made 40% of the tokens change their level, more than a fifth"
+    }
 
 
 def test_a_plan_that_an_earlier_version_stored_is_still_in_use() -> None:

@@ -77,7 +77,7 @@ class PlanReport:
     raw_tokens: int = 0
     """Raw tokens of its turns."""
     changed_share: float = 0.0
-    """Share of its tokens that were shown differently before."""
+    """Share of its tokens that were shown at a different level before."""
     made_at: datetime | None = None
     trigger_turn: int = 0
     """The newest turn when it was made."""

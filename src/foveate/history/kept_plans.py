@@ -20,9 +20,13 @@ from foveate.history.texts import is_from_log
 from foveate.plan import Band, Block, KeptPlan, LevelChange, Plan, State
 from foveate.store import Store, bodies
 from foveate.store.rows import Origin
+from foveate.strategy.gradient.few_changes import CHANGED_SHARE
+from foveate.turn import Json
 
 _STATE_FIELDS = ("last_turn", "last_step", "made_at", "used_at", "churn", "trigger_turn")
 """Fields of a plan that are stored among the state: programs of an earlier version read them there."""
+
+MANY_CHANGES = "the budget made {:.0%} of the tokens change their level, more than a fifth"
 
 _log = logging.getLogger(__name__)
 
@@ -197,7 +201,7 @@ def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, 
         made_at=now,
         used_at=now,
         trigger_turn=turn,
-        churn=_churn(old, blocks, texts),
+        churn=_churn(old, plan.rows),
         raw_tokens=plan.raw_tokens,
         changes=tuple(_changes(old, plan.rows)) if old else (),
     )
@@ -205,13 +209,16 @@ def written_plan(plan: Plan, blocks: Sequence[BlockText], old: KeptPlan | None, 
 
 def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
     """Report how the levels of a kept plan were chosen."""
+    by_age = not any(row.levels for row in kept.rows)
+    is_much = by_age and kept.cause == "interval" and kept.churn > CHANGED_SHARE
+    notes: dict[str, Json] = {"changes": MANY_CHANGES.format(kept.churn)} if is_much else {}
     return PlanReport(
         kept.bands,
         kept.cause,
         not plan.is_kept,
         kept.last_turn,
         kept.changes,
-        notes=plan.notes,
+        notes={**plan.notes, **notes},
         tokens=sum(kept.tokens),
         raw_tokens=kept.raw_tokens,
         changed_share=kept.churn,
@@ -220,45 +227,60 @@ def report_of(kept: KeptPlan, plan: Plan) -> PlanReport:
     )
 
 
-def _churn(old: KeptPlan | None, blocks: Sequence[BlockText], texts: Sequence[str | None]) -> float:
-    """Return the share of tokens that the old plan did not show in the same form."""
-    total = sum(block.tokens for block in blocks)
+def _churn(old: KeptPlan | None, rows: Sequence[Block]) -> float:
+    """Return the share of tokens of turns that the old plan showed at a different level, or step by step."""
+    total = sum(row.tokens for row in rows)
     if old is None or not total:
         return 0.0
-    shown = {text for text in old.texts if text is not None}
-    raw = {row.first for row, text in zip(old.rows, old.texts, strict=True) if text is None}
+    old_steps = {(row.first, row.first_step, row.last_step, row.level) for row in old.rows}
     same = sum(
-        block.tokens
-        for block, text in zip(blocks, texts, strict=True)
-        if (text in shown if text is not None else block.row.first in raw or block.row.first > old.last_turn)
+        row.tokens
+        for row in rows
+        if row.first_step and (row.level == "R" or (row.first, row.first_step, row.last_step, row.level) in old_steps)
     )
-    return 1 - same / total
+    shares = (
+        row.tokens * _common(was, row) / (row.last - row.first + 1)
+        for was, row in _overlaps(old, rows)
+        if was.level == row.level
+    )
+    return max(0.0, 1 - (same + sum(shares)) / total)
 
 
 def _changes(old: KeptPlan, rows: Sequence[Block]) -> Iterator[LevelChange]:
-    """Yield the ranges of turns whose level changes; turns appended to the old plan were raw."""
+    """Yield the ranges of turns whose level changes."""
+    held: LevelChange | None = None
+    for was, row in _overlaps(old, rows):
+        if was.level == row.level:
+            continue
+        change = LevelChange(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
+        if held and (held.last + 1, held.before, held.after) == (change.first, change.before, change.after):
+            held = replace(held, last=change.last)
+            continue
+        if held:
+            yield held
+        held = change
+    if held:
+        yield held
+
+
+def _overlaps(old: KeptPlan, rows: Sequence[Block]) -> Iterator[tuple[Block, Block]]:
+    """Yield each part of the old plan with one level and each part of the new rows that show the same whole turns;
+    turns appended to the old plan were raw."""
     appended = Block(old.last_turn + 1, rows[-1].last if rows else 0, "R", 0)
     before = [span for row in (*old.rows, appended) if not row.first_step for span in row.spans()]
     start = 0
-    held: LevelChange | None = None
-    for row in (span for planned in rows for span in planned.spans()):
+    for row in (span for planned in rows if not planned.first_step for span in planned.spans()):
         while start < len(before) and before[start].last < row.first:
             start += 1
         index = start
-        while index < len(before) and before[index].first <= row.last and not row.first_step:
-            was = before[index]
+        while index < len(before) and before[index].first <= row.last:
+            yield before[index], row
             index += 1
-            if was.level == row.level:
-                continue
-            change = LevelChange(max(was.first, row.first), min(was.last, row.last), was.level, row.level)
-            if held and (held.last + 1, held.before, held.after) == (change.first, change.before, change.after):
-                held = replace(held, last=change.last)
-                continue
-            if held:
-                yield held
-            held = change
-    if held:
-        yield held
+
+
+def _common(one: Block, other: Block) -> int:
+    """Return the number of turns that two blocks have in common."""
+    return min(one.last, other.last) - max(one.first, other.first) + 1
 
 
 def _expanded(data: bytes) -> Mapping[str, Any]:

@@ -291,10 +291,12 @@ class LevelChoices:
         self.chosen: list[Option] = []
         self.cost = 0
         self.kept: dict[int, Option] = {}
+        self.current: dict[int, int] = {}
+        """Current levels of items, which are not raised above them."""
 
     def at(self, index: int, level: int) -> Option:
         """Return how an item is shown in a band."""
-        return self.costing.at(self.items[index], level)
+        return self.costing.at(self.items[index], max(level, self.current.get(index, level)))
 
     def keep(self, index: int, option: Option) -> None:
         """Fix how an item is shown, whatever its band; its cost is added at once."""

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from foveate.plan import Plan, ShownLevel
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.gradient.few_changes import CHANGED_SHARE, changed_share
+from support.examples import times
 from support.histories import ListedHistory, sized
 
 
@@ -35,6 +40,34 @@ def test_at_most_a_fifth_of_the_tokens_change_level_every_ten_turns(mean: int, a
         changed = sum(tokens for turn, (level, tokens) in now.items() if shown.get(turn, level) != level)
         assert changed <= 0.2 * plan.tokens, f"{changed} of {plan.tokens} at T-{last}"
         shown = {turn: level for turn, (level, _) in now.items()} | dict.fromkeys(range(last + 1, last + 11), "R")
+
+
+@settings(max_examples=times(30), deadline=None)
+@given(st.data(), st.integers(12_000, 100_000), st.sampled_from([8, 10, 32]), st.sampled_from([None, 40, 120, 640]))
+def test_whatever_the_sizes_of_turns_at_most_a_fifth_of_the_tokens_change_level(
+    data: st.DataObject, room: int, fanout: int, era_tokens: int | None
+) -> None:
+    """Of turns whose Tiny is at most half of C, ten of which take at most a quarter of the room."""
+    raws = data.draw(st.lists(st.integers(260, room // 40), min_size=1, max_size=40))
+    drawn = [raws[turn * turn % len(raws)] for turn in range(1, 301)]
+    items = [sized(raw, raw * 6 // 10, raw * 35 // 100, min(45, raw * 35 // 100)) for raw in drawn]
+    items = [replace(item, turn=turn) for turn, item in enumerate(items, 1)]
+    target = room - 10 * sum(drawn) // len(drawn)
+    shown: dict[int, ShownLevel] = {}
+    for last in range(10, len(items), 10):
+        plan = Gradient(schedule="interval").levels(ListedHistory(items[:last], fanout, era_tokens), target, shown)
+        assert plan.tokens <= target
+        assert not shown or changed_share(plan.rows, shown) <= CHANGED_SHARE, f"at T-{last}"
+        shown = {turn: level for turn, (level, _) in _levels(plan).items()}
+        shown |= dict.fromkeys(range(last + 1, last + 11), "R")
+
+
+def test_no_turn_is_raised_again_by_a_rebuild_by_interval() -> None:
+    items = [sized(400, 240, 140, 40, turn=turn) for turn in range(1, 101)]
+    shown: dict[int, ShownLevel] = {turn: "T" if turn <= 90 else "R" for turn in range(1, 101)}
+    plan = Gradient(schedule="interval").levels(ListedHistory(items), 20_000, shown)
+    assert (plan.rows[0].first, plan.rows[0].last, plan.rows[0].level) == (1, 90, "T")
+    assert changed_share(plan.rows, shown) == 0
 
 
 def test_without_levels_to_keep_a_plan_is_the_same_as_ever() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from itertools import pairwise
 
@@ -13,8 +14,9 @@ from foveate.history.worth import pack_words
 from foveate.plan import Block, Overheads, Plan, Sizes, TurnSizes
 from foveate.strategy import load, names
 from foveate.strategy.gradient import Gradient
-from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
+from foveate.strategy.gradient.planner import ERA_SHARE, MIN_HISTORY_TOKENS
 from foveate.strategy.gradient.steps import plan_steps
+from foveate.strategy.layout import ERA_MINIMUM_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
 from support.drawn_histories import BUDGETS, OVERHEADS, covered, histories, ordinary
@@ -143,6 +145,51 @@ def test_deep_takes_from_background_before_it_takes_from_working() -> None:
     assert some["S"] > 0.14
     assert GRADIENT.background_minimum * 0.9 <= most["C"] < some["C"]
     assert 0.04 <= most["S"] < 0.14
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.data(), st.integers(4_000, 200_000))
+def test_each_turn_keeps_its_tiny_as_long_as_that_fits(data: st.DataObject, budget: int) -> None:
+    history = data.draw(ordinary(budget // 20))
+    least = GRADIENT.recent + GRADIENT.background_minimum + GRADIENT.working_minimum
+    higher = least * (1 + GRADIENT.tolerance) * budget + max(item.raw for item in history.items)
+    tinies = sum((item.tiny or 0) + USUAL_OVERHEADS.line for item in history.items)
+    plan = GRADIENT.levels(history, budget)
+    if higher + tinies + 4 * USUAL_OVERHEADS.range <= budget:
+        assert "E" not in {row.level for row in plan.rows}
+
+
+@settings(max_examples=EXAMPLES, deadline=None)
+@given(st.data(), st.integers(4_000, 200_000))
+def test_eras_take_no_more_of_deep_than_their_share_and_what_one_era_of_tinies_leaves(
+    data: st.DataObject, budget: int
+) -> None:
+    history = data.draw(ordinary(budget // 20))
+    rows = GRADIENT.levels(history, budget).rows
+    eras = [row for row in rows if row.level == "E"]
+    if eras and not any(row.is_cut for row in eras):
+        one_era = history.fanout * (45 + USUAL_OVERHEADS.line) + USUAL_OVERHEADS.range
+        count, smallest = eras[-1].last // history.fanout, 0
+        while count:
+            smallest += count % history.fanout * (ERA_MINIMUM_TOKENS + USUAL_OVERHEADS.range)
+            count //= history.fanout
+        assert sum(row.tokens for row in eras) <= max(ERA_SHARE * budget, smallest) + one_era
+
+
+def test_2_500_turns_in_32_000_tokens_show_as_many_tinies_as_fit_before_the_eras_begin() -> None:
+    drawn = random.Random(1)
+    raws = [int(drawn.lognormvariate(0, 0.8) * 130) + 20 for _ in range(2_500)]
+    items = [sized(raw, raw * 9 // 10, raw * 45 // 100, min(30, raw), turn=turn) for turn, raw in enumerate(raws, 1)]
+    plan = GRADIENT.levels(ListedHistory(items, era_tokens=640), 32_000)
+    turns = {band.level: band.turns for band in plan.bands}
+    deep = 32_000 * (1 - GRADIENT.recent - GRADIENT.background_minimum - GRADIENT.tolerance)
+    fitting = int(deep * (1 - ERA_SHARE)) // (30 + USUAL_OVERHEADS.line)
+    assert turns["T"] + turns["C"] >= fitting - 32
+    assert turns["T"] > 300
+    assert not [row for row in plan.rows if row.is_cut]
+    assert plan.tokens > 0.98 * 32_000
+    levels = [row.era_level for row in plan.rows if row.level == "E"]
+    assert levels == sorted(levels, reverse=True)
 
 
 def test_documented_bands_begin_at_their_shares_of_the_turns() -> None:

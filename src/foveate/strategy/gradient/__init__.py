@@ -51,8 +51,6 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     """A turn at the edge of its band changes level only if it exceeds the band's share by more than this."""
     newest_share: Annotated[float, Meta(ge=0.2, le=0.9)] = 0.60
     """Maximum share of the newest turn. A larger one is smoothed, then cut."""
-    tiny_share: Annotated[float, Meta(ge=0, le=1)] = 0.20
-    """Share of Deep for single tiny turns once there are eras."""
     short_turn_tokens: Annotated[int, Meta(ge=0, le=10_000)] = 120
     """Consecutive raw or smoothed turns shorter than this share a block. 0: one tag per turn."""
     schedule: Literal["watermark", "interval", "adaptive"] = "watermark"

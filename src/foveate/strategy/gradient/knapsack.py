@@ -68,6 +68,8 @@ BLOCK_TURNS = 64
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
 ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 20
 """Turns without a line of their own for which an era has a line, and its maximum tokens."""
+DEEP_ERA_SHARE = 0.8
+"""Share of Deep for the eras of turns that are too old to be single."""
 ERA_SHARE = 0.06
 """Maximum share of the room for such eras; beyond it, they have fewer lines."""
 
@@ -189,7 +191,7 @@ class KnapsackPlanner:
             return None
         single = SizeTable(table.turns[:count], table.sizes[:count], table.worths[:count])
         boundary = int(single.turns[-1]) - 1
-        share = int(room * self.settings.deep * (1 - self.settings.tiny_share))
+        share = int(room * self.settings.deep * DEEP_ERA_SHARE)
         cover: Cover = make_cover(self.sizes, boundary, boundary, share, self.overheads)
         if cover.least > share:
             return None

@@ -7,15 +7,16 @@ older than the budget could reach is read.
 from __future__ import annotations
 
 import math
-from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from foveate.plan import Block, Plan, ShownLevel, Sizes, TurnSizes
+from foveate.strategy.gradient.few_changes import PLANNED_SHARE, changed_share, keep_levels
 from foveate.strategy.layout import (
     ALONE,
     COMPRESSED,
+    ERA_MINIMUM_TOKENS,
     LEVELS,
     RAW,
     SMOOTHED,
@@ -46,24 +47,17 @@ TINY_LIMIT_SHARE = 0.02
 """A single Tiny larger than this share of the budget is cut."""
 OVERSIZE_SHARE = 0.5
 """A turn larger than this share of its band gets a lower level alone; the band continues after it."""
+ERA_SHARE = 0.25
+"""Share of Deep for eras, if not each turn can have its Tiny."""
 FULL_SHARE = 0.95
-"""A plan with eras that uses less of the budget is made again with turns in place of the newest of them."""
-LOOSE_TRIES = 3
-LOOSE_ERA_SHARE = 0.5
-"""Share of Deep for eras if Deep is too small for single turns back to the end of an era."""
+"""If a plan whose eras are all whole uses less of the budget, one of them may be divided."""
+KEEPING_SHARES = (0.15, 0.07, 0.0)
+"""Shares of the tokens that may change their level, by the sizes of turns: the first with which few tokens change by
+those of blocks."""
 TURN_SHARES = (0.10, 0.20, 0.50)
 """Initial ends of Recent, Working and Background, as shares of the turns; the remaining room raises turns."""
 TAKE_STEPS = 8
 """Precision of the search for what Deep must take: 1 part in 2**8 of its maximum."""
-
-
-class Boundary(NamedTuple):
-    """The boundary between single turns and eras."""
-
-    length: int
-    """Number of items shown one by one."""
-    turn: int
-    """The newest turn that is part of an era; those between are only named."""
 
 
 class GradientPlanner:
@@ -92,17 +86,16 @@ class GradientPlanner:
 
     def plan_of(self, rows: list[Block], limit_tokens: int | None = None) -> Plan:
         """Return the plan of these rows, which fit the limit: the budget if None."""
-        tokens, limit = sum(row.tokens for row in rows), self.budget if limit_tokens is None else limit_tokens
+        tokens, limit = _tokens(rows), self.budget if limit_tokens is None else limit_tokens
         assert tokens <= max(0, limit), f"a plan of {tokens} tokens for a budget of {limit}"
         settings = self.settings
-        has_eras = any(row.level == "E" for row in rows)
-        tiny = settings.tiny_share if has_eras else 1.0
+        eras = ERA_SHARE if any(row.level == "E" for row in rows) else 0.0
         targets: dict[ShownLevel, float] = {
             "R": settings.recent,
             "S": settings.working,
             "C": settings.background,
-            "T": settings.deep * tiny,
-            "E": settings.deep * (1 - tiny),
+            "T": settings.deep * (1 - eras),
+            "E": settings.deep * eras,
         }
         return Plan(tuple(rows), bands_of(rows, targets), tokens, self.budget)
 
@@ -111,6 +104,9 @@ class GradientPlanner:
         items, is_all = self._read()
         tiny_limit = max(TINY_TOKENS, int(self.budget * TINY_LIMIT_SHARE))
         choices = LevelChoices(items, CostModel(self.overheads, self.settings.short_turn_tokens, tiny_limit))
+        if self.shown:
+            levels = ((index, self.shown.get(item.turn)) for index, item in enumerate(items) if not item.step)
+            choices.current = {index: LEVELS.index(level) for index, level in levels if level in LEVELS}
         if is_all and _append_all_raw(choices, self.budget):
             return chosen_rows(choices)
         self._keep_prompts(choices)
@@ -118,8 +114,7 @@ class GradientPlanner:
             return None
         if self._append_bands(choices, is_all=is_all):
             raise_levels(choices, self.budget)
-            keep_levels(choices, self.shown, self.budget)
-            return chosen_rows(choices)
+            return self._with_few_changes(choices, self.budget, self.budget, list)
         return self._with_eras(choices)
 
     def _read(self) -> tuple[list[TurnSizes], bool]:
@@ -211,73 +206,86 @@ class GradientPlanner:
         return False
 
     def _with_eras(self, choices: LevelChoices) -> list[Block] | None:
-        """Lay out the newer part of Deep as Tiny, the rest as eras."""
+        """Show the newest turns of Deep as Tiny, as many as fit next to the eras of the others; None if not even the
+        eras fit."""
         chosen, cost = choices.chosen.copy(), choices.cost
-        boundary = self._aligned_boundary(choices)
-        best = None if boundary is None else self._era_rows(choices, boundary)
-        eras = sum(row.tokens for row in best if row.level == "E") if best else self._least_for_eras(cost)
-        for _ in range(LOOSE_TRIES):
-            if _tokens(best) >= FULL_SHARE * self.budget:
-                break
+        aligned = self._aligned_length(choices)
+        best = None if aligned is None else self._era_rows(choices, aligned)
+        if best is None or (not self.shown and _tokens(best) < FULL_SHARE * self.budget):
             choices.chosen[:], choices.cost = chosen, cost
-            rows = self._era_rows(choices, self._loose_boundary(choices, eras))
-            eras = sum(row.tokens for row in rows or () if row.level == "E" and row.era_level)
-            best = rows if _tokens(rows) > _tokens(best) else best
+            divided = self._era_rows(choices, self._divided_length(choices))
+            best = max(best or [], divided or [], key=_tokens) or None
         return best
 
-    def _era_rows(self, choices: LevelChoices, boundary: Boundary) -> list[Block] | None:
-        """Return the rows of a history whose single turns end here; None if they don't fit."""
-        _append_tinies(choices, boundary.length)
+    def _era_rows(self, choices: LevelChoices, length: int) -> list[Block] | None:
+        """Return the rows of a history with this number of items one by one; None if they don't fit."""
+        _append_tinies(choices, length)
         hidden = hidden_step_rows(choices, self.overheads)
         spent = sum(row.tokens for row in hidden if row.level == "E")
         room = self.budget - choices.cost - spent
-        last = choices.items[boundary.length - 1].turn - 1
-        cover = make_cover(self.sizes, boundary.turn, last, room, self.overheads)
+        last = choices.items[length - 1].turn - 1
+        cover = make_cover(self.sizes, last - last % self.sizes.fanout, last, room, self.overheads)
         if cover.least > room:
             return None
-        raise_levels(choices, self.budget - spent - min(room, cover.full))
-        keep_levels(choices, self.shown, self.budget - spent - cover.least)
-        return cover.rows(self.budget - spent - choices.cost) + hidden + chosen_rows(choices)
+        limit = self.budget - spent - min(room, cover.full)
+        raise_levels(choices, limit)
+        most = self.budget - spent - cover.least
+        return self._with_few_changes(
+            choices, limit, most, lambda: cover.rows(self.budget - spent - choices.cost) + hidden
+        )
 
-    def _aligned_boundary(self, choices: LevelChoices) -> Boundary | None:
-        """Return the oldest end of an era that leaves eras their share of Deep, or all they can use; None without
-        eras."""
-        era_tokens = finest_tokens(self.sizes)
-        if not era_tokens:
-            return None
+    def _with_few_changes(
+        self, choices: LevelChoices, limit_tokens: int, most_tokens: int, older_rows: Callable[[], list[Block]]
+    ) -> list[Block]:
+        """Return the plan's rows; if levels are to be kept, with changes of at most a fifth of the tokens, as far as
+        the budget allows. The last try takes the room of eras too, up to `most_tokens`."""
+        rows = older_rows() + chosen_rows(choices)
+        planned, cost = choices.chosen.copy(), choices.cost
+        for share in KEEPING_SHARES if self.shown else ():
+            if changed_share(rows, self.shown) <= PLANNED_SHARE:
+                break
+            choices.chosen[:], choices.cost = planned, cost
+            keep_levels(choices, limit_tokens if share else most_tokens, share * _tokens(rows))
+            rows = older_rows() + chosen_rows(choices)
+        return rows
+
+    def _aligned_length(self, choices: LevelChoices) -> int | None:
+        """Return the largest number of items, back to the end of an era, that leaves the eras before it their share of
+        Deep; None without eras."""
         start, deep = len(choices.chosen), self.budget - choices.cost
-        least, fanout = 2 * choices.costing.stub, self.sizes.fanout
-        costs = [0, *choices.tiny_costs(range(start, len(choices.items)), deep - least)]
-        first: Boundary | None = None
-        best: Boundary | None = None
-        for length, cost in enumerate(costs, start):
+        if not (era_tokens := finest_tokens(self.sizes)):
+            return None
+        costs = [0, *choices.tiny_costs(range(start, len(choices.items)), deep)]
+        for length in range(start + len(costs) - 1, start - 1, -1):
             oldest = choices.items[length - 1]
-            turn = oldest.turn - 1
-            if turn % fanout or oldest.step > 1:
+            if oldest.step > 1 or (oldest.turn - 1) % self.sizes.fanout or self.shown.get(oldest.turn) == "E":
                 continue
-            here = Boundary(length, turn)
-            first = here if first is None else first
-            eras = turn // fanout * (self.overheads.range + era_tokens)
-            if cost <= max(self.settings.tiny_share * deep, deep - eras):
-                best = here
-        return first if best is None else best
+            if costs[length - start] + self._era_room(oldest.turn - 1, deep, era_tokens) <= deep:
+                return length
+        return None
 
-    def _least_for_eras(self, cost: int) -> int:
-        """Return the tokens that single turns leave to eras if the boundary is inside an era."""
-        return int((self.budget - cost) * LOOSE_ERA_SHARE) if finest_tokens(self.sizes) else 0
-
-    def _loose_boundary(self, choices: LevelChoices, era_tokens: int) -> Boundary:
-        """Choose as many single turns as leave this room; the rest of the divided era is only named."""
-        start = len(choices.chosen)
+    def _divided_length(self, choices: LevelChoices) -> int:
+        """Return the number of items that fit next to eras; the others of the divided era are only named."""
+        start, deep = len(choices.chosen), self.budget - choices.cost
         named = 2 if choices.items[0].step else 1
-        room = self.budget - choices.cost - era_tokens - named * choices.costing.stub
-        length = start + len(choices.tiny_costs(range(start, len(choices.items)), room))
-        turn = choices.items[length - 1].turn - 1
-        return Boundary(length, turn - turn % self.sizes.fanout)
+        eras = int(deep * ERA_SHARE) if finest_tokens(self.sizes) else 0
+        room = deep - eras - named * choices.costing.stub
+        return start + len(choices.tiny_costs(range(start, len(choices.items)), room))
+
+    def _era_room(self, turn: int, deep: int, era_tokens: int) -> int:
+        """Return the tokens that Deep leaves to the eras up to a turn: its share, but at least the minimum of each era,
+        and at most all of them in full."""
+        fanout, tags = self.sizes.fanout, self.overheads.range
+        count = turn // fanout
+        full, least = count * (tags + era_tokens), 0
+        while count:
+            least += count % fanout * (tags + min(era_tokens, ERA_MINIMUM_TOKENS))
+            count //= fanout
+        return max(least, min(full, int(deep * ERA_SHARE)))
 
 
-def _tokens(rows: list[Block] | None) -> int:
-    return sum(row.tokens for row in rows or ())
+def _tokens(rows: Sequence[Block]) -> int:
+    return sum(row.tokens for row in rows)
 
 
 def _append_all_raw(choices: LevelChoices, budget_tokens: int) -> bool:
@@ -319,53 +327,6 @@ def _fill(choices: LevelChoices, level: int, start: float, room: float, toleranc
         if fitting is None:
             return
         choices.append(fitting, choices.appended(fitting))
-
-
-CHANGED_SHARE = 0.17
-"""Maximum share of the texts that change if few levels are to change; with tags, a fifth of the tokens."""
-
-
-def keep_levels(choices: LevelChoices, shown: Mapping[int, ShownLevel], limit_tokens: int) -> None:
-    """Let fewer turns change: raised ones keep their current level, and so do the newest of the lowered ones.
-
-    To compensate, the oldest of the lowered ones go down one more level each time.
-    """
-    if not shown:
-        return
-    changed = {
-        index: LEVELS.index(level)
-        for index, (item, option) in enumerate(zip(choices.items, choices.chosen, strict=False))
-        if (level := shown.get(item.turn)) in LEVELS and LEVELS[option.level] != level and not item.step
-    }
-    total = sum(option.text for option in choices.chosen)
-    excess = sum(choices.chosen[index].text for index in changed) - total * CHANGED_SHARE
-    for index, before in changed.items():
-        if excess > 0 and before > choices.chosen[index].level:
-            excess -= _go_to(choices, index, before, limit_tokens) or 0
-    lowered = deque(index for index, before in changed.items() if before < choices.chosen[index].level)
-    while excess > 0 and lowered:
-        size = _go_to(choices, lowered[0], changed[lowered[0]], limit_tokens)
-        if size is not None:
-            excess -= size
-            lowered.popleft()
-            continue
-        oldest = lowered[-1]
-        before_tokens = choices.chosen[oldest].text
-        if choices.chosen[oldest].level == TINY or _go_to(choices, oldest, TINY, limit_tokens) is None:
-            lowered.pop()
-        else:
-            excess -= before_tokens - choices.chosen[oldest].text
-
-
-def _go_to(choices: LevelChoices, index: int, level: int, limit_tokens: int) -> int | None:
-    """Show an item at a level if that exists and fits; return its former tokens, or None."""
-    option = choices.at(index, level)
-    added = choices.change(index, option)
-    if option.level != level or option.is_cut or choices.cost + added > limit_tokens:
-        return None
-    before = choices.chosen[index].text
-    choices.replace(index, option, added)
-    return before
 
 
 SLACK_SHARE = 0.02
