@@ -103,7 +103,7 @@ def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Pat
             return view.planned.cause if view.planned.is_new else None
 
         assert await cause_at(1_000_000) == "first"
-        await talk(session, 8, first=61)
+        await talk(session, 2, first=61)
         assert [await cause_at(moment) for moment in (1_000_200, 1_000_450, 1_000_700)] == [None, None, None]
         assert await cause_at(5) is None
         assert await cause_at(1_000_900) is None

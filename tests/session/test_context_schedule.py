@@ -78,7 +78,7 @@ def test_the_plan_in_use_can_be_read(tmp_path: Path) -> None:
         assert planned.turns_without_words == sum(map(len, turns_without_words(shown.segments)))
         bands = sorted(planned.bands, key=lambda band: band.first)
         assert bands[0].first >= 1
-        assert bands[-1].last == 79  # the open turn is appended
+        assert bands[-1].last == 80
         assert all(band.tokens > 0 and band.target_share > 0 for band in bands)
         assert sum(band.tokens for band in bands) >= planned.tokens
 

@@ -54,6 +54,7 @@ from foveate.history.request import (
 from foveate.history.texts import TextReader
 from foveate.models.prompts import composed_overrides, overridden
 from foveate.plan import CachePrices, Ledger
+from foveate.recall.questions import Need, need_of
 from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
 from foveate.session.documents import NO_TASKS, check_size
@@ -392,28 +393,35 @@ class Contexts:
         return view, await self._layer(request, ledger, board, view, free)
 
     async def _shared(self, request: ContextRequest, ledger: Ledger, board: Board) -> tuple[HistoryView, MemoryLayer]:
-        """Make the history in the room that the memory layer leaves.
+        """Make the history in the room that the memory layer leaves, or the layer in what the history leaves if the
+        prompt may not need it.
 
         A layer beside which the history does not fit is made again for the turns that the smaller history shows. What
         the history left for it is stored with it, so that each request of a turn has the same history and layer.
         """
-        tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
         board_rest = max(0, ledger.board_limit_tokens - ledger.board_tokens)
+        tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
+        tokens -= board_rest if ledger.board_tokens else 0  # the board stays for some turns, and may grow
 
         def leaving(layer: MemoryLayer) -> Ledger:
-            needed = layer.tokens + (board_rest if ledger.board_tokens or layer.in_part else 0)
+            needed = layer.tokens + (board_rest if layer.in_part and not ledger.board_tokens else 0)
             return replace(ledger, history_tokens=tokens, needed_tokens=layer.reserved_tokens or needed)
 
         if not request.query:
             return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
         room = await self._layer_limit(request, ledger, tokens)
         known = self._recaller.stored(request.snapshot.memory, asked=_asked_mark(request))
-        view = await self._view(request, leaving(known if known.tokens <= room else MemoryLayer()))
+        before = leaving(known if known.tokens <= room else MemoryLayer())
+        view = await self._view(request, before)
+        if self._settings.recall.gate and need_of(request.query) is not Need.SURE:
+            room = max(0, min(room, tokens - view.framed_tokens))  # the history gives nothing back
         layer = await self._layer(request, ledger, board, view, room)
-        if layer.tokens and view.framed_tokens > (left := leaving(layer)).limit_tokens:
-            view = await self._view(request, left)
-            room = max(0, min(room, tokens - view.framed_tokens))
-            layer = await self._layer(request, ledger, board, view, room, reserved_tokens=left.needed_tokens)
+        left = leaving(layer)
+        if left.needed_tokens > before.needed_tokens:
+            smaller = await self._view(request, left)
+            if smaller.blocks != view.blocks:
+                view, room = smaller, max(0, min(room, tokens - smaller.framed_tokens))
+                layer = await self._layer(request, ledger, board, view, room, reserved_tokens=left.needed_tokens)
         return view, layer
 
     async def _layer_limit(self, request: ContextRequest, ledger: Ledger, tokens: int) -> int:

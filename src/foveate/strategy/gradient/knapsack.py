@@ -78,14 +78,23 @@ class KnapsackPlanner:
     """Makes one plan."""
 
     def __init__(
-        self, settings: Gradient, sizes: Sizes, budget_tokens: int, *, has_tail: bool = False, work: float = 0.0
+        self,
+        settings: Gradient,
+        sizes: Sizes,
+        budget_tokens: int,
+        *,
+        has_tail: bool = False,
+        is_divided: bool = False,
+        work: float = 0.0,
     ) -> None:
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens
         self.overheads = sizes.overheads
         self.has_tail = has_tail
-        """The newest turns are shown verbatim behind the plan."""
+        """The newest turns are shown verbatim behind the plan,"""
+        self.is_divided = is_divided
+        """and a part of the last turn in it too."""
         self.work = work
         """The share of work with tools, 0 to 1. It uses what was said and read last; chats go back to anything."""
         self.bands = GradientPlanner(settings, sizes, budget_tokens)
@@ -378,6 +387,7 @@ class _Layout:
         self.table = table
         self.budget = planner.budget
         self.has_tail = planner.has_tail
+        self.is_divided = planner.is_divided
         self.newest: Block | None = None
         """The row of the newest turn if it is fixed."""
 
@@ -397,6 +407,7 @@ class _Layout:
         worths += SIZE_WORTH * costs
         if self.has_tail:
             costs[RAW, sizes[SMOOTHED] >= 0] = -1
+            costs[RAW, : self.is_divided] = -1
         costs[:, : max(forced, bool(self.newest))] = -1
         costs[costs > room] = -1
         return _Options(costs, worths, np.where(is_cut, CUT, TINY))

@@ -18,6 +18,7 @@ import msgspec
 
 from foveate.plan import (
     NO_LINE,
+    Band,
     Block,
     Cause,
     KeptPlan,
@@ -27,7 +28,7 @@ from foveate.plan import (
     Snapshot,
     State,
 )
-from foveate.strategy.gradient.tail import tail_start, work_share
+from foveate.strategy.gradient.tail import tail_start, verbatim_share, work_share
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -39,12 +40,16 @@ INTERVAL_SHARE = 0.5
 """The minimum of that share for schedules that rebuild by number of turns."""
 KEPT_WORTH = 0.97
 """Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
+LEAST_ERA_TURNS = 32
+"""Minimum turns of an era after which blocks can be divided."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 FULL_EARLY = "{} average turns did not fit: rebuilt as soon as the history was full"
 AVERAGED_INTERVALS = 4
 """The size of the next turns is estimated from this many intervals before them."""
-VARIANCE_FACTOR = 1.15
-"""Margin on that estimate, because no ten turns are exactly average."""
+VARIANCE_FACTOR = 1.25
+"""Margin on that estimate, for the framing of messages, and because no ten turns are exactly average."""
+GROWING_SHARE = 0.65
+"""Maximum share of what an open turn leaves that a rebuild by turns fills, since the turn goes on."""
 NEWEST_TURNS = 40
 """Number of turns by which the size of the next turn is estimated."""
 LEAST_SHARE = 0.1
@@ -57,8 +62,6 @@ RESERVE_SHARE = 0.5
 """Maximum share of its room that a history reserves for a turn with signed thinking."""
 RESERVE_QUANTILE = 0.9
 """Quantile of the newest turns' sizes that is reserved for a turn with signed thinking."""
-COLD_GAIN_SHARE = 0.10
-"""Minimum share of its room that was appended to a plan if a cold cache is the only cause of a rebuild."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,27 +184,49 @@ class Rebuild:
         if room is None:
             free = 0 if ledger.is_preview else limit - int(limit * (settings.low_water or FILLED_SHARE))
             room = max(left - free, min(left, int(limit * LEAST_SHARE)))
-        has_tail = reach < (snapshot.last_turn, 0) or bool(reach[1])
         older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
         # Beside memory, the prefix that is cached counts more than the best choice of old turns.
         least = 0.0 if ledger.needed_tokens else KEPT_WORTH
-        plan = self._older(snapshot.until(*reach), room, least, has_tail=has_tail)
+        plan = self._older(reach, room, least)
         return replace(
             plan,
+            bands=self._bands(plan, reach, limit - left),
             cause=cause,
             reach=reach,
             raw_tokens=older_tokens,
             target_tokens=room,
         )
 
-    def _older(self, planned: Snapshot, room: int, least_worth: float, *, has_tail: bool) -> Plan:
-        """Plan these turns, and keep as many of the oldest blocks of the current plan as leave this share of its
-        worth."""
+    def _bands(self, plan: Plan, reach: tuple[int, int], tokens: int) -> tuple[Band, ...]:
+        """Return the bands of a plan, with the verbatim turns after it."""
+        last, first = self._snapshot.last_turn, reach[0] + (not reach[1])
+        if first > last:
+            return plan.bands
+        raw = [band for band in plan.bands if band.level == "R"]
+        share = verbatim_share(self._settings, self._work)
+        turns = last - first + 1 + sum(band.turns for band in raw)
+        tokens += sum(band.tokens for band in raw)
+        tail = Band("R", min([first, *(band.first for band in raw)]), last, turns, share, tokens)
+        return (tail, *(band for band in plan.bands if band.level != "R"))
+
+    def _older(self, reach: tuple[int, int], room: int, least_worth: float) -> Plan:
+        """Plan the turns up to here, and keep as many of the oldest blocks of the current plan as leave this share of
+        its worth."""
+        snapshot = self._snapshot
+        planned = snapshot.until(*reach)
         if not planned.last_turn:
             return Plan((), (), 0, room)
         from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
 
-        planner = KnapsackPlanner(self._settings, planned, room, has_tail=has_tail, work=self._work)
+        is_open = snapshot.is_open and reach[0] == snapshot.last_turn
+        planner = KnapsackPlanner(
+            self._settings,
+            planned,
+            room,
+            has_tail=reach < (snapshot.last_turn, 0) or bool(reach[1]),
+            is_divided=bool(reach[1]) and not is_open,
+            work=self._work,
+        )
         best = planner.plan()
         seams = list(_seams(self._kept)) if self._kept else []
         least = least_worth * planner.worth(best.rows) if seams else 0.0
@@ -210,7 +235,7 @@ class Rebuild:
             middle = (low + high) // 2
             joined = planner.plan_after(seams[middle].rows, seams[middle].tokens)
             if joined and planner.worth(joined.rows) >= least:
-                best, low = replace(joined, kept_blocks=middle + 1), middle + 1
+                best, low = replace(joined, kept_blocks=len(seams[middle].rows)), middle + 1
             else:
                 high = middle - 1
         return best
@@ -283,13 +308,14 @@ class Seam:
 
 
 def _seams(kept: KeptPlan) -> Iterator[Seam]:
-    """Yield the runs of oldest blocks that can stay, from the shortest on."""
+    """Yield the runs of oldest blocks that can stay, from the shortest on. A small era is joined with what follows."""
     tokens = 0
     for count, (row, size) in enumerate(zip(kept.rows, kept.tokens, strict=True), 1):
         if row.level == "R" or (row.level == "E" and row.is_cut):  # sent as messages, or not compressed yet
             return
         tokens += size
-        yield Seam(kept.rows[:count], tokens)
+        if row.level != "E" or row.last - row.first + 1 >= LEAST_ERA_TURNS:
+            yield Seam(kept.rows[:count], tokens)
 
 
 def _same_blocks(old: Sequence[Block], new: Sequence[Block]) -> int:
@@ -365,14 +391,16 @@ def target_tokens(
     else:
         least = int(room_tokens * (settings.low_water or INTERVAL_SHARE))
         target = max(least, room_tokens - open_tokens - settings.interval_turns * average_tokens)
+    if not open_tokens:
+        return target
     # Without room for the open turn, each context until its end would need its own plan.
-    return min(target, max(int(room_tokens * LEAST_SHARE), room_tokens - open_tokens))
+    return min(target, max(int(room_tokens * LEAST_SHARE), int((room_tokens - open_tokens) * GROWING_SHARE)))
 
 
 def _is_grown(settings: Gradient, kept: KeptPlan, appended_tokens: int, ledger: Ledger) -> bool:
-    """Return whether a rebuild would free enough."""
-    target = ledger.limit_tokens * (settings.low_water or FILLED_SHARE)
-    return kept.framed_tokens + appended_tokens - target > COLD_GAIN_SHARE * ledger.limit_tokens
+    """Return whether half of the room that the last rebuild left free is used."""
+    filled = settings.low_water or FILLED_SHARE
+    return kept.framed_tokens + appended_tokens > ledger.limit_tokens * (1 + filled) / 2
 
 
 def _levels(kept: KeptPlan, last_turn: int) -> dict[int, ShownLevel]:

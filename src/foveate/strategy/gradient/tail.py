@@ -23,8 +23,7 @@ def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int, work: f
 
     A turn in progress is divided only after a step that has all its results; if it has none, it stays whole.
     """
-    least = min(settings.raw_share, settings.recent)
-    left = room_tokens * (least + (settings.recent - least) * work)
+    left = room_tokens * verbatim_share(settings, work)
     most = room_tokens * settings.newest_share
     for info in _newest(snapshot):
         sizes = [sum(message.tokens + FRAMING_TOKENS for message in step) for step in info.steps]
@@ -39,6 +38,12 @@ def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int, work: f
         cut = next((step for step in cuts if step >= max(older, FIRST_CUT)), 0)
         return (info.turn, cut) if cut or not info.is_open else (info.turn - 1, 0)
     return 0, 0
+
+
+def verbatim_share(settings: Gradient, work: float) -> float:
+    """Return the verbatim share of the room: `raw_share` in a chat, `recent` if all turns use tools."""
+    least = min(settings.raw_share, settings.recent)
+    return least + (settings.recent - least) * work
 
 
 def work_share(snapshot: Snapshot) -> float:
