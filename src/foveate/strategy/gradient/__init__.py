@@ -57,7 +57,7 @@ class Gradient(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     """When levels are chosen again. `watermark`: when the history is full. `interval`: every `interval_turns`.
     `adaptive`: the more the last rebuild changed, the sooner."""
     low_water: Annotated[float, Meta(ge=0.1, le=1)] | None = None
-    """Share of its room that the history fills after a rebuild. None: 0.88 by `watermark`, at least half for the other
+    """Share of its room that the history fills after a rebuild. None: 0.85 by `watermark`, at least half for the other
     schedules."""
     interval_turns: Annotated[int, Meta(ge=1, le=10_000)] = 10
     """Turns between two rebuilds of `interval`; the minimum of `adaptive`. A rebuild leaves room for this many average

@@ -34,11 +34,11 @@ from foveate.turn import Json
 if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
 
-FILLED_SHARE = 0.88
+FILLED_SHARE = 0.85
 """Share of its room that a history fills after a rebuild by `watermark`."""
 INTERVAL_SHARE = 0.5
 """The minimum of that share for schedules that rebuild by number of turns."""
-KEPT_WORTH = 0.97
+KEPT_WORTH = 0.9
 """Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
 LEAST_ERA_TURNS = 32
 """Minimum turns of an era after which blocks can be divided."""
