@@ -24,10 +24,10 @@ def item(turn: int, words: bytes) -> TurnSizes:
     return TurnSizes(turn, 0, 40, 38, 20, 9, words=words, brief=27)
 
 
-USUAL = WordWeights(answers=0.3)
+USUAL, EQUAL = WordWeights(answers=0.3), WordWeights()
 
 
-def worths(items: list[TurnSizes], by: WordWeights = WordWeights()) -> np.ndarray:
+def worths(items: list[TurnSizes], by: WordWeights = EQUAL) -> np.ndarray:
     return weigh([WordTable.of(items)], len(items), by).worths - LINE_WORTH
 
 

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.history.worth import pack_words
-from foveate.plan import BRIEF_LINE, Overheads, Plan, TurnSizes, WordWeights
+from foveate.plan import BRIEF_LINE, NO_LINE, Overheads, Plan, TurnSizes, WordWeights
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.gradient.knapsack import BLOCK_TURNS
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
@@ -194,7 +195,19 @@ def test_a_block_of_lines_ends_where_an_era_does() -> None:
     plan = GRADIENT.levels(EvenHistory(400, sized(100, 90, 40, 15)), 9_000)
     lines = [row for row in plan.rows if row.is_range and row.level in ("C", "T")]
     assert len(lines) > 5
-    assert all(row.last % 32 == 0 for row in lines[:-1])
+    assert all(row.last % BLOCK_TURNS == 0 for row in lines[:-1])
+
+
+@pytest.mark.parametrize("budget", [4_000, 6_000, 8_000])
+def test_turns_without_a_line_are_told_in_an_era_beside_the_lines(budget: int) -> None:
+    rows = [row for row in GRADIENT.levels(ListedHistory(chat()), budget).rows if NO_LINE in row.levels]
+    assert rows
+    assert all(row.era_tokens > USUAL_OVERHEADS.range for row in rows)
+
+
+def test_a_block_whose_turns_all_have_lines_has_no_era() -> None:
+    rows = [row for row in GRADIENT.levels(ListedHistory(chat()), 8_000).rows if NO_LINE not in row.levels]
+    assert not any(row.era_tokens for row in rows)
 
 
 def test_a_million_turns_fit_and_little_of_them_is_read() -> None:
