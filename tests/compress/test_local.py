@@ -301,18 +301,36 @@ def test_targets_and_thresholds_are_settings() -> None:
     assert not compress(compressed_facts=1.0).is_complete
 
 
-def test_in_c_a_tool_call_is_one_note_without_lines_of_its_output() -> None:
+def run_of_tests() -> list[Message]:
     output = "\n".join(
         [*(f"tests/test_{n}.py::test_{n} PASSED" for n in range(30)), "E   ValueError: port 0 is not valid"]
     )
-    turn = [
+    return [
         Message("user", (Text("Run the tests, and say which of them fail and why they do."),)),
         Message("assistant", (Text("I run them now."), ToolCall("exec", {"command": "pytest -q"}, id="1"))),
         Message("tool", (ToolResult("1", (Text(output),), name="exec"),)),
         Message("assistant", (Text("One fails, because the port in the settings is 0."),)),
     ]
-    lines = compress(*turn).compressed.splitlines()
+
+
+def test_in_c_a_tool_call_is_one_note() -> None:
+    lines = compress(*run_of_tests()).compressed.splitlines()
     (note,) = [line for line in lines if "{" in line]
     assert note.endswith("}")
     assert "port 0 is not valid" in note
-    assert not [line for line in lines if "PASSED" in line or line.startswith("[tool]")]
+    assert not [line for line in lines if line.startswith("[tool]")]
+
+
+def test_the_note_of_a_call_has_lines_of_its_output_in_order() -> None:
+    (note,) = [line for line in compress(*run_of_tests()).compressed.splitlines() if "{" in line]
+    shown = note.rpartition(" not valid: ")[2].removesuffix("}").split(" | ")
+    places = [int(line.removeprefix("tests/test_").partition(".")[0]) for line in shown]
+    assert shown == [f"tests/test_{n}.py::test_{n} PASSED" for n in places]
+    assert places == sorted(places)
+
+
+def test_lines_of_output_stay_within_the_share_of_c() -> None:
+    turn = run_of_tests()
+    made = compress(*turn)
+    raw = count_tokens(turn_text(tuple(turn)))
+    assert count_tokens(made.compressed) <= min(count_tokens(made.smoothed), compressed_share(raw) * raw)

@@ -12,7 +12,7 @@ from foveate.history.worth import (
     pack_words,
     weigh,
 )
-from foveate.plan import TurnSizes
+from foveate.plan import TurnSizes, WordWeights
 from foveate.turn import Message, Text, ToolCall, ToolResult
 
 
@@ -24,8 +24,11 @@ def item(turn: int, words: bytes) -> TurnSizes:
     return TurnSizes(turn, 0, 40, 38, 20, 9, words=words, brief=27)
 
 
-def worths(items: list[TurnSizes], answer_weight: float = 1.0) -> np.ndarray:
-    return weigh([WordTable.of(items)], len(items), answer_weight).worths - LINE_WORTH
+USUAL, EQUAL = WordWeights(answers=0.3), WordWeights()
+
+
+def worths(items: list[TurnSizes], by: WordWeights = EQUAL) -> np.ndarray:
+    return weigh([WordTable.of(items)], len(items), by).worths - LINE_WORTH
 
 
 def test_a_level_tells_the_words_that_it_keeps() -> None:
@@ -43,17 +46,37 @@ def test_rare_words_count_more_than_those_of_many_turns() -> None:
     assert found[0, 0] > 3 * found[1, 0]
 
 
+def test_a_word_that_a_newer_turn_has_too_counts_by_its_own_weight() -> None:
+    items = [item(turn, pack_words([user("harbour")], "", "", "")) for turn in (2, 1)]
+    newer, older = worths(items, WordWeights(repeated=0.25))[:, 0]
+    assert newer == worths(items)[0, 0]
+    assert np.isclose(older, 0.25 * newer)
+
+
+def test_a_word_of_no_newer_turn_counts_fully() -> None:
+    items = [item(2, pack_words([user("kestrel")], "", "", "")), item(1, pack_words([user("harbour")], "", "", ""))]
+    assert np.array_equal(worths(items, WordWeights(repeated=0.0)), worths(items))
+
+
+def test_a_word_is_repeated_in_an_older_table_too() -> None:
+    items = [item(turn, pack_words([user("harbour")], "", "", "")) for turn in (3, 2, 1)]
+    parts = weigh([WordTable.of(items[:1]), WordTable.of(items[1:])], 3, WordWeights(repeated=0.25))
+    assert np.array_equal(parts.worths, weigh([WordTable.of(items)], 3, WordWeights(repeated=0.25)).worths)
+
+
 def worked(path: str, output: str) -> list[Message]:
     call = Message("assistant", (ToolCall("cat", {"path": path, "range": [1, 8000]}, id="c"),))
     return [user("Read it"), call, Message("tool", (ToolResult("c", (Text(output),)),))]
 
 
 def test_calls_and_results_of_tools_count_like_the_assistants_words() -> None:
-    said = worths([item(1, pack_words([user("Read it")], "", "", ""))], 0.5)[0, 0]
-    of_tools = worths([item(1, pack_words(worked("src/tides/mooring.py", "kestrel"), "", "", ""))], 0.5)[0, 0]
+    said = worths([item(1, pack_words([user("Read it")], "", "", ""))], WordWeights(answers=0.5))[0, 0]
+    of_tools = worths(
+        [item(1, pack_words(worked("src/tides/mooring.py", "kestrel"), "", "", ""))], WordWeights(answers=0.5)
+    )[0, 0]
     answered = [user("Read it"), Message("assistant", (Text("harbour kestrel ledger pier crane buoy quay rope"),))]
     assert of_tools > said
-    assert of_tools == worths([item(1, pack_words(answered, "", "", ""))], 0.5)[0, 0]
+    assert of_tools == worths([item(1, pack_words(answered, "", "", ""))], WordWeights(answers=0.5))[0, 0]
 
 
 def test_a_level_keeps_a_path_of_a_tool_call_whole() -> None:
@@ -81,8 +104,8 @@ def test_unknown_words_are_estimated_from_the_size() -> None:
 
 def test_a_table_is_the_same_in_parts() -> None:
     items = [item(turn, pack_words([user(f"word{turn} harbour")], "", "harbour", "")) for turn in range(20, 0, -1)]
-    whole = weigh([WordTable.of(items)], 12, 0.3)
-    parts = weigh([WordTable.of([item(99, b""), *items[:7]]).behind(1), WordTable.of(items[7:])], 12, 0.3)
+    whole = weigh([WordTable.of(items)], 12, USUAL)
+    parts = weigh([WordTable.of([item(99, b""), *items[:7]]).behind(1), WordTable.of(items[7:])], 12, USUAL)
     assert np.array_equal(whole.turns, parts.turns)
     assert np.array_equal(whole.worths, parts.worths)
 
@@ -99,36 +122,36 @@ def settled_tables(turns_each: int = 6) -> list[WordTable]:
 
 def test_a_plan_reads_the_words_of_older_tables_once() -> None:
     tables, cache = settled_tables(), WorthCache()
-    weigh(tables, 100, 0.3, cache)
+    weigh(tables, 100, USUAL, cache)
     counted = cache.counted
     newest = WordTable.of([item(99, pack_words([user("kestrel")], "", "", ""))])
-    weigh([newest, *tables[1:]], 100, 0.3, cache)
+    weigh([newest, *tables[1:]], 100, USUAL, cache)
     assert cache.counted is counted
 
 
 def test_worths_do_not_depend_on_what_is_cached() -> None:
     tables, cache = settled_tables(), WorthCache()
-    weigh(tables[:-1], 100, 0.3, cache)
-    weigh(tables, 100, 0.5, cache)
-    assert np.array_equal(weigh(tables, 100, 0.3, cache).worths, weigh(tables, 100, 0.3).worths)
+    weigh(tables[:-1], 100, USUAL, cache)
+    weigh(tables, 100, WordWeights(answers=0.5), cache)
+    assert np.array_equal(weigh(tables, 100, USUAL, cache).worths, weigh(tables, 100, USUAL).worths)
 
 
 def test_older_tables_change_when_one_of_them_does() -> None:
     tables, cache = settled_tables(), WorthCache()
-    before = weigh(tables, 100, 0.3, cache).worths
+    before = weigh(tables, 100, USUAL, cache).worths
     tables[2] = WordTable.of([item(turn, pack_words([user("kestrel")], "", "", "")) for turn in range(18, 12, -1)])
-    after = weigh(tables, 100, 0.3, cache).worths
+    after = weigh(tables, 100, USUAL, cache).worths
     assert not np.array_equal(before, after)
-    assert np.array_equal(after, weigh(tables, 100, 0.3).worths)
+    assert np.array_equal(after, weigh(tables, 100, USUAL).worths)
 
 
 def test_words_of_the_newest_table_are_weighed_by_all_turns() -> None:
     tables = settled_tables()
     kestrel = WordTable.of([item(99, pack_words([user("kestrel")], "", "", ""))])
     harbour = WordTable.of([item(99, pack_words([user("harbour")], "", "", ""))])
-    rare, common = (weigh([newest, *tables[1:]], 100, 0.3).worths[0, 0] for newest in (kestrel, harbour))
+    rare, common = (weigh([newest, *tables[1:]], 100, USUAL).worths[0, 0] for newest in (kestrel, harbour))
     assert rare > 3 * common
 
 
 def test_no_turns_have_no_worths() -> None:
-    assert weigh([], 10, 0.3).worths.shape == weigh([WordTable.of(())], 10, 0.3).worths.shape == (0, 5)
+    assert weigh([], 10, USUAL).worths.shape == weigh([WordTable.of(())], 10, USUAL).worths.shape == (0, 5)

@@ -73,7 +73,8 @@ def test_a_rebuild_keeps_its_oldest_blocks_byte_for_byte(tmp_path: Path) -> None
 
 
 def test_a_session_is_shown_by_the_profile_of_its_scope(tmp_path: Path) -> None:
-    given = settings(profiles={"project:shop": {"gradient": {"short_turn_tokens": 0}}})
+    own = {"project:shop": {"gradient": {"short_turn_tokens": 0}}}
+    given = settings(gradient={"bands": "documented"}, profiles=own)
 
     async def job(fov: Foveate) -> list[str]:
         texts = []

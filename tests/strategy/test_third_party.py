@@ -99,7 +99,7 @@ def test_documents_explanation_events_kept_plan_and_recall_are_its_own(tmp_path:
 
 def test_recall_goes_first_in_a_preview_if_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def recalled_tokens(session: Any) -> int:
-        preview = await session.context("What about word2x3?", budget_tokens=1_500)
+        preview = await session.context("What about word2x3?", budget_tokens=700)
         return sum(segment.tokens for segment in preview.segments if segment.name == "memory")
 
     async def job() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from foveate.plan import Era, Overheads, SizeTable, TurnSizes
+from foveate.plan import Era, Overheads, SizeTable, TurnSizes, WordWeights
 from foveate.testing.histories import USUAL_OVERHEADS, table_of
 
 
@@ -28,8 +28,8 @@ class ListedHistory:
     def newest(self) -> Iterator[TurnSizes]:
         return reversed(self.items)
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        return table_of(self.newest(), limit, answer_weight)
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
+        return table_of(self.newest(), limit, by)
 
     def era(self, level: int, index: int) -> Era | None:
         missing = self.era_tokens is None or (level, index) in self.missing_eras
@@ -58,8 +58,8 @@ class EvenHistory:
             reads["items"] += 1
             yield TurnSizes(turn, 0, like.raw, like.smoothed, like.compressed, like.tiny, brief=like.brief)
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        return table_of(self.newest(), limit, answer_weight)
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
+        return table_of(self.newest(), limit, by)
 
     def era(self, level: int, index: int) -> Era | None:
         self.reads["eras"] += 1

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.history.worth import pack_words
-from foveate.plan import BRIEF_LINE, Overheads, Plan, TurnSizes
+from foveate.plan import BRIEF_LINE, NO_LINE, Overheads, Plan, TurnSizes, WordWeights
 from foveate.strategy.gradient import Gradient
+from foveate.strategy.gradient.knapsack import BLOCK_TURNS
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
@@ -58,7 +59,7 @@ def test_any_plan_fits_and_has_each_turn_and_step_once_in_order(
         for turn, level, size in zip(range(row.first, row.last + 1), row.levels, row.sizes, strict=False):
             assert size == (0 if level == "-" else getattr(items[turn], SIZES[level]) + overheads.line)
         tags = overheads.range if row.is_range else overheads.tag - overheads.line
-        assert not row.levels or row.tokens == sum(row.sizes) + tags
+        assert not row.levels or row.tokens == sum(row.sizes) + tags + row.era_tokens
         assert len(row.levels) in (0, row.last - row.first + 1)
     if len(plan.rows) > 1 or (plan.rows and not plan.rows[0].is_cut):
         assert covered(plan.rows) == [(item.turn, item.step) for item in history.items]
@@ -126,7 +127,7 @@ def chat() -> tuple[TurnSizes, ...]:
 def test_a_plan_tells_at_least_what_the_newest_turns_alone_tell(budget: int) -> None:
     items = chat()
     history = ListedHistory(items)
-    table = history.table(300, GRADIENT.answer_weight)
+    table = history.table(300, WordWeights(GRADIENT.answer_weight))
     worths = dict(zip(table.turns.tolist(), table.worths, strict=True))
     plan = GRADIENT.levels(history, budget)
     shown = sum(worths[turn]["RSCT".index(level)] for turn, level in turns_at(plan).items())
@@ -167,7 +168,7 @@ def test_what_the_user_said_weighs_more_than_an_answer() -> None:
         turns.append(told(turn, words) if turn % 2 else told(turn, "", words))
     levels = turns_at(GRADIENT.levels(ListedHistory(turns), 2_500))
     assert sum(turn % 2 for turn in levels if turn < 90) > 0.9 * sum(turn < 90 for turn in levels)
-    table = ListedHistory(turns).table(100, 1.0)
+    table = ListedHistory(turns).table(100, WordWeights())
     assert np.allclose(table.worths[0, 0], table.worths[1, 0])
 
 
@@ -194,7 +195,19 @@ def test_a_block_of_lines_ends_where_an_era_does() -> None:
     plan = GRADIENT.levels(EvenHistory(400, sized(100, 90, 40, 15)), 9_000)
     lines = [row for row in plan.rows if row.is_range and row.level in ("C", "T")]
     assert len(lines) > 5
-    assert all(row.last % 32 == 0 for row in lines[:-1])
+    assert all(row.last % BLOCK_TURNS == 0 for row in lines[:-1])
+
+
+@pytest.mark.parametrize("budget", [4_000, 6_000, 8_000])
+def test_turns_without_a_line_are_told_in_an_era_beside_the_lines(budget: int) -> None:
+    rows = [row for row in GRADIENT.levels(ListedHistory(chat()), budget).rows if NO_LINE in row.levels]
+    assert rows
+    assert all(row.era_tokens > USUAL_OVERHEADS.range for row in rows)
+
+
+def test_a_block_whose_turns_all_have_lines_has_no_era() -> None:
+    rows = [row for row in GRADIENT.levels(ListedHistory(chat()), 8_000).rows if NO_LINE not in row.levels]
+    assert not any(row.era_tokens for row in rows)
 
 
 def test_a_million_turns_fit_and_little_of_them_is_read() -> None:

@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from foveate.plan import AppendedTurns, CachePrices, Cause, KeptPlan, Ledger
 from foveate.strategy.gradient import Gradient
-from foveate.strategy.gradient.rebuild import RebuildState, due, settings_key, target_tokens, wait_turns
+from foveate.strategy.gradient.rebuild import (
+    FILLED_SHARE,
+    LEAST_SHARE,
+    RebuildState,
+    due,
+    settings_key,
+    target_tokens,
+    wait_turns,
+)
 from foveate.testing.histories import ListedSnapshot, exchange
 
 WATERMARK = Gradient()
@@ -40,15 +48,11 @@ class GrownSnapshot(ListedSnapshot):
         return AppendedTurns(self.appended_tokens, 1)
 
 
-def room_of(tokens: int) -> Ledger:
-    return Ledger(budget_tokens=100_000, history_tokens=tokens)
+FILLED = int(ALLOTMENT * FILLED_SHARE)
 
 
-ROOM = room_of(ALLOTMENT)
-
-
-def state_of(settings: Gradient, low_tokens: int = 32_500) -> RebuildState:
-    return RebuildState(100_000, settings_key(settings), low_tokens=low_tokens)
+def state_of(settings: Gradient) -> RebuildState:
+    return RebuildState(100_000, settings_key(settings))
 
 
 def cause_of(
@@ -107,36 +111,42 @@ def test_a_full_history_is_rebuilt_whatever_the_schedule() -> None:
 def test_a_cold_cache_is_a_reason_only_where_a_rebuild_frees_something() -> None:
     state = state_of(WATERMARK)
     late = 1_000.0 + 301.0
-    assert cause_of(WATERMARK, state, appended=7_001, now=late) == "cold"
-    assert cause_of(WATERMARK, state, appended=7_000, now=late) is None
-    assert cause_of(WATERMARK, state, appended=9_000, now=late - 2) is None
-    assert cause_of(WATERMARK, state, appended=9_000, now=late, ttl=None) is None
+    assert cause_of(WATERMARK, state, appended=31_701, turns=101, now=late) == "cold"
+    assert cause_of(WATERMARK, state, appended=31_701, turns=100, now=late) is None
+    assert cause_of(WATERMARK, state, appended=31_700, turns=101, now=late) is None
+    assert cause_of(WATERMARK, state, appended=32_000, turns=101, now=late - 2) is None
+    assert cause_of(WATERMARK, state, appended=32_000, turns=101, now=late, ttl=None) is None
     assert cause_of(INTERVAL, state_of(INTERVAL), turns=100, now=late) is None
     assert cause_of(INTERVAL, state_of(INTERVAL), turns=101, now=late) == "cold"
 
 
 def test_a_clock_that_jumps_back_makes_no_cache_cold() -> None:
-    assert cause_of(WATERMARK, state_of(WATERMARK), appended=20_000, now=-5_000.0) is None
+    assert cause_of(WATERMARK, state_of(WATERMARK), appended=32_000, turns=101, now=-5_000.0) is None
 
 
-def test_a_rebuild_aims_at_the_low_water_mark_or_leaves_room_for_the_next_turns() -> None:
-    assert target_tokens(WATERMARK, "full", ROOM, low_tokens=32_500) == 32_500
+def test_a_rebuild_by_turns_leaves_a_part_free_or_room_for_the_next_turns() -> None:
+    assert target_tokens(WATERMARK, "full", ALLOTMENT) == FILLED
+    assert target_tokens(Gradient(low_water=0.5), "full", ALLOTMENT) == ALLOTMENT // 2
     for settings in (INTERVAL, ADAPTIVE):
-        assert target_tokens(settings, "interval", ROOM, low_tokens=32_500, average_tokens=500) == ALLOTMENT - 10 * 500
-        assert target_tokens(settings, "full", ROOM, low_tokens=32_500, average_tokens=50_000) == ALLOTMENT // 2
+        assert target_tokens(settings, "interval", ALLOTMENT, average_tokens=500) == ALLOTMENT - 10 * 500
+        assert target_tokens(settings, "full", ALLOTMENT, average_tokens=50_000) == ALLOTMENT // 2
+
+
+def test_a_rebuild_by_turns_leaves_room_for_the_open_turn() -> None:
+    assert target_tokens(WATERMARK, "full", ALLOTMENT, open_tokens=20_000) == ALLOTMENT - 20_000
+    assert target_tokens(WATERMARK, "full", ALLOTMENT, open_tokens=ALLOTMENT) == ALLOTMENT * LEAST_SHARE
 
 
 def test_a_history_that_fits_raw_stays_raw() -> None:
-    assert target_tokens(WATERMARK, "first", ROOM, low_tokens=32_500, raw_tokens=ALLOTMENT) == ALLOTMENT
-    assert target_tokens(WATERMARK, "first", ROOM, low_tokens=32_500, raw_tokens=ALLOTMENT + 1) == 32_500
-    assert target_tokens(WATERMARK, "full", ROOM, low_tokens=32_500, raw_tokens=10) == 32_500
+    assert target_tokens(WATERMARK, "first", ALLOTMENT, raw_tokens=ALLOTMENT) == ALLOTMENT
+    assert target_tokens(WATERMARK, "first", ALLOTMENT, raw_tokens=ALLOTMENT + 1) == FILLED
+    assert target_tokens(WATERMARK, "full", ALLOTMENT, raw_tokens=10) == FILLED
 
 
 @given(st.integers(0, 10**7), st.sampled_from([WATERMARK, INTERVAL, ADAPTIVE]))
 def test_what_a_rebuild_aims_at_is_never_due_again_for_being_full(allotment: int, settings: Gradient) -> None:
-    base = target_tokens(settings, "full", room_of(allotment), low_tokens=allotment // 2)
-    kept, state = replace(KEPT, framed_tokens=base), state_of(settings, low_tokens=base)
-    assert cause_of(settings, state, kept, allotment=allotment, now=10**6) is None
+    kept = replace(KEPT, framed_tokens=target_tokens(settings, "full", allotment))
+    assert cause_of(settings, state_of(settings), kept, allotment=allotment, now=10**6) is None
 
 
 def test_the_settings_key_is_the_same_for_equal_settings() -> None:
