@@ -20,6 +20,8 @@ MIN_LINE_CHARS, MAX_LINE_CHARS = 8, 200
 NAMED_KINDS = frozenset("i#/u")
 """Kinds of facts that count: identifiers, numbers, paths and addresses."""
 LINE_BREAK = " | "
+OMISSION = "(… "
+"""The beginning of a note on omitted text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +34,7 @@ class _Line:
 class Excerpts:
     """The lines of a turn's tool calls that can be shown."""
 
+    calls: int
     lines: Sequence[_Line]
     chars: int
     """Characters of all output and long arguments."""
@@ -59,8 +62,7 @@ class Excerpts:
 
 def find_excerpts(messages: Sequence[Message]) -> Excerpts:
     """Read the output and the long arguments of a turn's calls; the calls are numbered in order."""
-    results = {result.call_id: result for message in messages for result in message.tool_results if result.call_id}
-    exchanges = [read_exchange(call, results.get(call.id or "")) for message in messages for call in _calls(message)]
+    exchanges = list(_exchanges(messages))
     most = max(1, MAX_LINES // max(1, len(exchanges)))
     seen: set[str] = set()
     lines: list[_Line] = []
@@ -70,20 +72,23 @@ def find_excerpts(messages: Sequence[Message]) -> Excerpts:
         for text in _texts(exchange):
             chars += len(text)
             line = " ".join(text.split())
-            if MIN_LINE_CHARS <= len(line) <= MAX_LINE_CHARS and line not in seen and len(own) < most:
+            is_usual = MIN_LINE_CHARS <= len(line) <= MAX_LINE_CHARS and not line.startswith(OMISSION)
+            if is_usual and line not in seen and len(own) < most:
                 seen.add(line)
                 own.append(_Line(number, line))
         lines += own
-    return Excerpts(lines, chars)
+    return Excerpts(len(exchanges), lines, chars)
 
 
-def _calls(message: Message) -> Iterator[ToolCall]:
-    for part in message.parts:
+def _exchanges(messages: Sequence[Message]) -> Iterator[ToolExchange]:
+    """Yield the calls with their results, and the results whose call is not known."""
+    results = {result.call_id: result for message in messages for result in message.tool_results if result.call_id}
+    for part in (part for message in messages for part in message.parts):
         match part:
             case ToolCall():
-                yield part
+                yield read_exchange(part, results.get(part.id or ""))
             case ToolResult() if part.call_id is None:
-                yield ToolCall(part.name or "tool", {})
+                yield read_exchange(ToolCall(part.name or "tool", {}), part)
 
 
 def _texts(exchange: ToolExchange) -> Iterator[str]:

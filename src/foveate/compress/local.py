@@ -117,6 +117,10 @@ class LocalCompressor:
                 room = min(above, round(raw_tokens * share * extra))
                 spoken_room = round(room * (1 - EXCERPT_SHARE * min(1.0, excerpts.chars / max(1, len(raw)))))
                 texts = ranking.fit(spoken_room, count, lambda texts: _written(said.candidates, texts))
+                spoken_tokens = count(_written(said.candidates, texts))
+                told = _with_excerpts(said.candidates, dict(texts), excerpts, room, count=count, scale=scale)
+                left = room - count(_written(said.candidates, told)) + spoken_tokens
+                texts = ranking.fit(left, count, lambda texts: _written(said.candidates, texts))
                 texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
             return _line(said.candidates, texts, _written(said.candidates, texts))
 
@@ -152,7 +156,7 @@ def _with_excerpts(
     written = _written(candidates, texts)
     left = room - count(written)
     calls = [place for place, candidate in enumerate(candidates) if candidate.speaker == "call"]
-    if not excerpts.lines or left < LEAST_EXCERPT_TOKENS:
+    if not excerpts.lines or len(calls) != excerpts.calls or left < LEAST_EXCERPT_TOKENS:
         return texts
     found = excerpts.best(written, left, scale)
     for number, lines in found.items():

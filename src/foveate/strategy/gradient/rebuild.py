@@ -38,6 +38,10 @@ FILLED_SHARE = 0.85
 """Share of its room that a history fills after a rebuild by `watermark`."""
 INTERVAL_SHARE = 0.5
 """The minimum of that share for schedules that rebuild by number of turns."""
+UNUSED_SHARE = 0.05
+"""Share of the room that older turns leave unused above which the verbatim part is made larger,"""
+MAX_TAILS = 4
+"""with at most this many attempts."""
 KEPT_WORTH = 0.9
 """Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
 LEAST_ERA_TURNS = 32
@@ -173,29 +177,35 @@ class Rebuild:
         snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
         limit = ledger.limit_tokens - (0 if ledger.is_preview else self._reserve)
         raw_tokens = self._raw_tokens(snapshot.last_turn)
-        reach = (0, 0)
-        if raw_tokens > limit or snapshot.appended(*reach).framed_tokens > limit:
-            reach = tail_start(settings, snapshot, limit, self._work)
+        if raw_tokens <= limit and snapshot.appended(0, 0).framed_tokens <= limit:
+            return replace(self._tailed((0, 0), limit), cause=cause)
+        share = verbatim_share(settings, self._work)
+        for _ in range(MAX_TAILS):
+            reach = tail_start(settings, snapshot, limit, share)
+            plan = self._tailed(reach, limit)
+            unused = (plan.target_tokens or 0) - plan.tokens
+            if unused <= UNUSED_SHARE * limit or reach == (0, 0):
+                break
+            # All older turns are at their highest level: more of the newest are verbatim.
+            share += unused / limit
+        return replace(plan, cause=cause)
+
+    def _tailed(self, reach: tuple[int, int], limit: int) -> Plan:
+        """Plan the turns up to here, in the room that the verbatim ones after it leave."""
+        snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
         left = limit - snapshot.appended(*reach).framed_tokens
         if left < (min(LEAST_OLDER_TOKENS, limit * LEAST_SHARE) if reach[0] else 0):
             # The newest turn leaves no room for the others: all are planned, for this context.
-            return replace(settings.levels(snapshot, ledger.room_tokens), cause=cause)
+            return settings.levels(snapshot, ledger.room_tokens)
         room = ledger.target_tokens
         if room is None:
             free = 0 if ledger.is_preview else limit - int(limit * (settings.low_water or FILLED_SHARE))
             room = max(left - free, min(left, int(limit * LEAST_SHARE)))
         older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
         # Beside memory, the prefix that is cached counts more than the best choice of old turns.
-        least = 0.0 if ledger.needed_tokens else KEPT_WORTH
-        plan = self._older(reach, room, least)
-        return replace(
-            plan,
-            bands=self._bands(plan, reach, limit - left),
-            cause=cause,
-            reach=reach,
-            raw_tokens=older_tokens,
-            target_tokens=room,
-        )
+        plan = self._older(reach, room, 0.0 if ledger.needed_tokens else KEPT_WORTH)
+        bands = self._bands(plan, reach, limit - left)
+        return replace(plan, bands=bands, reach=reach, raw_tokens=older_tokens, target_tokens=room)
 
     def _bands(self, plan: Plan, reach: tuple[int, int], tokens: int) -> tuple[Band, ...]:
         """Return the bands of a plan, with the verbatim turns after it."""

@@ -18,12 +18,13 @@ FIRST_CUT = 2
 """The prompt of a turn is not divided from its first answer."""
 
 
-def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int, work: float) -> tuple[int, int]:
+def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int, share: float) -> tuple[int, int]:
     """Return the end of the turns before the verbatim part: the last turn, and a step of it if the part begins inside.
 
-    A turn in progress is divided only after a step that has all its results; if it has none, it stays whole.
+    The part has a share of the room, the newest step alone up to `newest_share`. A turn in progress is divided only
+    after a step that has all its results; if it has none, it stays whole.
     """
-    left = room_tokens * verbatim_share(settings, work)
+    left = room_tokens * share
     most = room_tokens * settings.newest_share
     for info in _newest(snapshot):
         sizes = [sum(message.tokens + FRAMING_TOKENS for message in step) for step in info.steps]
