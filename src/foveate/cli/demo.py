@@ -51,7 +51,7 @@ class DemoResult:
         return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
 
 
-@store_command("demo", "Record a sample conversation and show what a model would see of it.", create=True)
+@store_command("demo", "Record a sample conversation and show its live context.", create=True)
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="Number of turns to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
 @click.option("--replay/--no-replay", default=True, help="Also replay it, to measure what stays cached.")
