@@ -1,4 +1,4 @@
-"""Writes what docs/gradient.md shows of the demo: the picture, and ten turns at their four levels.
+"""Writes what docs/gradient.md shows of the demo: the picture of the live context, and ten turns at their four levels.
 
 python bench/pages.py
 """
@@ -32,7 +32,7 @@ NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder, foveate.open(Path(folder) / "demo.db") as fov:
-        session = fov.session("demo")
+        session = fov.session("demo", budget_tokens=BUDGET_TOKENS)
         for turn in make_conversation(TURNS, SEED).turns:
             session.record(turn)
         fov.settle()
@@ -45,8 +45,8 @@ def main() -> None:
 
 def picture(session: foveate.Session) -> None:
     out = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False, force_terminal=True)
-    draw(out, session.context(budget_tokens=BUDGET_TOKENS), one_off=True)
-    svg = out.export_svg(title="foveate context demo --budget 16000")
+    draw(out, session.context(), one_off=False)
+    svg = out.export_svg(title="foveate context demo")
     # A picture must not fetch anything: the reader's own fixed-width font does.
     PICTURE.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL), "utf-8")
 

@@ -1,7 +1,7 @@
 """What the low-water mark trades: facts in view against the share of prompts that stays cached.
 
     python bench/watermark.py                   # the pi session and the demo at 16k and 32k
-    python bench/watermark.py --markdown        # the table as it stands in docs/gradient.md
+    python bench/watermark.py --markdown        # the table as Markdown
 
 The pi session needs ../shared/data. A replay is made for each mark. Facts are what `foveate.compress.facts` finds in
 the raw turns so far, by weight; every 25 calls, once the history has filled its room, those that the context still

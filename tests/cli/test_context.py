@@ -30,7 +30,7 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def test_the_picture_has_a_cell_for_every_turn_and_a_row_for_every_level(talk: Shell) -> None:
     shown = talk("context", "demo", "--budget", "6000")
     rows = [line for line in shown.splitlines() if re.match(r"T-\d+ ", line)]
-    cells = sum(len(re.findall(r"[RSCT]", re.sub(r"^T-\d+|[\d,]+ turns", "", row))) for row in rows)
+    cells = sum(len(re.findall(r"[RSCTE]", re.sub(r"^T-\d+|[\d,]+ turns", "", row))) for row in rows)
     eras = sum(int(number.replace(",", "")) for row in rows for number in re.findall(r"([\d,]+) turns", row))
     assert cells + eras == 60
     for name in ("raw", "tiny"):
@@ -176,3 +176,12 @@ def test_the_text_is_that_of_the_request_in_its_order(talk: Shell) -> None:
             assert said in text[place:], message
             place += text[place:].index(said) + len(said)
     assert text.endswith("What now?\n")
+
+
+def test_the_demo_shows_the_live_context_at_the_sessions_own_budget(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "demo.db")
+    shown = shell("demo", "--turns", "60", "--no-replay")
+    assert "Live: what a model gets now" in shown
+    assert "Preview" not in shown
+    answer = shell.json("context", "demo")
+    assert (answer["budget_tokens"], answer["one_off"], answer["plan"]["turns_without_words"]) == (16_000, False, 0)

@@ -3,7 +3,7 @@
 from foveate.context.context import Segment
 from foveate.context.render import Layout
 from foveate.plan import ShownLevel
-from foveate.session.picture import Cell, cells_of, joined, keep_row, past_picture, silent_turns
+from foveate.session.picture import Cell, bands_of, cells_of, joined, keep_row, past_picture, silent_turns
 from foveate.session.values import Context
 
 SAID = "Ingrid moved the mooring invoices to Lindesnes harbour"
@@ -53,3 +53,14 @@ def test_a_stored_picture_keeps_its_hollow_cells() -> None:
 
 def test_the_number_of_turns_without_words_is_named() -> None:
     assert [silent_turns(turns) for turns in (0, 1, 1_200)] == ["", "1 turn without words", "1,200 turns without words"]
+
+
+def test_the_bands_of_a_mixed_block_share_its_tokens_and_its_era_counts() -> None:
+    text = f"<T-1-through-4-E>\nT-2 {SAID}\n</T-1-through-4-E>\n<T-1-through-4-C>\nTurn 1: {SAID}\nTurn 4: {SAID}\n</T>"
+    segments = (part("C", 1, 4, text, levels="C--T"), part("R", 5, 6))
+    bands = bands_of(Context("", 1, 2, segments, "", "", Layout()))
+    assert [(band["level"], band["turns"], band["first"], band["last"]) for band in bands] == [
+        ("R", 2, 5, 6), ("C", 1, 1, 1), ("T", 1, 4, 4), ("E", 2, 2, 3)
+    ]  # fmt: skip
+    assert sum(int(str(band["tokens"])) for band in bands) == 18
+    assert bands[0]["share"] == 0.5

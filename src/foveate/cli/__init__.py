@@ -102,7 +102,7 @@ def cli() -> None:
     foveate import ~/.claude/projects      import your transcripts
     foveate sessions                       list them
     foveate show SESSION T-1               read a turn
-    foveate context SESSION                see what a model would get
+    foveate context SESSION                see what a model gets now
     foveate demo                           try it on a sample conversation
 
     Everything is stored in ~/.foveate/foveate.db, or in the file that --db or $FOVEATE_DB names.

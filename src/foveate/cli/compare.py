@@ -79,8 +79,9 @@ def command(
 ) -> Answer:
     """Replay a session or a transcript through each strategy and budget; report what each keeps and costs.
 
-    Each assistant message counts as one model call, but nothing is sent, and the session is not changed. A transcript
-    is imported into a temporary store. A long conversation is sampled; the report says which calls were made.
+    Each assistant message counts as one model call with the live context of a session with this budget, not a preview.
+    Nothing is sent, and the session is not changed. A transcript is imported into a temporary store. A long
+    conversation is sampled; the report says which calls were made.
 
     \b
     foveate compare demo

@@ -1,4 +1,4 @@
-"""`foveate context`: the context that a model would get now."""
+"""`foveate context`: the live context of a session, or a preview at another budget."""
 
 from __future__ import annotations
 
@@ -55,12 +55,13 @@ def command(
 ) -> Answer:
     """Show the context that a model would get: which turns at which level, and their tokens.
 
-    At the session's own budget the plan is saved, as for a model; a different budget or strategy is a preview.
+    At the session's own budget it is the live context, and its plan is saved. A different budget or strategy makes a
+    preview, which is planned from scratch and not saved.
 
     \b
-    foveate context demo
-    foveate context demo --budget 8000
-    foveate context demo --strategy topics
+    foveate context demo                       live
+    foveate context demo --budget 8000         preview
+    foveate context demo --strategy topics     preview
     foveate context demo --prompt "Which port did we choose?" --request anthropic
     foveate context demo --text | less
     """

@@ -1,4 +1,4 @@
-"""`foveate demo`: record and compress a sample conversation, and show what a model would see of it."""
+"""`foveate demo`: record and compress a sample conversation, and show its live context."""
 
 from __future__ import annotations
 
@@ -51,26 +51,27 @@ class DemoResult:
         return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
 
 
-@store_command("demo", "Record a sample conversation and show what a model would see of it.", create=True)
+@store_command("demo", "Record a sample conversation and show its live context.", create=True)
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="Number of turns to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
 @click.option("--replay/--no-replay", default=True, help="Also replay it, to measure what stays cached.")
 def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, replay: bool, store_path: Path) -> Answer:
-    """Record a conversation of a few hundred turns, compress it, and show it in a context of 16,000 tokens.
+    """Record a conversation of 300 turns in a session of 16,000 tokens, compress it, and show its live context.
 
     The conversation is made up, with planted facts, decisions, tool calls and errors. Running it again adds nothing.
 
     \b
     foveate demo
-    foveate context demo --budget 8000
+    foveate context demo                   the live context again
+    foveate context demo --budget 8000     a preview
     foveate levels demo T-87
     """
     from foveate.demo import load_conversation
 
     conversation = load_conversation(turns)
-    session = fov.session(session_id, title=conversation.title, platform="demo")
+    session = fov.session(session_id, title=conversation.title, platform="demo", budget_tokens=BUDGET_TOKENS)
     _record(progress, fov, session, conversation, RECORD_KEY)
-    context = session.context(budget_tokens=BUDGET_TOKENS)
+    context = session.context()
     lost = _lost_fact(conversation, context)
     shown = DemoResult(
         session_id=session_id,
@@ -121,10 +122,9 @@ def _lost_fact(conversation: DemoConversation, context: Context) -> PlantedFact 
 
 
 def _level_of(context: Context, turn: int) -> str:
-    for segment in context.segments:
-        if segment.first and segment.last and segment.first <= turn <= segment.last:
-            return segment.level or ""
-    return ""
+    from foveate.session.picture import cells_of
+
+    return next((cell.level for cell in cells_of(context.segments) if cell.first <= turn <= cell.last), "")
 
 
 def _as_json(shown: DemoResult) -> dict[str, object]:
@@ -152,16 +152,16 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
     out.print(line(("\n" + shown.conversation.title, "bold")))
     out.print(
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
-        f"{amount(stats.tokens)} tokens, all kept; in a context of {BUDGET_TOKENS:,}:\n"
+        f"{amount(stats.tokens)} tokens, all kept; the live context at its own {BUDGET_TOKENS:,}:\n"
     )
-    draw(out, shown.context, one_off=True)
+    draw(out, shown.context, one_off=False)
     out.print()
     _show_facts(out, shown)
     _show_found(out, shown)
     _show_figures(out, shown)
     where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {store_path}"
     for call, note in (
-        (f"foveate context {shown.session_id} --budget 8000{where}", "the same at half the budget"),
+        (f"foveate context {shown.session_id} --budget 8000{where}", "a preview at half the budget"),
         (f"foveate levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}", "a turn at its levels"),
         (f"foveate doctor{where}", "verify every byte"),
         ("foveate serve --upstream URL", "the same for any client, by changing its base URL"),

@@ -50,7 +50,8 @@ def command(
 ) -> Answer:
     """Replay a session, with one model call per assistant message, and compare the prompts.
 
-    Nothing is sent, and the session is not changed. 'cached' is the share of all prompt tokens that the previous prompt
+    Each prompt is the live context of a session with this budget, not a preview. Nothing is sent, and the session is
+    not changed. 'cached' is the share of all prompt tokens that the previous prompt
     began with; 'price' is relative to a provider without a cache (cache reads 0.1, writes 1.25).
 
     \b

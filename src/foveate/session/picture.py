@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from foveate.context.coverage import turns_without_words
-from foveate.plan import Cause, ShownLevel
+from foveate.plan import NO_LINE, Cause, ShownLevel
 from foveate.session.values import Context, Segment
 from foveate.store.pictures import PictureRow
 from foveate.turn import from_us, to_us
@@ -133,6 +133,8 @@ class PastPicture:
     """Ranges of turns at one level, oldest first."""
 
 
+_LINE = re.compile(r"^Turn (\d{1,9}): ", re.MULTILINE)
+"""The beginning of a turn's line in a block."""
 _RANGE = re.compile(r"([A-Za-z])(\d+)-(\d+)")
 """A range of turns and its level; a hollow one has a small letter."""
 
@@ -168,38 +170,46 @@ def fixed_tokens(context: Context) -> dict[str, int]:
     return parts
 
 
-def _planned(context: Context) -> Iterator[tuple[ShownLevel, int, int, int, int]]:
-    bands = {band.level: band for band in context.planned.bands}
-    for level in LEVEL_NAMES:
-        if band := bands.get(level):
-            yield level, band.turns, band.first, band.last, band.tokens
-
-
-def _shown(history: Sequence[Segment]) -> Iterator[tuple[ShownLevel, int, int, int, int]]:
-    for level in LEVEL_NAMES:
-        own = [segment for segment in history if segment.level == level]
-        if own:
-            turns = {turn for part in own for turn in range(part.first or 0, (part.last or 0) + 1)}
-            yield level, len(turns), own[0].first or 0, own[-1].last or 0, sum(part.tokens for part in own)
+def _spent(history: Iterable[Segment]) -> Iterator[tuple[ShownLevel, range, int]]:
+    """Yield the turns of each part of the history with one level, and their tokens."""
+    for part in history:
+        first, last, level = part.first or 0, part.last or 0, part.level
+        assert level, "each part of the history has a level"
+        if not part.levels:
+            yield level, range(first, last + 1), part.tokens
+            continue
+        hidden = [turn for turn, letter in enumerate(part.levels, first) if letter == NO_LINE]
+        lines = [line for line in _LINE.finditer(part.text) if first <= int(line[1]) <= last]
+        # The lines of a block are counted together: each has a share of the tokens by its length.
+        ends = [*(line.start() for line in lines), len(part.text)]
+        tokens = [part.tokens * end // max(1, len(part.text)) for end in ends]
+        for turn in hidden:
+            yield "E", range(turn, turn + 1), 0
+        yield "E" if hidden else level, range(0), tokens[0]
+        for line, start, end in zip(lines, tokens, tokens[1:], strict=False):
+            turn = int(line[1])
+            yield LEVELS.get(part.levels[turn - first], "E"), range(turn, turn + 1), end - start
 
 
 def bands_of(context: Context) -> list[dict[str, object]]:
     """Return tokens, share and target share of each level of the history, most detailed level first."""
     history = [segment for segment in context.segments if segment.level]
     targets = {band.level: band.target_share for band in context.planned.bands}
-    # A block with several levels is one text, so the tokens of each level come from the plan.
-    is_mixed = any(segment.levels for segment in history)
-    spent = list(_planned(context) if is_mixed else _shown(history))
-    total = sum(tokens for *_, tokens in spent)
+    total = sum(segment.tokens for segment in history)
+    spent = list(_spent(history))
     bands: list[dict[str, object]] = []
-    for level, turns, first, last, tokens in spent:
+    for level, name in LEVEL_NAMES.items():
+        turns = {turn for shown, run, _ in spent if shown == level for turn in run}
+        tokens = sum(size for shown, _, size in spent if shown == level)
+        if not turns:
+            continue
         bands.append(
             {
                 "level": level,
-                "name": LEVEL_NAMES[level],
-                "turns": turns,
-                "first": first,
-                "last": last,
+                "name": name,
+                "turns": len(turns),
+                "first": min(turns),
+                "last": max(turns),
                 "tokens": tokens,
                 "share": tokens / total if total else 0.0,
                 "target_share": targets.get(level),

@@ -228,6 +228,7 @@ def test_the_picture_is_kept_each_time_the_plan_changes(client: ServerClient) ->
 def test_a_preview_says_so_and_bad_numbers_are_explained(client: ServerClient) -> None:
     shown = client.get(f"/ui/sessions/{SESSION}/picture?budget=4k&strategy=standard").text
     assert "Preview with <b>standard</b> at 4,000 tokens" in shown
+    assert "Live: what a model gets now" in client.get(f"/ui/sessions/{SESSION}/picture").text
     wrong = client.get(f"/ui/sessions/{SESSION}/picture?budget=many", headers={"hx-request": "true"})
     assert (wrong.status_code, "8000 or 8k" in wrong.text) == (422, True)
     missing = client.get("/ui/sessions/none")

@@ -12,7 +12,6 @@ from foveate.session.picture import (
     CAUSES,
     HOLLOW_NAME,
     LEVEL_NAMES,
-    SUM_LEVELS,
     Cell,
     bands_of,
     cells_of,
@@ -64,7 +63,7 @@ MAX_CELLS = 2_000
 
 
 def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
-    """Draw the whole picture; `is_other` marks a preview with a strategy other than the session's."""
+    """Draw the whole picture; `one_off` marks a preview, `is_other` one with a strategy other than the session's."""
     cells = list(cells_of(context.segments))
     has_hollow = any(cell.is_hollow for cell in cells)
     out.print(_legend({segment.level for segment in context.segments}, has_hollow=has_hollow))
@@ -95,8 +94,8 @@ def _legend(shown: Collection[ShownLevel | None], *, has_hollow: bool) -> Text:
 def _label(cell: Cell, width: int) -> str:
     if cell.is_hollow:
         return f" {HOLLOW} {cell.turns:,} turns " if cell.turns > 1 else HOLLOW.center(width)
-    if cell.level in SUM_LEVELS:
-        return f" {cell.turns:,} turns " if cell.turns > 1 else " 1 turn "
+    if cell.turns > 1:
+        return f" {cell.turns:,} turns "
     return cell.level.center(width)
 
 
@@ -110,7 +109,7 @@ def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
     row: list[str | tuple[str, str]] = []
     used = width
     for cell in cells:
-        gap = " " if cell.level in SUM_LEVELS and not (cell.is_hollow and cell.turns == 1) else ""
+        gap = " " if cell.turns > 1 else ""
         label = _label(cell, cell_width)
         size = len(label) + len(gap)
         if used + size > width:
@@ -174,8 +173,9 @@ def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -
         out.print(line(f"Prefetched for this prompt: {names}."))
     if one_off:
         other = "with a different strategy" if is_other else "at a different budget"
-        out.print(f"Preview {other}; nothing is saved.")
+        out.print(f"Preview {other}, planned from scratch; nothing is saved.")
         return
+    out.print(line(("Live", "bold"), ": what a model gets now, at the session's own budget."))
     if planned.cause:
         when = "now" if planned.is_new else f"at T-{planned.last_turn}"
         out.print(line(f"Plan made {when}: {CAUSES[planned.cause]}. ", _changed(planned)))
