@@ -11,6 +11,7 @@ from foveate.plan import AppendedTurns, CachePrices, Cause, KeptPlan, Ledger
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.rebuild import (
     FILLED_SHARE,
+    GROWING_SHARE,
     LEAST_SHARE,
     RebuildState,
     due,
@@ -111,9 +112,9 @@ def test_a_full_history_is_rebuilt_whatever_the_schedule() -> None:
 def test_a_cold_cache_is_a_reason_only_where_a_rebuild_frees_something() -> None:
     state = state_of(WATERMARK)
     late = 1_000.0 + 301.0
-    assert cause_of(WATERMARK, state, appended=31_701, turns=101, now=late) == "cold"
-    assert cause_of(WATERMARK, state, appended=31_701, turns=100, now=late) is None
-    assert cause_of(WATERMARK, state, appended=31_700, turns=101, now=late) is None
+    assert cause_of(WATERMARK, state, appended=28_126, turns=101, now=late) == "cold"
+    assert cause_of(WATERMARK, state, appended=28_126, turns=100, now=late) is None
+    assert cause_of(WATERMARK, state, appended=28_125, turns=101, now=late) is None
     assert cause_of(WATERMARK, state, appended=32_000, turns=101, now=late - 2) is None
     assert cause_of(WATERMARK, state, appended=32_000, turns=101, now=late, ttl=None) is None
     assert cause_of(INTERVAL, state_of(INTERVAL), turns=100, now=late) is None
@@ -133,7 +134,7 @@ def test_a_rebuild_by_turns_leaves_a_part_free_or_room_for_the_next_turns() -> N
 
 
 def test_a_rebuild_by_turns_leaves_room_for_the_open_turn() -> None:
-    assert target_tokens(WATERMARK, "full", ALLOTMENT, open_tokens=20_000) == ALLOTMENT - 20_000
+    assert target_tokens(WATERMARK, "full", ALLOTMENT, open_tokens=20_000) == int((ALLOTMENT - 20_000) * GROWING_SHARE)
     assert target_tokens(WATERMARK, "full", ALLOTMENT, open_tokens=ALLOTMENT) == ALLOTMENT * LEAST_SHARE
 
 

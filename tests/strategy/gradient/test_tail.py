@@ -38,7 +38,7 @@ def share_of(work: float) -> float:
 def test_the_verbatim_part_is_within_its_share_or_the_newest_step_alone(
     snapshot: SteppedSnapshot, room: int, work: float
 ) -> None:
-    tokens = snapshot.appended(*tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work))).framed_tokens
+    tokens = snapshot.appended(*tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work, 0.0))).framed_tokens
     newest = sum(message.tokens + FRAMING_TOKENS for message in snapshot.turns[-1].steps[-1])
     assert tokens <= share_of(work) * room or tokens == newest <= GRADIENT.newest_share * room
 
@@ -46,7 +46,7 @@ def test_the_verbatim_part_is_within_its_share_or_the_newest_step_alone(
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(sessions(), ROOMS, WORK)
 def test_no_older_exchange_would_fit_the_share(snapshot: SteppedSnapshot, room: int, work: float) -> None:
-    turn, step = tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work))
+    turn, step = tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work, 0.0))
     if turn:
         first = max(0, (step or len(snapshot.turns[turn - 1].steps)) - 2)
         more = snapshot.appended(turn, first) if first else snapshot.appended(turn - 1, 0)
@@ -56,7 +56,7 @@ def test_no_older_exchange_would_fit_the_share(snapshot: SteppedSnapshot, room: 
 @settings(max_examples=EXAMPLES, deadline=None)
 @given(st.one_of(sessions(), sessions(is_open=True)), ROOMS, WORK)
 def test_a_prompt_is_not_divided_from_its_first_answer(snapshot: SteppedSnapshot, room: int, work: float) -> None:
-    assert tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work))[1] != 1
+    assert tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work, 0.0))[1] != 1
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -65,36 +65,35 @@ def test_a_turn_in_progress_is_divided_only_after_an_answered_step(
     snapshot: SteppedSnapshot, room: int, work: float, unanswered: set[int]
 ) -> None:
     answered = [step for step in range(1, len(snapshot.turns[-1].steps)) if step not in unanswered]
-    turn, step = tail_start(GRADIENT, replace(snapshot, answered=answered), room, verbatim_share(GRADIENT, work))
+    turn, step = tail_start(GRADIENT, replace(snapshot, answered=answered), room, verbatim_share(GRADIENT, work, 0.0))
     assert turn < snapshot.last_turn or step in answered
 
 
 def test_a_turn_in_progress_without_an_answered_step_stays_whole() -> None:
     snapshot = SteppedSnapshot([exchange(1, 50, 50), exchange(2, *([900] * 9), is_open=True)], answered=())
-    assert tail_start(GRADIENT, snapshot, 4_000, verbatim_share(GRADIENT, 1.0)) == (1, 0)
+    assert tail_start(GRADIENT, snapshot, 4_000, verbatim_share(GRADIENT, 1.0, 0.0)) == (1, 0)
 
 
 def test_a_large_turn_is_divided_between_its_steps() -> None:
     snapshot = SteppedSnapshot([exchange(1, 50, *([100] * 80))])
-    turn, step = tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, 1.0))
+    turn, step = tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, 1.0, 0.0))
     assert (turn, step) == (1, 41 - 19)  # of 40 % of the room
     assert snapshot.appended(turn, step).framed_tokens == 19 * 208
 
 
 def test_a_newest_step_above_its_share_is_not_verbatim() -> None:
     snapshot = SteppedSnapshot([exchange(1, 50, 50), exchange(2, 50, 7_000)])
-    assert tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, 0.0)) == (2, 0)
+    assert tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, 0.0, 0.0)) == (2, 0)
 
 
 def test_a_history_that_fits_the_share_is_all_verbatim() -> None:
-    assert tail_start(
-        GRADIENT, SteppedSnapshot([exchange(1, 50, verbatim_share(GRADIENT, 50)), exchange(2, 50, 50)]), 10_000, 0.0
-    ) == (0, 0)
+    snapshot = SteppedSnapshot([exchange(1, 50, 50), exchange(2, 50, 50)])
+    assert tail_start(GRADIENT, snapshot, 10_000, 0.1) == (0, 0)
 
 
 def test_the_more_work_with_tools_the_longer_the_verbatim_part() -> None:
     snapshot = SteppedSnapshot([exchange(turn, 96, 96) for turn in range(1, 101)])
-    starts = [tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, work)) for work in (0.0, 0.5, 1.0)]
+    starts = [tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, work, 0.0)) for work in (0.0, 0.5, 1.0)]
     assert starts == [(95, 0), (88, 0), (80, 0)]
 
 

@@ -45,7 +45,7 @@ _CODES = {"R": RAW, "S": SMOOTHED, "C": COMPRESSED, "T": TINY}
 CODES = np.full(128, ABSENT, dtype=np.int64)
 CODES[[ord(letter) for letter in (*_CODES, BRIEF_LINE)]] = [*_CODES.values(), BRIEF]
 """The code of each letter."""
-WORK_REPEATED = 0.3
+WORK_REPEATED = 0.1
 """In work with tools, the weight of a word that a newer turn has too,"""
 WORK_AGE_WEIGHT = 4.0
 """and the additional weight of the newest turns."""
@@ -66,7 +66,7 @@ SPARE_SHARE = 0.01
 """Maximum share of unused room if one more choice can use it."""
 BLOCK_TURNS = 64
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
-ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 20
+ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 28
 """Turns without a line of their own for which an era has a line, and its maximum tokens."""
 DEEP_ERA_SHARE = 0.8
 """Share of Deep for the eras of turns that are too old to be single."""

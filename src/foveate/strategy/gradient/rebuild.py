@@ -150,6 +150,10 @@ class Rebuild:
         """The share of work with tools in the newest turns."""
         return work_share(self._snapshot)
 
+    @property
+    def _verbatim_share(self) -> float:
+        return verbatim_share(self._settings, self._work, 1 - (self._settings.low_water or FILLED_SHARE))
+
     def _is_thinking(self) -> bool:
         """Return whether the turn in progress has thinking that is signed for the request prefix."""
         return self._snapshot.is_open and self._snapshot.is_signed(self._snapshot.last_turn)
@@ -179,7 +183,7 @@ class Rebuild:
         raw_tokens = self._raw_tokens(snapshot.last_turn)
         if raw_tokens <= limit and snapshot.appended(0, 0).framed_tokens <= limit:
             return replace(self._tailed((0, 0), limit), cause=cause)
-        share = verbatim_share(settings, self._work)
+        share = self._verbatim_share
         for _ in range(MAX_TAILS):
             reach = tail_start(settings, snapshot, limit, share)
             plan = self._tailed(reach, limit)
@@ -213,7 +217,7 @@ class Rebuild:
         if first > last:
             return plan.bands
         raw = [band for band in plan.bands if band.level == "R"]
-        share = verbatim_share(self._settings, self._work)
+        share = self._verbatim_share
         turns = last - first + 1 + sum(band.turns for band in raw)
         tokens += sum(band.tokens for band in raw)
         tail = Band("R", min([first, *(band.first for band in raw)]), last, turns, share, tokens)

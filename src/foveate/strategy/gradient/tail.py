@@ -41,10 +41,13 @@ def tail_start(settings: Gradient, snapshot: Snapshot, room_tokens: int, share: 
     return 0, 0
 
 
-def verbatim_share(settings: Gradient, work: float) -> float:
-    """Return the verbatim share of the room: `raw_share` in a chat, `recent` if all turns use tools."""
+def verbatim_share(settings: Gradient, work: float, free_share: float) -> float:
+    """Return the verbatim share of the room after a rebuild, which leaves `free_share` for it to grow.
+
+    That is `raw_share` in a chat; if all turns use tools, the part grows to `recent`.
+    """
     least = min(settings.raw_share, settings.recent)
-    return least + (settings.recent - least) * work
+    return least + max(0.0, settings.recent - free_share - least) * work
 
 
 def work_share(snapshot: Snapshot) -> float:
