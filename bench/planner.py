@@ -24,7 +24,7 @@ from rich.table import Table
 
 from foveate.history.sizes import CHUNK_TURNS, StoredChunk, StoredSizes
 from foveate.history.worth import FLAG_BITS, HASH_BITS, IN_BRIEF, IN_COMPRESSED, IN_SMOOTHED, IN_TINY, WorthCache
-from foveate.plan import Era, Overheads, SizeTable, TurnSizes
+from foveate.plan import Era, Overheads, SizeTable, TurnSizes, WordWeights
 from foveate.store.rows import ERA_FANOUT
 from foveate.strategy.gradient import Gradient
 from foveate.testing.histories import USUAL_OVERHEADS
@@ -71,8 +71,8 @@ class GatheredSizes:
     def newest(self) -> Iterator[TurnSizes]:
         return iter(self.stored.items)
 
-    def table(self, limit: int, answer_weight: float) -> SizeTable:
-        return self.stored.table(limit, answer_weight)
+    def table(self, limit: int, by: WordWeights) -> SizeTable:
+        return self.stored.table(limit, by)
 
     def era(self, level: int, index: int) -> Era | None:
         return self.stored.era(level, index)
