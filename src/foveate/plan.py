@@ -439,16 +439,6 @@ class Snapshot(Sizes, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CachePrices:
-    """Prices of tokens with a provider's cache, relative to a token without one."""
-
-    read: float = 0.1
-    write: float = 1.25
-    ttl_seconds: float | None = None
-    """Time that a prefix stays cached; None: unknown."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Ledger:
     """The budget of one context, in the tokens that turns are counted in, charged part by part."""
 
@@ -476,7 +466,8 @@ class Ledger:
     one: the other stays for the next turn."""
     is_preview: bool = False
     """Nothing of the context is stored, so it is planned from scratch and filled completely."""
-    prices: CachePrices = CachePrices()
+    cache_ttl_seconds: float | None = None
+    """Time that a prefix stays in the provider's cache; None: unknown."""
     now: float = 0.0
     """Time in seconds since the epoch."""
     target_tokens: int | None = None

@@ -52,6 +52,8 @@ RETIRED_KEYS = {
     "recall.hop_weight": "recall searches once",
     "recall.reranker_path": "there is no cross-encoder; recall.judge_model can order what was found",
     "recall.rerank_seconds": "there is no cross-encoder; recall.judge_model can order what was found",
+    "context.cache_read_price": "no choice depends on prices",
+    "context.cache_write_price": "no choice depends on prices",
     "gradient.token_worth": "a rebuild fills gradient.low_water of the room",
     "gradient.tiny_share": "eras have a fixed share",
     "recall.gate_score": "a prompt that asks about the past always recalls",

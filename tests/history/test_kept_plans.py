@@ -16,7 +16,7 @@ from foveate.events import Event
 from foveate.history import late_writes
 from foveate.history.kept_plans import Kept, KeptPlans, report_of, unpack_plan, written_plan
 from foveate.history.late_writes import LateWrites
-from foveate.plan import Block, CachePrices, Cause, KeptPlan, Ledger, Plan
+from foveate.plan import Block, Cause, KeptPlan, Ledger, Plan
 from foveate.store import bodies
 from foveate.strategy.gradient import Gradient
 from support.engine import assistant, prefix_shared, settings, talk, user, verified, view_history, with_store
@@ -95,7 +95,7 @@ def test_a_cold_cache_rebuilds_and_a_clock_that_jumps_does_no_harm(tmp_path: Pat
         session = await fov.session("s", budget_tokens=4_000)
         await talk(session, 60)
         await fov.settle()
-        room = Ledger(budget_tokens=4_000, history_tokens=2_500, prices=CachePrices(ttl_seconds=300))
+        room = Ledger(budget_tokens=4_000, history_tokens=2_500, cache_ttl_seconds=300)
 
         async def cause_at(moment: float) -> str | None:
             view = await view_history(session, "gradient", Gradient(), replace(room, now=moment))

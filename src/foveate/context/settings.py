@@ -19,9 +19,5 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     drop_unbound_thinking: bool = False
     """Requests in Anthropic's format ask for adaptive thinking, and the provider drops thinking that does not match the
     conversation instead of rejecting the request. Do not pass `thinking` yourself then."""
-    cache_read_price: Annotated[float, Meta(ge=0, le=10)] = 0.1
-    """Price of a token that the provider reads from its cache, relative to an uncached one."""
-    cache_write_price: Annotated[float, Meta(ge=0, le=10)] = 1.25
-    """Price of a token that the provider adds to its cache, relative to an uncached one."""
     cache_ttl_seconds: Annotated[float, Meta(gt=0)] | None = None
     """Lifetime of the provider's cache. After it, a rebuild costs nothing extra. None: unknown."""

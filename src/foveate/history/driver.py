@@ -415,7 +415,7 @@ class HistoryDriver:
 
     async def _note_use(self, name: str, request: ContextRequest, kept: Kept, ledger: Ledger) -> None:
         """Save that the plan was used, if the lifetime of the provider's cache is known."""
-        ttl_seconds, plan = ledger.prices.ttl_seconds, kept.plan
+        ttl_seconds, plan = ledger.cache_ttl_seconds, kept.plan
         if plan and ttl_seconds and ledger.now - plan.used_at > ttl_seconds * USE_NOTED_SHARE:
             used = replace(kept, plan=replace(plan, used_at=ledger.now))
             await self._kept.keep_plan(name, used, request.snapshot.origin)

@@ -53,7 +53,7 @@ from foveate.history.request import (
 )
 from foveate.history.texts import TextReader
 from foveate.models.prompts import composed_overrides, overridden
-from foveate.plan import CachePrices, Ledger
+from foveate.plan import Ledger
 from foveate.recall.questions import Need, need_of
 from foveate.session.agent import TriggerAgent
 from foveate.session.board import SessionBoard
@@ -293,11 +293,7 @@ class Contexts:
             fixed_tokens=explained + sum(map(exact.base, texts)) + request.tools_tokens,
             own_tokens=explained - exact.stable_base(request.system),
             is_preview=request.is_preview,
-            prices=CachePrices(
-                read=settings.cache_read_price,
-                write=settings.cache_write_price,
-                ttl_seconds=settings.cache_ttl_seconds,
-            ),
+            cache_ttl_seconds=settings.cache_ttl_seconds,
             now=time.time(),
         )
 

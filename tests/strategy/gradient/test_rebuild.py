@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.plan import AppendedTurns, CachePrices, Cause, KeptPlan, Ledger
+from foveate.plan import AppendedTurns, Cause, KeptPlan, Ledger
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.rebuild import (
     FILLED_SHARE,
@@ -69,8 +69,7 @@ def cause_of(
     ttl: float | None = 300.0,
 ) -> Cause | None:
     snapshot = GrownSnapshot([exchange(turns, 10)], kept=kept, appended_tokens=appended)
-    prices = CachePrices(ttl_seconds=ttl)
-    ledger = Ledger(budget_tokens=budget, asked_tokens=budget, history_tokens=allotment, prices=prices, now=now)
+    ledger = Ledger(budget_tokens=budget, asked_tokens=budget, history_tokens=allotment, cache_ttl_seconds=ttl, now=now)
     return due(settings, snapshot, state, ledger)
 
 

@@ -367,7 +367,7 @@ def due(  # noqa: PLR0911 - each cause leaves at once
     waited = snapshot.last_turn - (kept.trigger_turn or kept.last_turn)
     if settings.schedule != "watermark" and waited >= wait_turns(settings, kept.churn):
         return "interval"
-    ttl_seconds = ledger.prices.ttl_seconds
+    ttl_seconds = ledger.cache_ttl_seconds
     is_cold = ttl_seconds is not None and ledger.now - kept.used_at > ttl_seconds
     if is_cold and waited and (settings.schedule != "watermark" or _is_grown(settings, kept, appended, ledger)):
         return "cold"
