@@ -385,7 +385,9 @@ class HistoryDriver:
         assert plan.reach, "a kept plan has a reach"
         blocks = [*blocks, *await self._appended(request, seen, plan.reach, ledger)]
         report = report_of(kept, plan)
-        if sum(block.framed_tokens for block in blocks) > ledger.limit_tokens:
+        # A kept plan may give nothing back to memory.
+        limit = ledger.history_tokens if plan.is_kept else ledger.limit_tokens
+        if sum(block.framed_tokens for block in blocks) > limit:
             # Even a new plan leaves too little room for what came since, e.g. a giant result: plan everything, once.
             once = await self._fitted(request, seen, state, replace(ledger, is_preview=True, target_tokens=None))
             cause = "full" if plan.is_kept else kept.cause

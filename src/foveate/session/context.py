@@ -410,14 +410,17 @@ class Contexts:
         before = leaving(known if known.tokens <= room else MemoryLayer())
         view = await self._view(request, before)
         if self._settings.recall.gate and need_of(request.query) is not Need.SURE:
-            room = max(0, min(room, tokens - view.framed_tokens))  # the history gives nothing back
+            room = max(0, min(room, (tokens - view.framed_tokens) // 2))  # the history gives nothing back
         layer = await self._layer(request, ledger, board, view, room)
         left = leaving(layer)
         if left.needed_tokens > before.needed_tokens:
             smaller = await self._view(request, left)
+            free = max(0, tokens - smaller.framed_tokens)
             if smaller.blocks != view.blocks:
-                view, room = smaller, max(0, min(room, tokens - smaller.framed_tokens))
-                layer = await self._layer(request, ledger, board, view, room, reserved_tokens=left.needed_tokens)
+                view, reserved = smaller, left.needed_tokens
+                layer = await self._layer(request, ledger, board, view, min(room, free), reserved_tokens=reserved)
+            elif layer.tokens > free:  # half of it is for the turn's next steps
+                layer = await self._layer(request, ledger, board, view, min(room, free // 2))
         return view, layer
 
     async def _layer_limit(self, request: ContextRequest, ledger: Ledger, tokens: int) -> int:

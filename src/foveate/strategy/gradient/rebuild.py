@@ -46,6 +46,9 @@ KEPT_WORTH = 0.9
 """Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
 LEAST_ERA_TURNS = 32
 """Minimum turns of an era after which blocks can be divided."""
+MOST_WORK = 0.5
+"""Share of work with tools above which a history gives nothing back to memory: the work needs what it shows, and each
+call of a turn would pay for it."""
 MAKESHIFT = "turns that are not compressed yet are cut, or only named"
 FULL_EARLY = "{} average turns did not fit: rebuilt as soon as the history was full"
 AVERAGED_INTERVALS = 4
@@ -130,6 +133,8 @@ class Rebuild:
         cause = due(self._settings, self._snapshot, self._state, ledger)
         if cause in POSTPONED and self._is_thinking():
             cause = None
+        if cause == "full" and self._used <= ledger.history_tokens and self._gives_nothing_back():
+            return None
         if cause or not self._kept:
             return cause
         # The reserve is at most this share, so it is computed only above it.
@@ -149,6 +154,14 @@ class Rebuild:
     def _work(self) -> float:
         """The share of work with tools in the newest turns."""
         return work_share(self._snapshot)
+
+    def _gives_nothing_back(self) -> bool:
+        """Return whether memory gets only what is free: for a turn that begins, in work with tools."""
+        if not self._settings.fills or self._work <= MOST_WORK:
+            return False
+        last = self._snapshot.last_turn
+        begun = self._snapshot.infos(last, last) if self._snapshot.is_open else ()
+        return not any(message.role == "assistant" for info in begun for message in info.messages)
 
     @property
     def _verbatim_share(self) -> float:
