@@ -133,7 +133,7 @@ def test_a_cell_opens_its_turn_and_a_preview_redraws_the_picture(watched: Watche
     assert page.locator(".level").count() >= 3
     page.locator("input[name=budget]").first.fill("3k")
     page.locator("text=Preview").first.click()
-    page.locator("text=at 3,000 tokens; nothing is saved").wait_for()
+    page.locator("text=at 3,000 tokens: planned from scratch; nothing is saved").wait_for()
 
 
 def test_a_topic_is_sealed_and_undone(watched: Watched) -> None:
