@@ -65,9 +65,9 @@ LEAST_OLDER_TOKENS = 256
 """or these tokens."""
 POSTPONED: tuple[Cause, ...] = ("made", "interval", "cold")
 """Causes that are postponed until the end of a turn in progress with signed thinking; no budget forces them."""
-RESERVE_SHARE = 0.5
+RESERVE_SHARE = 0.65
 """Maximum share of its room that a history reserves for a turn with signed thinking."""
-RESERVE_QUANTILE = 0.9
+RESERVE_QUANTILE = 0.99
 """Quantile of the newest turns' sizes that is reserved for a turn with signed thinking."""
 
 
