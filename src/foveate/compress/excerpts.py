@@ -20,6 +20,8 @@ MIN_LINE_CHARS, MAX_LINE_CHARS = 8, 200
 NAMED_KINDS = frozenset("i#/u")
 """Kinds of facts that count: identifiers, numbers, paths and addresses."""
 LINE_BREAK = " | "
+BRACES = str.maketrans("{}", "()")
+"""The braces of a line become parentheses, so that no line ends or begins a note."""
 OMISSION = "(… "
 """The beginning of a note on omitted text."""
 
@@ -102,4 +104,5 @@ def _texts(exchange: ToolExchange) -> Iterator[str]:
 
 def with_lines(note: str, lines: Sequence[str]) -> str:
     """Add lines to the note of a call: `{read app.py: 40 lines: def main(): | PORT = 8080}`."""
-    return f"{note.removesuffix('}')}: {LINE_BREAK.join(lines).replace('}', ')')}}}" if lines else note
+    shown = LINE_BREAK.join(line.replace(LINE_BREAK, " ") for line in lines).translate(BRACES)
+    return f"{note.removesuffix('}')}: {shown}}}" if lines else note

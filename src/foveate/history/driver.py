@@ -153,13 +153,14 @@ class HistoryDriver:
 
     async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
         seen, state = await self._seen(request, ledger.limit_tokens)
-        keeps = request.strategy.keeps_plan and not ledger.is_preview
+        keeps, name = request.strategy.keeps_plan and not ledger.is_preview, request.name
         if keeps and ledger.needed_tokens:
             beside = await self._beside_memory(request)
-            seen, state = (replace(seen, kept=beside.plan), beside.state) if beside.plan else (seen, state)
+            if beside.plan:
+                seen, state, name = replace(seen, kept=beside.plan), beside.state, _beside(name)
         fitted = await self._fitted(request, seen, state, ledger)
         if keeps and fitted.plan.reach:
-            return await self._kept_view(request, fitted, ledger)
+            return await self._kept_view(request, name, fitted, ledger)
         view = _view_of(request, fitted)
         if keeps or ledger.is_preview:
             return view
@@ -369,16 +370,16 @@ class HistoryDriver:
                 self._unsaved[name, one.name] = one
         return [made[spec.name] for spec in specs]
 
-    async def _kept_view(self, request: ContextRequest, fitted: _Fitted, ledger: Ledger) -> HistoryView:
+    async def _kept_view(self, request: ContextRequest, name: str, fitted: _Fitted, ledger: Ledger) -> HistoryView:
         """Return the view of the kept plan, a new one or a temporary one, with the turns since it was made appended."""
         session, seen, plan, state = request.session, fitted.seen, fitted.plan, fitted.state
-        name, turn = request.name, session.last_turn
-        if ledger.needed_tokens:
-            name, turn = _beside(name), _asking_turn(request)
         if plan.is_kept:
             assert seen.kept, "the plan in use"
             kept = seen.kept
         else:
+            turn = session.last_turn
+            if ledger.needed_tokens:
+                name, turn = _beside(request.name), _asking_turn(request)
             kept = written_plan(plan, fitted.blocks, seen.kept, now=ledger.now, turn=turn)
             await self._kept.keep_plan(name, Kept(state, kept), request.snapshot.origin)
         blocks = await self._kept_blocks(session, kept)  # of a new plan, the same bytes as in the next context

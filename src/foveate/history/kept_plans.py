@@ -134,11 +134,11 @@ class KeptPlans:
         await self._save_plan(name, cell)
 
     async def _save_plan(self, name: str, cell: _Cell) -> None:
-        packed = cell.packed
+        packed, origin = cell.packed, self._origin
         assert packed is not None, "a plan that is not saved has a value"
 
         async def save() -> None:
-            await self._store.derived.keep_plan(self._session_id, name, packed, self._origin)
+            await self._store.derived.keep_plan(self._session_id, name, packed, origin)
             if current := self._plans.get(name):  # a newer plan, if the write took long
                 current.note_saved(packed)
 

@@ -84,8 +84,8 @@ class _TextCache:
         """The newest turn by its number and the position of its last message."""
         self.blocks: BoundedCache[tuple[Hashable, ...], BlockText] = BoundedCache(MAX_CACHED_TURNS)
         """Written blocks of closed turns."""
-        self.eras: BoundedCache[tuple[int, int, int, str, int], str] = BoundedCache(MAX_CACHED_TURNS)
-        """Texts of eras by level, first turn, last turn, the levels of the turns with a line, and size."""
+        self.eras: BoundedCache[tuple[int, int, int, int], str] = BoundedCache(MAX_CACHED_TURNS)
+        """Texts of stored eras by level, first turn, last turn and size."""
 
     def get(self, turn: int, newest: tuple[int, int]) -> RawTurn | None:
         """Return a turn of a session whose newest message is `newest`."""
@@ -145,6 +145,7 @@ class TextReader:
         """Drop all cached data if turns were pruned since, or the session was created again."""
         if origin != self.known.origin:
             self._sizes = SizeCache()
+            self._steps = RunningSteps(self._compressor, self._sent)
             self._forget()
             self.known = KnownTurns(origin=origin)
 
@@ -409,11 +410,12 @@ class TextReader:
         cached = self._cache.eras
         for row in rows:
             room = (row.era_tokens or row.tokens) - costs.range - 1
-            key = (row.era_level, row.first, row.last, row.levels, room)
+            key = (row.era_level, row.first, row.last, room)
             text = "" if row.is_cut or row.first_step else cached.get(key)
-            if text is None:
-                told = self._era_text if row.era_level else self._text_of_rest
-                text = cached[key] = await told(row, room, counter)
+            if text is None and row.era_level:
+                text = cached[key] = await self._era_text(row, room, counter)
+            elif text is None:  # not cached: better renditions may be made
+                text = await self._text_of_rest(row, room, counter)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             entries[row] = TagEntry(row.first_step or row.first, text or hidden or ONLY_NAMED)
         return entries

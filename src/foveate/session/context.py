@@ -413,7 +413,7 @@ class Contexts:
             room = max(0, min(room, (tokens - view.framed_tokens) // 2))  # the history gives nothing back
         layer = await self._layer(request, ledger, board, view, room)
         left = leaving(layer)
-        if left.needed_tokens > before.needed_tokens:
+        if left.needed_tokens > before.needed_tokens or layer.tokens > tokens - view.framed_tokens:
             smaller = await self._view(request, left)
             free = max(0, tokens - smaller.framed_tokens)
             if smaller.blocks != view.blocks:

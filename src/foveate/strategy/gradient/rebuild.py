@@ -245,7 +245,7 @@ class Rebuild:
             return Plan((), (), 0, room)
         from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
 
-        is_open = snapshot.is_open and reach[0] == snapshot.last_turn
+        is_open = any(info.is_open for info in snapshot.infos(reach[0], reach[0]))
         planner = KnapsackPlanner(
             self._settings,
             planned,
