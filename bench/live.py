@@ -18,7 +18,6 @@ import argparse
 import json
 import multiprocessing
 import os
-import platform
 import sys
 import tempfile
 from collections import defaultdict
@@ -40,6 +39,7 @@ from foveate.tokens import count_tokens
 from foveate.turn import Turn
 from live_play import AGES, Asking, Played, play_questions, play_work
 from live_score import Interval, interval
+from measured_block import write_block
 from retention import SHARED
 
 QA_BUDGETS = (4_000, 8_000, 16_000)
@@ -47,8 +47,6 @@ WORK_BUDGETS = (16_000, 32_000, 64_000)
 SHORT_BUDGETS = (4_000, 8_000)
 """Of single SWE-agent and tau-bench runs: all of them fit into 16,000 tokens."""
 JOINED_TAU_RUNS = 40
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
-MARKS = ("<!-- bench/live.py -->\n", "<!-- end of bench/live.py -->\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +120,7 @@ def main() -> None:
     else:
         print("\n".join(render([each for each in results if options.each or not each.conversation])))
     if options.write:
-        write_page("\n".join(render([each for each in results if not each.conversation])))
+        write_block("bench/live.py", "\n".join(render([each for each in results if not each.conversation])))
 
 
 def parse_options() -> argparse.Namespace:
@@ -372,16 +370,6 @@ def load_results(files: Sequence[str]) -> list[Result]:
         result = Result(**row)
         found[result.data, result.budget_tokens, result.conversation] = result
     return sorted(found.values(), key=lambda one: (SETS.index(one.data), one.budget_tokens, one.conversation))
-
-
-def write_page(tables: str) -> None:
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    page = PAGE.read_text()
-    before, found, rest = page.partition(MARKS[0])
-    if not found:
-        sys.exit(f"{PAGE.name} has no line {MARKS[0]!r}")
-    after = rest.partition(MARKS[1])[2]
-    PAGE.write_text(f"{before}{MARKS[0]}`python bench/live.py --write`, {machine}\n\n{tables}\n{MARKS[1]}{after}")
 
 
 if __name__ == "__main__":

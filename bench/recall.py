@@ -2,7 +2,6 @@
 
     python bench/recall.py                                   # the table, into docs/benchmarks.md
     python bench/recall.py --sets locomo-dev --budgets 4000 --methods both
-    python bench/recall.py --joint                           # questions between turns, at the session's own budget
     python bench/recall.py --scope                           # one session for each sitting, all in one scope
     python bench/recall.py --lessons                         # with and without lessons, and what is cached
     python bench/recall.py --needles                         # 100 facts in a chat, 100 in an agent's session
@@ -19,7 +18,6 @@ import argparse
 import hashlib
 import json
 import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -32,8 +30,8 @@ from typing import Any
 
 import foveate.sync as foveate
 from foveate.settings import Settings, load_settings
+from measured_block import write_block
 from recall_cost import cost_all, hold_all
-from recall_joint import play_all
 from recall_lessons import lessons_all
 from recall_needles import seek_all
 from recall_scope import scope_all
@@ -48,8 +46,6 @@ LABELS = {
     "recall": "recall, no history",
     "both": "gradient and recall",
 }
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
-MARKS = ("<!-- bench/recall.py -->\n", "<!-- end of bench/recall.py -->\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +69,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     parser.add_argument("--questions", type=int, help="only the first N of each conversation")
     parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
-    parser.add_argument("--joint", action="store_true")
-    parser.add_argument("--conversations", type=int, help="--joint, --scope, replays of --lessons: the first N")
+    parser.add_argument("--conversations", type=int, help="--scope, replays of --lessons: the first N")
     parser.add_argument("--scope", action="store_true")
     parser.add_argument("--lessons", action="store_true")
     parser.add_argument("--needles", action="store_true")
@@ -87,8 +82,6 @@ def main() -> None:
             return print(run())
     if not SHARED.is_dir():
         sys.exit("the questions in ../shared/data/qa are not here")
-    if options.joint:
-        return print(play_all(load("locomo-dev")[: options.conversations]))
     if options.scope:
         conversations = load("locomo-dev")[: options.conversations]
         return print(scope_all(conversations, settings_for("both"), options.budgets, score_way))
@@ -101,7 +94,7 @@ def main() -> None:
     print(table)
     print("contexts", hashlib.sha256("".join(result.digest for result in results).encode()).hexdigest()[:16])
     if options.write:
-        write_page(table)
+        write_block("bench/recall.py", table)
     return None
 
 
@@ -216,16 +209,6 @@ def by_type(results: Sequence[Result]) -> Iterator[str]:
         yield f"|{' --- |' * (len(own) + 1)}"
         for kind in sorted(own[0].by_type):
             yield f"| {kind.replace('_', ' ')} | {' | '.join(f'{result.by_type[kind]:.3f}' for result in own)} |"
-
-
-def write_page(table: str) -> None:
-    machine = f"{platform.machine()}, Python {platform.python_version()}"
-    page = PAGE.read_text()
-    before, found, rest = page.partition(MARKS[0])
-    if not found:
-        sys.exit(f"{PAGE.name} has no line {MARKS[0]!r}")
-    after = rest.partition(MARKS[1])[2]
-    PAGE.write_text(f"{before}{MARKS[0]}`python bench/recall.py --write`, {machine}\n\n{table}\n{MARKS[1]}{after}")
 
 
 if __name__ == "__main__":

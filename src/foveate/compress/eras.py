@@ -169,7 +169,7 @@ class _Lines:
         """The places of the units of each group's shortest line."""
 
     def heads(self, spans: int) -> list[int]:
-        """Return the units of the shortest lines, one for each of so many parts of the era: of its best group."""
+        """Return the units of the shortest lines, of the best group in each of `spans` equal parts."""
         heads, total = list(self.groups.values()), len(self.groups)
         parts = (heads[span * total // spans : (span + 1) * total // spans] for span in range(spans))
         return [place for part in parts for place in min(part, key=self._rank)]

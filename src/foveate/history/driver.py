@@ -371,7 +371,7 @@ class HistoryDriver:
         return [made[spec.name] for spec in specs]
 
     async def _kept_view(self, request: ContextRequest, name: str, fitted: _Fitted, ledger: Ledger) -> HistoryView:
-        """Return the view of the kept plan, a new one or a temporary one, with the turns since it was made appended."""
+        """Return the view of the kept plan or a new one, with the turns since it was made appended."""
         session, seen, plan, state = request.session, fitted.seen, fitted.plan, fitted.state
         if plan.is_kept:
             assert seen.kept, "the plan in use"
