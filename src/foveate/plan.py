@@ -46,6 +46,8 @@ class TurnSizes:
     """The words of the text, packed by `foveate.history.worth`; empty if they are not known."""
     brief: int | None = None
     """Tokens of its brief form, which is shown as C; None if it has none."""
+    is_work: bool = False
+    """Its messages have code or paths."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -327,15 +329,6 @@ class KeptPlan:
         return self.last_turn - bool(self.last_step)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendedTurns:
-    """The turns after a kept plan, as they are appended to it."""
-
-    framed_tokens: int
-    calls: int
-    """Number of the model's answers, each of one call."""
-
-
 class NotRead(Exception):
     """A snapshot has not read yet what a plan needs; it is read, and the strategy plans again."""
 
@@ -431,8 +424,8 @@ class Snapshot(Sizes, Protocol):
     def is_signed(self, turn: int) -> bool:
         """Return whether a turn has thinking that is signed for its request's prefix."""
 
-    def appended(self, turn: int, step: int) -> AppendedTurns:
-        """Return the turns after a turn, and after a step of it."""
+    def tokens_after(self, turn: int, step: int) -> int:
+        """Return the tokens of what follows a turn, and a step of it, as it is appended to a plan: framing included."""
 
     def until(self, turn: int, step: int) -> Snapshot:
         """Return the snapshot without everything after a turn, and after a step of it (0: the turn was complete)."""

@@ -5,10 +5,12 @@ import numpy as np
 from foveate.history.worth import (
     LINE_WORTH,
     MAX_WORDS,
+    OF_WORK,
     SETTLED_TABLES,
     WORD_BYTES,
     WordTable,
     WorthCache,
+    is_of_work,
     pack_words,
     weigh,
 )
@@ -155,3 +157,22 @@ def test_words_of_the_newest_table_are_weighed_by_all_turns() -> None:
 
 def test_no_turns_have_no_worths() -> None:
     assert weigh([], 10, USUAL).worths.shape == weigh([WordTable.of(())], 10, USUAL).worths.shape == (0, 5)
+
+
+def test_a_turn_about_code_is_of_work_and_a_chat_is_not() -> None:
+    observed = "src/tides/mooring.py:12 raises KeyError in load_buoys(); see tests/test_mooring.py and buoyTable"
+    chatted = "We took the well-known path/trail by the U.S. border, and she/he met us there at half past nine."
+    link = "I saw this and thought of you, it is about the old harbour: https://harbour.example/kestrel"
+    assert is_of_work(pack_words([user(observed)], "", "", ""))
+    assert not is_of_work(pack_words([user(chatted)], "", "", ""))
+    assert not is_of_work(pack_words([user(link)], "", "", ""))
+    assert not is_of_work(b"")
+
+
+def test_the_mark_of_work_does_not_change_the_worth_of_words() -> None:
+    text = "src/tides/mooring.py load_buoys buoyTable kestrel"
+    marked = pack_words([user(text)], text, "kestrel", "")
+    first = int.from_bytes(marked[:WORD_BYTES], "little") & ~OF_WORK
+    plain = first.to_bytes(WORD_BYTES, "little") + marked[WORD_BYTES:]
+    assert marked != plain
+    assert np.array_equal(worths([item(1, marked)]), worths([item(1, plain)]))

@@ -99,7 +99,7 @@ class KeptHalf(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
             return Standard().plan(snapshot, state, ledger)
         if kept:
             reach = kept.last_turn, kept.last_step
-            if kept.framed_tokens + snapshot.appended(*reach).framed_tokens <= limit:
+            if kept.framed_tokens + snapshot.tokens_after(*reach) <= limit:
                 rows, tokens = kept.rows, sum(kept.tokens)
                 return Plan(rows, kept.bands, tokens, limit, cause=kept.cause, reach=reach, is_kept=True), state
         last = snapshot.last_turn - snapshot.is_open

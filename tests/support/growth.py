@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from foveate.plan import AppendedTurns, KeptPlan, Ledger, Plan, State, TurnInfo, TurnSizes
+from foveate.plan import KeptPlan, Ledger, Plan, State, TurnInfo, TurnSizes
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.tail import FRAMING_TOKENS
 from foveate.testing.histories import ListedSnapshot, step_items
@@ -21,15 +21,14 @@ class SteppedSnapshot(ListedSnapshot):
     def answered_steps(self, room_tokens: int) -> Sequence[int]:
         return range(1, len(self.turns[-1].steps)) if self.answered is None else self.answered
 
-    def appended(self, turn: int, step: int) -> AppendedTurns:
+    def tokens_after(self, turn: int, step: int) -> int:
         steps = [
             own
             for info in self.turns
             for number, own in enumerate(info.steps, 1)
             if info.turn > turn or (info.turn == turn and step and number > step)
         ]
-        tokens = sum(message.tokens + FRAMING_TOKENS for own in steps for message in own)
-        return AppendedTurns(tokens, sum(message.role == "assistant" for own in steps for message in own))
+        return sum(message.tokens + FRAMING_TOKENS for own in steps for message in own)
 
     def until(self, turn: int, step: int) -> SteppedSnapshot:
         turns = [info for info in self.turns if info.turn <= turn]
@@ -79,7 +78,7 @@ class Rebuilt:
     @property
     def tokens(self) -> int:
         """Tokens of the whole history: the plan, and the verbatim part behind it."""
-        return self.plan.tokens + self.snapshot.appended(*self.reach).framed_tokens
+        return self.plan.tokens + self.snapshot.tokens_after(*self.reach)
 
 
 def rebuilds(settings: Gradient, turns: Sequence[TurnInfo], ledger: Ledger) -> Iterator[Rebuilt]:

@@ -15,7 +15,7 @@ from operator import attrgetter
 from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
 from foveate.formats.sizes import SentSizes
-from foveate.history.worth import WordTable, WorthCache, weigh
+from foveate.history.worth import WordTable, WorthCache, is_of_work, weigh
 from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, WordWeights, step_starts
 from foveate.renditions import Compressor, Renditions, without_recalled
 from foveate.store import MessageOutline, Store
@@ -226,7 +226,17 @@ def _item(size: RenditionSizes) -> TurnSizes:
     if size.is_pruned:
         return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
     words = size.words or b""
-    return TurnSizes(size.turn, 0, size.raw, size.smoothed, size.compressed, size.tiny, words=words, brief=size.brief)
+    return TurnSizes(
+        size.turn,
+        0,
+        size.raw,
+        size.smoothed,
+        size.compressed,
+        size.tiny,
+        words=words,
+        brief=size.brief,
+        is_work=is_of_work(words),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,6 @@ from foveate.history.sizes import Infos, split_steps
 from foveate.history.texts import RUNNING_SHARE, RawTurn, Survey
 from foveate.plan import (
     AgentStatus,
-    AppendedTurns,
     Artefact,
     Era,
     KeptPlan,
@@ -125,11 +124,8 @@ class SizedSnapshot:
     def is_signed(self, turn: int) -> bool:
         return any(map(is_signed, self._raw(turn).messages))
 
-    def appended(self, turn: int, step: int) -> AppendedTurns:
-        blocks = self.appended_blocks(turn, step)
-        messages = (message for block in blocks for message in block.messages or ())
-        calls = sum(message.role == "assistant" and message.kind == "message" for message in messages)
-        return AppendedTurns(sum(block.framed_tokens for block in blocks), calls)
+    def tokens_after(self, turn: int, step: int) -> int:
+        return sum(block.framed_tokens for block in self.appended_blocks(turn, step))
 
     def appended_blocks(self, turn: int, step: int) -> list[BlockText]:
         """Return the blocks of the turns after a turn, and after a step of it."""

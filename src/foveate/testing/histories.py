@@ -10,7 +10,6 @@ from itertools import chain, islice
 from foveate.history.worth import WordTable, weigh
 from foveate.plan import (
     AgentStatus,
-    AppendedTurns,
     Artefact,
     ArtefactSpec,
     Era,
@@ -105,10 +104,8 @@ class ListedSnapshot:
     def is_signed(self, turn: int) -> bool:  # noqa: ARG002
         return False
 
-    def appended(self, turn: int, step: int) -> AppendedTurns:  # noqa: ARG002
-        newer = [info for info in self.turns if info.turn > turn]
-        calls = sum(message.role == "assistant" for info in newer for message in info.messages)
-        return AppendedTurns(sum(info.tokens + self.overheads.tag for info in newer), calls)
+    def tokens_after(self, turn: int, step: int) -> int:  # noqa: ARG002
+        return sum(info.tokens + self.overheads.tag for info in self.turns if info.turn > turn)
 
     def until(self, turn: int, step: int) -> ListedSnapshot:
         reach = (turn, step or math.inf)

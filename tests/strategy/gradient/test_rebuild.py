@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.plan import AppendedTurns, Cause, KeptPlan, Ledger
+from foveate.plan import Cause, KeptPlan, Ledger
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.rebuild import (
     FILLED_SHARE,
@@ -45,8 +45,8 @@ class GrownSnapshot(ListedSnapshot):
 
     appended_tokens: int = 0
 
-    def appended(self, turn: int, step: int) -> AppendedTurns:
-        return AppendedTurns(self.appended_tokens, 1)
+    def tokens_after(self, turn: int, step: int) -> int:
+        return self.appended_tokens
 
 
 FILLED = int(ALLOTMENT * FILLED_SHARE)

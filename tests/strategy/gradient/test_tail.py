@@ -38,7 +38,7 @@ def share_of(work: float) -> float:
 def test_the_verbatim_part_is_within_its_share_or_the_newest_step_alone(
     snapshot: SteppedSnapshot, room: int, work: float
 ) -> None:
-    tokens = snapshot.appended(*tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work, 0.0))).framed_tokens
+    tokens = snapshot.tokens_after(*tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work, 0.0)))
     newest = sum(message.tokens + FRAMING_TOKENS for message in snapshot.turns[-1].steps[-1])
     assert tokens <= share_of(work) * room or tokens == newest <= GRADIENT.newest_share * room
 
@@ -49,8 +49,8 @@ def test_no_older_exchange_would_fit_the_share(snapshot: SteppedSnapshot, room: 
     turn, step = tail_start(GRADIENT, snapshot, room, verbatim_share(GRADIENT, work, 0.0))
     if turn:
         first = max(0, (step or len(snapshot.turns[turn - 1].steps)) - 2)
-        more = snapshot.appended(turn, first) if first else snapshot.appended(turn - 1, 0)
-        assert more.framed_tokens > share_of(work) * room
+        more = snapshot.tokens_after(turn, first) if first else snapshot.tokens_after(turn - 1, 0)
+        assert more > share_of(work) * room
 
 
 @settings(max_examples=EXAMPLES, deadline=None)
@@ -78,7 +78,7 @@ def test_a_large_turn_is_divided_between_its_steps() -> None:
     snapshot = SteppedSnapshot([exchange(1, 50, *([100] * 80))])
     turn, step = tail_start(GRADIENT, snapshot, 10_000, verbatim_share(GRADIENT, 1.0, 0.0))
     assert (turn, step) == (1, 41 - 19)  # of 40 % of the room
-    assert snapshot.appended(turn, step).framed_tokens == 19 * 208
+    assert snapshot.tokens_after(turn, step) == 19 * 208
 
 
 def test_a_newest_step_above_its_share_is_not_verbatim() -> None:
@@ -107,3 +107,9 @@ def test_the_share_of_work_is_that_of_turns_with_tool_results_in_quarters() -> N
 def test_the_share_of_work_follows_the_newest_turns() -> None:
     worked = [exchange(turn, 60, 60, 60, 60) for turn in range(1, 100)]
     assert work_share(SteppedSnapshot([*worked, *(exchange(turn, 9, 9) for turn in range(100, 140))])) == 0.0
+
+
+def test_turns_with_code_are_work_without_tools_too() -> None:
+    snapshot = SteppedSnapshot([exchange(turn, 60, 60) for turn in range(1, 5)]).until(4, 0)
+    coded = [replace(item, is_work=item.turn in (2, 3)) for item in snapshot.items]
+    assert work_share(replace(snapshot, items=coded)) == 0.5

@@ -148,7 +148,7 @@ class Rebuild:
         kept = self._kept
         if kept is None:
             return 0
-        return kept.framed_tokens + self._snapshot.appended(kept.last_turn, kept.last_step).framed_tokens
+        return kept.framed_tokens + self._snapshot.tokens_after(kept.last_turn, kept.last_step)
 
     @cached_property
     def _work(self) -> float:
@@ -194,7 +194,7 @@ class Rebuild:
         snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
         limit = ledger.limit_tokens - (0 if ledger.is_preview else self._reserve)
         raw_tokens = self._raw_tokens(snapshot.last_turn)
-        if raw_tokens <= limit and snapshot.appended(0, 0).framed_tokens <= limit:
+        if raw_tokens <= limit and snapshot.tokens_after(0, 0) <= limit:
             return replace(self._tailed((0, 0), limit), cause=cause)
         share = self._verbatim_share
         for _ in range(MAX_TAILS):
@@ -210,7 +210,7 @@ class Rebuild:
     def _tailed(self, reach: tuple[int, int], limit: int) -> Plan:
         """Plan the turns up to here, in the room that the verbatim ones after it leave."""
         snapshot, settings, ledger = self._snapshot, self._settings, self._ledger
-        left = limit - snapshot.appended(*reach).framed_tokens
+        left = limit - snapshot.tokens_after(*reach)
         if left < (min(LEAST_OLDER_TOKENS, limit * LEAST_SHARE) if reach[0] else 0):
             # The newest turn leaves no room for the others: all are planned, for this context.
             return settings.levels(snapshot, ledger.room_tokens)
@@ -275,7 +275,7 @@ class Rebuild:
         planned = snapshot.until(last_turn, last_step)
         whole_turns = last_turn - bool(last_step)
         raw_tokens = self._raw_tokens(whole_turns)
-        appended = snapshot.appended(last_turn, last_step).framed_tokens
+        appended = snapshot.tokens_after(last_turn, last_step)
         target = ledger.target_tokens
         if target is None:
             open_tokens = snapshot.raw_tokens(whole_turns + 1, snapshot.last_turn)
@@ -374,7 +374,7 @@ def due(  # noqa: PLR0911 - each cause leaves at once
         return "budget"
     if 0 < state.awaited_turn <= snapshot.settled_turn:
         return "made"
-    appended = snapshot.appended(kept.last_turn, kept.last_step).framed_tokens
+    appended = snapshot.tokens_after(kept.last_turn, kept.last_step)
     if kept.framed_tokens + appended > ledger.limit_tokens:
         return "full"
     waited = snapshot.last_turn - (kept.trigger_turn or kept.last_turn)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from foveate.plan import Snapshot, TurnInfo
@@ -51,12 +52,13 @@ def verbatim_share(settings: Gradient, work: float, free_share: float) -> float:
 
 
 def work_share(snapshot: Snapshot) -> float:
-    """Return the share of the newest turns' tokens that are of turns with tool results, in quarters."""
+    """Return the share of the newest turns' tokens that are of turns with tool results, code or paths, in quarters."""
     last = snapshot.last_turn
     infos = snapshot.infos(max(1, last - FIRST_TURNS + 1), last)
     total = sum(info.tokens for info in infos)
-    with_tools = sum(info.tokens for info in infos if any(message.is_result for message in info.messages))
-    return round(4 * with_tools / max(1, total)) / 4
+    with_code = {item.turn for item in islice(snapshot.newest(), FIRST_TURNS) if item.is_work}
+    work = sum(info.tokens for info in infos if info.turn in with_code or any(each.is_result for each in info.messages))
+    return round(4 * work / max(1, total)) / 4
 
 
 def _newest(snapshot: Snapshot) -> Iterator[TurnInfo]:
