@@ -58,8 +58,8 @@ _CODE = re.compile(
 )
 """A path or an identifier, in a text."""
 CODE_SHARE = 0.03
-"""Paths and identifiers for each word of a text from which on it is about code: .03 to .17 in agents' work, 0 to .012 in
-chats (`../shared/data`),"""
+"""Paths and identifiers for each word of a text from which on it is about code: .03 to .17 in the work of agents, 0 to
+.012 in chats,"""
 LEAST_CODE = 3
 """and at least this many of them."""
 _LETTERS = re.compile(r"[^\W\d_]{2,}")

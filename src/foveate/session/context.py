@@ -395,13 +395,12 @@ class Contexts:
         A layer beside which the history does not fit is made again for the turns that the smaller history shows. What
         the history left for it is stored with it, so that each request of a turn has the same history and layer.
         """
-        board_rest = max(0, ledger.board_limit_tokens - ledger.board_tokens)
         tokens = ledger.history_tokens - min(SLACK_TOKENS, ledger.history_tokens // 10)
-        tokens -= board_rest if ledger.board_tokens else 0  # the board stays for some turns, and may grow
+        if ledger.board_tokens:  # the board stays for some turns, and may grow
+            tokens -= max(0, ledger.board_limit_tokens - ledger.board_tokens)
 
         def leaving(layer: MemoryLayer) -> Ledger:
-            needed = layer.tokens + (board_rest if layer.in_part and not ledger.board_tokens else 0)
-            return replace(ledger, history_tokens=tokens, needed_tokens=layer.reserved_tokens or needed)
+            return replace(ledger, history_tokens=tokens, needed_tokens=layer.reserved_tokens or layer.tokens)
 
         if not request.query:
             return await self._view(request, leaving(MemoryLayer())), MemoryLayer()
