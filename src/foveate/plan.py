@@ -48,6 +48,8 @@ class TurnSizes:
     """Tokens of its brief form, which is shown as C; None if it has none."""
     is_work: bool = False
     """Its messages have code or paths."""
+    is_later: bool = False
+    """It began on another day than the turn before it, or hours after it: a date is shown before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +72,12 @@ class SizeTable:
     """A row per turn with its tokens at R, S, C, T and in brief; -1 if one of these is missing."""
     worths: NDArray[np.float64]
     """The worth of each of these: of its words, rare ones counting more."""
+    is_later: NDArray[np.bool_]
+    """Whether a date is shown before each (`TurnSizes.is_later`)."""
+
+    def newest(self, count: int) -> SizeTable:
+        """Return the newest turns of the table."""
+        return SizeTable(self.turns[:count], self.sizes[:count], self.worths[:count], self.is_later[:count])
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +196,8 @@ class Overheads:
     """The opening and closing tag of a range or an era."""
     cut_note: int
     """The note that a text was cut, with its size."""
+    date: int = 0
+    """A date before a turn; those at the beginning of blocks are included in `tag` and `range`."""
 
 
 BRIEF_LINE = "c"

@@ -158,7 +158,7 @@ class Shrinker:
     def __init__(self, shared: SharedParts, session_id: str) -> None:
         self._shared = shared
         self._session_id = session_id
-        self._reader = TextReader(shared.store, session_id)
+        self._reader = TextReader(shared.store, session_id, dates=shared.settings.context.dates)
         self._driver = HistoryDriver(shared.store, session_id, self._reader)
 
     @classmethod

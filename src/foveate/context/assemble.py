@@ -50,6 +50,10 @@ class BlockText:
     """The next context repeats it byte for byte, unless there is a rebuild."""
     extra_tokens: int = 0
     """Tokens of the messages beyond the text: arguments as recorded, images and files, signatures."""
+    date: str = ""
+    """The day of its first turn, if the conversation has dates."""
+    is_new_day: bool = False
+    """Its text begins with that day, because the turn before it is of another one."""
 
     @property
     def sent_tokens(self) -> int:
@@ -293,7 +297,19 @@ def leading_results(prompt: tuple[Message, ...]) -> tuple[Message, ...]:
 
 def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], prompt: tuple[Message, ...]) -> Layout:
     older, newer = parts.history[:native_from], parts.history[native_from:]
-    native = [Stretch((), block.messages or (), block.row.last, block.is_stable, block.row.is_cut) for block in newer]
+    note = native_note(newer[0]) if older and newer else ""
+    past = len(newer) - parts.at_work
+    native = [
+        Stretch(
+            # Of the turn in progress, the prompt was sent without it.
+            (f"[{block.date}]\n",) if block.is_new_day and place < past and (place or not note) else (),
+            block.messages or (),
+            block.row.last,
+            block.is_stable,
+            block.row.is_cut,
+        )
+        for place, block in enumerate(newer)
+    ]
     if results := leading_results(prompt):
         prompt = prompt[len(results) :]
         if native:
@@ -302,7 +318,6 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
             # Their calls are in tagged text, so no provider would match them.
             prompt = (Message("user", (Text(turn_text(results)),)), *prompt)
     tail = "".join(segment.text for segment in dynamic)
-    note = native_note(newer[0].row) if older and newer else ""
     if parts.order == "documented" and tail:
         lead = tail + "".join(block.text for block in older)
         return Layout("", lead, tuple(native), "", prompt, is_cacheable=False, note=note, open_call=parts.open_call)
@@ -331,10 +346,12 @@ def _lay_out(parts: ContextParts, native_from: int, dynamic: Sequence[Segment], 
     )
 
 
-def native_note(row: Block) -> str:
+def native_note(block: BlockText) -> str:
     """Return the line between tagged and native turns, which tells the model the ids of the native ones."""
+    row = block.row
+    date = f" ({block.date})" if block.date else ""
     step = f", from step {row.first_step} on" if row.first_step > 1 else ""
-    return f"The next messages are turn T-{row.first}{step}; each message of the user begins the next turn.\n"
+    return f"The next messages are turn T-{row.first}{date}{step}; each message of the user begins the next turn.\n"
 
 
 def _framing_tokens(layout: Layout, system: str, note_tokens: int) -> int:
@@ -344,7 +361,7 @@ def _framing_tokens(layout: Layout, system: str, note_tokens: int) -> int:
 def _note_tokens(parts: ContextParts, native_from: int) -> int:
     if not 0 < native_from < len(parts.history):
         return 0
-    return parts.counter.stable_base(native_note(parts.history[native_from].row))
+    return parts.counter.stable_base(native_note(parts.history[native_from]))
 
 
 def _scaled(parts: ContextParts, base_tokens: int) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from functools import lru_cache
 
 from foveate.context.cut import cut_note
+from foveate.context.dates import LONGEST_DAY, LONGEST_SPAN
 from foveate.context.tags import (
     MARKED,
     SUMS,
@@ -17,6 +18,7 @@ from foveate.context.tags import (
     TagEntry,
     closing_text,
     content_text,
+    date_text,
     escape_text,
     label_text,
     opening_text,
@@ -51,10 +53,16 @@ def label_tokens(number: int, level: ShownLevel, counter: Counter, *, in_steps: 
     return _digits_tokens(len(str(number)), level, counter, in_steps)
 
 
+def date_tokens(date: str, level: ShownLevel, counter: Counter, *, is_range: bool) -> int:
+    """Count the tokens of a date before an entry; 0 without one."""
+    return _shape_tokens(date_text(date, level, is_range=is_range), counter) if date else 0
+
+
 def block_tokens(block: TagBlock, counter: Counter) -> int:
     """Count the tokens of a block by its parts."""
     steps = bool(block.first_step)
     texts = sum(content_tokens(entry.text, block.level, counter, in_steps=steps) for entry in block.entries)
+    texts += sum(date_tokens(entry.date, block.level, counter, is_range=block.is_range) for entry in block.entries)
     if not block.is_range:
         return frame_tokens(block, counter) + texts
     labels = sum(label_tokens(entry.number, block.level, counter, in_steps=steps) for entry in block.entries)
@@ -62,8 +70,11 @@ def block_tokens(block: TagBlock, counter: Counter) -> int:
 
 
 @lru_cache(maxsize=256)
-def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overheads:
-    """Return the maximum tokens of tags and labels in a conversation with this many turns and steps."""
+def overheads(last_turn: int, counter: Counter, *, last_step: int = 0, is_dated: bool = False) -> Overheads:
+    """Return the maximum tokens of tags and labels in a conversation with this many turns and steps.
+
+    If it `is_dated`, a block begins with a date or, in place of several turns, with a span.
+    """
     turn, step = max(last_turn, 1), last_step
     levels: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "U", "M")
     singles = [TagBlock(turn, turn, level, (TagEntry(turn, ""),)) for level in levels]
@@ -74,11 +85,16 @@ def overheads(last_turn: int, counter: Counter, *, last_step: int = 0) -> Overhe
         singles += [TagBlock(turn, turn, level, (TagEntry(step, ""),), step, step) for level in levels]
         ranges += [TagBlock(turn, turn, level, (), step, step, is_range=True) for level in levels]
         labels += [label_tokens(step, level, counter, in_steps=True) for level in levels]
+    date, span = (
+        max(date_tokens(text, level, counter, is_range=False) for level in levels) if is_dated else 0
+        for text in (LONGEST_DAY, LONGEST_SPAN)
+    )
     return Overheads(
         line=max(labels),
-        tag=max(frame_tokens(block, counter) for block in singles),
-        range=max(frame_tokens(block, counter) for block in ranges),
+        tag=max(frame_tokens(block, counter) for block in singles) + date,
+        range=max(frame_tokens(block, counter) for block in ranges) + span,
         cut_note=counter.base(f" {cut_note(MAX_CUT_TOKENS)}\n"),
+        date=date,
     )
 
 

@@ -6,6 +6,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
+from foveate.context.dates import Dates
+
 
 class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Assembly of contexts."""
@@ -14,6 +16,12 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """`cache-first`: parts that change come last. `documented`: memory and board before the history."""
     explain: bool = True
     """Include an explanation of tags and history tools for the model."""
+    dates: Dates = "auto"
+    """Dates before the turns of the history, where the day changes. `auto`: as soon as a conversation has turns of more
+    than one day, or was imported on a later day."""
+    now: Dates = "auto"
+    """The current date before the prompt. `auto`: if the history has dates and the system prompt does not name the
+    day."""
     board_life_turns: Annotated[int, Meta(ge=1, le=1_000)] = 5
     """Number of turns that a retrieved item stays on the board."""
     drop_unbound_thinking: bool = False

@@ -9,11 +9,12 @@
     <T-5-U>                       the user's words of a turn, verbatim, without the rest
     <T-5-M>                       a turn message by message, some of them short
     <T-1-through-40-A>            an artefact that replaces a range: a checkpoint, a topic
+    [4 May 2023]                  the date of what follows: before the label or the text of an entry
 
 Escaping adds a backslash after the `<` of text that looks like a tag or an escaped tag, including look-alikes with
 invisible characters, other hyphens, full-width letters or letters of another alphabet. A line that begins like a label
-(`Turn 12:` among turns, `Step 3:` among steps) gets a backslash before it. Parsing removes one. So no content can open,
-close or forge a turn, and `parse_blocks` returns exactly what `write_block` was given.
+(`Turn 12:` among turns, `Step 3:` among steps) or like a date gets a backslash before it. Parsing removes one. So no
+content can open, close or forge a turn, and `parse_blocks` returns exactly what `write_block` was given.
 
 Texts are joined where token counts add up: the content of a tag begins after `>` and a space, or on a new line without
 white space or a slash, and ends with a newline.
@@ -30,6 +31,7 @@ from functools import cache
 from itertools import chain
 from typing import Literal, NamedTuple
 
+from foveate.context.dates import DATE, MARK, MARK_START
 from foveate.plan import Block, ShownLevel
 
 Section = Literal["memory", "board", "goals", "epic", "tasks"]
@@ -132,6 +134,9 @@ def _label_finder(word: str) -> Callable[[str], bool]:
     return lambda text: word.casefold() in text.casefold() and like_a_label.search(text) is not None
 
 
+_FORGED_DATE = re.compile(rf"{_LINE_START}(\\*[ \t]*{MARK_START})", re.IGNORECASE)
+_ESCAPED_DATE = re.compile(rf"\\(?<!{_WITHIN_A_LINE}\\)(\\*[ \t]*{MARK_START})", re.IGNORECASE)
+_LIKE_A_DATE = re.compile(MARK_START, re.IGNORECASE)
 _TURN_LABELS = _label_patterns("Turn")
 _STEP_LABELS = _label_patterns("Step")
 _may_hold_a_turn_label = _label_finder("Turn")
@@ -146,8 +151,8 @@ _ESCAPED_ERA_START = re.compile(r"\A\\(\\*(?:[\s/]|\Z))")
 _OPENING = re.compile(
     r"<(T-([1-9]\d*)(?:-through-([1-9]\d*)|-step-([1-9]\d*)|-steps-([1-9]\d*)-through-([1-9]\d*))?-([RSCTUMEA]))>"
 )
-_TURN_LABEL = re.compile(r"^Turn ([1-9]\d*):([ \n])", re.MULTILINE)
-_STEP_LABEL = re.compile(r"^Step ([1-9]\d*):([ \n])", re.MULTILINE)
+_TURN_LABEL = re.compile(rf"^(?:\[({DATE})\]\n)?Turn ([1-9]\d*):([ \n])", re.MULTILINE)
+_STEP_LABEL = re.compile(rf"^(?:\[({DATE})\]\n)?Step ([1-9]\d*):([ \n])", re.MULTILINE)
 
 
 class TagsBroken(ValueError):
@@ -163,6 +168,8 @@ class TagEntry:
     text: str
     tokens: int | None = field(default=None, compare=False)
     """Tokens of the escaped text, if known."""
+    date: str = ""
+    """The date that is shown before it (`foveate.context.dates`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +234,8 @@ def escape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
     if (_may_hold_a_step_label if in_steps else _may_hold_a_turn_label)(escaped):
         forged, _ = _STEP_LABELS if in_steps else _TURN_LABELS
         escaped = forged.sub(r"\\\1", escaped)
+    if may_hold_a_date(escaped):
+        escaped = _FORGED_DATE.sub(r"\\\1", escaped)
     if level in SUMS:
         return _BAD_ERA_START.sub(r"\\\1", escaped)
     return _BAD_START.sub(r"\\\1", escaped) if level in MARKED else escaped
@@ -238,7 +247,13 @@ def unescape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> st
     _, escaped = _STEP_LABELS if in_steps else _TURN_LABELS
     start = _ESCAPED_ERA_START if level in SUMS else _ESCAPED_START
     started = start.sub(r"\1", text) if level in OWN_LINES else text
-    return unescape_tags(escaped.sub(r"\1", started))
+    dated = _ESCAPED_DATE.sub(r"\1", started) if may_hold_a_date(started) else started
+    return unescape_tags(escaped.sub(r"\1", dated))
+
+
+def may_hold_a_date(text: str) -> bool:
+    """Return whether a text has something that looks like a date before a turn."""
+    return "[" in text and _LIKE_A_DATE.search(text) is not None
 
 
 def content_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
@@ -263,11 +278,19 @@ def label_text(number: int, level: ShownLevel, *, in_steps: bool = False) -> str
     return f"{'Step' if in_steps else 'Turn'} {number}:{chr(10) if level in MARKED else ''}"
 
 
+def date_text(date: str, level: ShownLevel, *, is_range: bool) -> str:
+    """Return a date as it is written before a label or a text; empty without one."""
+    if not date:
+        return ""
+    return f"[{date}]\n" if is_range or level in OWN_LINES else f" [{date}]"
+
+
 def write_block(block: TagBlock) -> str:
     """Write a block: escaped, in its tags, ending in a newline."""
     steps = bool(block.first_step)
     pieces = [opening_text(block)]
     for entry in block.entries:
+        pieces.append(date_text(entry.date, block.level, is_range=block.is_range))
         if block.is_range:
             pieces.append(label_text(entry.number, block.level, in_steps=steps))
         pieces.append(content_text(entry.text, block.level, in_steps=steps))
@@ -326,7 +349,9 @@ def _parse_block(opening: re.Match[str], inner: str) -> TagBlock:
         content = inner[1:] if inner[:1] == (" " if level not in OWN_LINES else "\n") else None
         if content is None:
             raise TagsBroken(f"<{tag}> is not followed by its text")
-        entries = (TagEntry(steps[0] or low, _parse_content(content, level, in_steps=bool(step))),)
+        dated = MARK.match(content)
+        text = _parse_content(content[dated.end() if dated else 0 :], level, in_steps=bool(step))
+        entries = (TagEntry(steps[0] or low, text, date=dated[1] if dated else ""),)
     try:
         return TagBlock(low, high, level, entries, first_step=steps[0], last_step=steps[1], is_range=is_range)
     except AssertionError as error:
@@ -337,12 +362,12 @@ def _parse_range(inner: str, level: ShownLevel, *, in_steps: bool, tag: str) -> 
     labels = list((_STEP_LABEL if in_steps else _TURN_LABEL).finditer(inner, 1))
     space = "\n" if level in MARKED else " "
     starts = [label.start() for label in labels]
-    if inner[:1] != "\n" or (starts[0] if starts else len(inner)) != 1 or any(label[2] != space for label in labels):
+    if inner[:1] != "\n" or (starts[0] if starts else len(inner)) != 1 or any(label[3] != space for label in labels):
         raise TagsBroken(f"<{tag}> does not begin with the label of its first entry")
     entries = []
     for label, end in zip(labels, [*starts[1:], len(inner)], strict=True):
         content = _parse_content(inner[label.end() : end], level, in_steps=in_steps)
-        entries.append(TagEntry(int(label[1]), content))
+        entries.append(TagEntry(int(label[2]), content, date=label[1] or ""))
     return tuple(entries)
 
 

@@ -6,9 +6,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from foveate.context.assemble import BlockText
-from foveate.context.costs import content_tokens, counting, frame_tokens, label_tokens
+from foveate.context.costs import content_tokens, counting, date_tokens, frame_tokens, label_tokens
 from foveate.context.cut import cut_text
-from foveate.context.tags import SUMS, TagEntry, block_of, write_block
+from foveate.context.tags import SUMS, TagEntry, block_of, may_hold_a_date, write_block
 from foveate.history.sizes import PRUNED, Step
 from foveate.plan import Artefact, Block, Overheads
 from foveate.strategy.build import short_texts
@@ -42,11 +42,13 @@ def write_text(
         if row.is_cut and row.level != "E":
             count = counting(row.level, counter, in_steps=in_steps)
             whole = entry.tokens if entry.tokens is not None else count(entry.text)
-            entry = TagEntry(entry.number, cut_text(entry.text, row.tokens - frame, count, whole))
-        if entry.tokens is None:
+            text = cut_text(entry.text, row.tokens - frame, count, whole)
+            entry = TagEntry(entry.number, text, date=entry.date)
+        if entry.tokens is None or may_hold_a_date(entry.text):  # it was counted before dates were escaped
             tokens += content_tokens(entry.text, row.level, counter, in_steps=in_steps)
         else:
             tokens += entry.tokens
+        tokens += date_tokens(entry.date, row.level, counter, is_range=row.is_range)
         tokens += label_tokens(entry.number, row.level, counter, in_steps=in_steps) if row.is_range else 0
         shown.append(entry)
     block = block_of(row, shown)

@@ -87,7 +87,7 @@ def native_tokens(block: BlockText, counter: Counter) -> int:
 def native_framing_tokens(block: BlockText, counter: Counter) -> int:
     """Count the tokens of the framing of a block's messages, and of the line with their turn."""
     framing = MESSAGE_TOKENS * (1 + provider_message_count(block.messages or ()))
-    return framing + counter.base(native_note(block.row))
+    return framing + counter.base(native_note(block))
 
 
 def step_row(session: SessionRow, step: Step) -> Block:

@@ -14,6 +14,7 @@ from operator import attrgetter
 
 from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
+from foveate.context.dates import begins
 from foveate.formats.sizes import SentSizes
 from foveate.history.worth import WordTable, WorthCache, is_of_work, weigh
 from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, WordWeights, step_starts
@@ -81,7 +82,8 @@ class SizeCache:
         is_past = last < last_turn
         counts = await store.derived.counts(session_id, first, last, chunk_turns=CHUNK_TURNS) if is_past else {}
         found = await store.derived.sizes_of(session_id, first, last)
-        items = [_item(size) for size in reversed(found)]
+        before = [None, *(size.at_us for size in found)]
+        items = [_item(size, at_us) for size, at_us in zip(found, before, strict=False)][::-1]
         read = StoredChunk(items, counts.get(chunk, 0))
         if is_past and all(size.tiny is not None or size.is_pruned for size in found):
             self.chunks[chunk] = read
@@ -222,9 +224,11 @@ async def gather(
     return StoredSizes(items, sizes.eras, chunks, sizes.worths)
 
 
-def _item(size: RenditionSizes) -> TurnSizes:
+def _item(size: RenditionSizes, before_us: int | None) -> TurnSizes:
+    """Return the sizes of a turn, given when the turn before it began; None: it is not known."""
+    is_later = before_us is None or begins(size.at_us, before_us)
     if size.is_pruned:
-        return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS)
+        return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS, is_later=is_later)
     words = size.words or b""
     return TurnSizes(
         size.turn,
@@ -236,6 +240,7 @@ def _item(size: RenditionSizes) -> TurnSizes:
         words=words,
         brief=size.brief,
         is_work=is_of_work(words),
+        is_later=is_later,
     )
 
 

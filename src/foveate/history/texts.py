@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -16,11 +16,13 @@ from foveate.compress.eras import era_text, roll_up
 from foveate.compress.local import LocalCompressor
 from foveate.context.assemble import BlockText
 from foveate.context.costs import counting, overheads
+from foveate.context.dates import Dates
 from foveate.context.pairs import TurnMessages
 from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
 from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredSizes, gather, split_steps
+from foveate.history.times import READ_GAP_TURNS, TurnTimes, runs_of
 from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, ShownLevel
 from foveate.renditions import Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
@@ -37,8 +39,6 @@ RUNNING_SHARE = 0.25
 """Share of the history's room above which a turn in progress is shown step by step."""
 MAX_CACHED_TURNS = 2_000
 """Maximum texts in each cache; more if one context needs more."""
-READ_GAP_TURNS = 8
-"""Maximum gap between turns that are read in one query: more rows cost less than more queries."""
 MAX_LOOP_CHARS = 100_000
 """A larger turn is read, written and counted in a thread, so that it does not block the event loop."""
 LEAST_OPENED_TOKENS = 60
@@ -102,9 +102,10 @@ class _TextCache:
 class TextReader:
     """Reads the texts of one session. What can't change any more is cached."""
 
-    def __init__(self, store: Store, session_id: str) -> None:
+    def __init__(self, store: Store, session_id: str, *, dates: Dates = "auto") -> None:
         self._store = store
         self._session_id = session_id
+        self._times = TurnTimes(store, session_id, dates)
         self._sizes = SizeCache()
         self._compressor = LocalCompressor()
         self._sent = SentSizes.of(None)
@@ -144,6 +145,7 @@ class TextReader:
     def _renew(self, origin: Origin) -> None:
         """Drop all cached data if turns were pruned since, or the session was created again."""
         if origin != self.known.origin:
+            self._times = self._times.anew()
             self._sizes = SizeCache()
             self._steps = RunningSteps(self._compressor, self._sent)
             self._forget()
@@ -160,7 +162,8 @@ class TextReader:
         """Read the sizes of the turns up to `last_turn`, as far back as the room reaches."""
         counter = session.exact
         steps = await self.running(session, last_turn, room_tokens, last_step)
-        costs = overheads(last_turn, counter, last_step=len(steps))
+        is_dated = await self._times.is_dated(session)
+        costs = overheads(last_turn, counter, last_step=len(steps), is_dated=is_dated)
         running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
         sizes = await gather(
             self._store, self._session_id, self._sizes, last_turn=last_turn, budget_tokens=room_tokens, running=running
@@ -184,6 +187,7 @@ class TextReader:
         unwritten = [row for row, block in zip(rows, cached, strict=True) if block is None]
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(session, turn_rows, made)
+        dated = await self._times.read(session, unwritten)
         eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
         rest = await self._eras([row for row in unwritten if row.era_tokens], counter, costs)
         blocks = []
@@ -205,13 +209,15 @@ class TextReader:
                 own = [_line(entries[letter, number], letter) for number, letter in _lines(row)]
             else:
                 own = [entries[row.level, number] for number in _numbers(row)]
+            own = dated.entries(row, own)
             messages = _messages(row, raws, by_step)
             extra = self._extra_tokens(row, messages)
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
             is_large = sum(len(entry.text) for entry in own) > MAX_LOOP_CHARS
-            block = await asyncio.to_thread(write) if is_large else write()
+            block = dated.block(await asyncio.to_thread(write) if is_large else write())
             if planned.era_tokens:
-                era = write_text(_era_of(planned), [rest[planned]], counter, costs)
+                era_row = _era_of(planned)
+                era = write_text(era_row, dated.entries(era_row, [rest[planned]]), counter, costs)
                 block = replace(block, text=f"{era.text}{block.text}", tokens=era.tokens + block.tokens)
             blocks.append(block)
             if key and (row.first_step or row.last in cache.closed):
@@ -250,7 +256,7 @@ class TextReader:
         """Read turns to make artefacts from, oldest first; units that no worker has made yet are made now."""
         counter = session.exact
         known: dict[int, tuple[tuple[Unit, ...], str]] = {}
-        for first, last in _runs(turns) if units else ():
+        for first, last in runs_of(turns) if units else ():
             for row in await self._store.derived.renditions(self._session_id, first, last):
                 known[row.turn] = unpack_units(row.units), row.tiny
         lacking = [turn for turn in turns if turn not in known] if units else []
@@ -367,8 +373,8 @@ class TextReader:
             return entries
         tinies, made = await self._store.derived.texts(
             self._session_id,
-            list(_runs(tiny, gap=READ_GAP_TURNS)),
-            list(_runs(compressed | smoothed, gap=READ_GAP_TURNS)),
+            list(runs_of(tiny, gap=READ_GAP_TURNS)),
+            list(runs_of(compressed | smoothed, gap=READ_GAP_TURNS)),
         )
         for turn, text, tokens in tinies:
             if turn in tiny:
@@ -388,7 +394,7 @@ class TextReader:
         cache, newest = self._cache, (session.last_turn, session.last_position)
         cache.closed.reserve(len(turns))
         found = {turn: raw for turn in turns if (raw := cache.get(turn, newest))}
-        for first, last in _runs(turn for turn in turns if turn not in found):
+        for first, last in runs_of(turn for turn in turns if turn not in found):
             groups: dict[int, list[MessageRow]] = {turn: [] for turn in range(first, last + 1)}
             for row in await self._store.read(self._session_id, first, last):
                 if (row.turn, row.position) <= newest:
@@ -436,7 +442,7 @@ class TextReader:
         levels = row.levels or NO_LINE * (row.last - row.first + 1)
         turns = [turn for turn, letter in enumerate(levels, row.first) if letter == NO_LINE]
         units: list[Unit] = []
-        for first, last in _runs(turns, gap=READ_GAP_TURNS):
+        for first, last in runs_of(turns, gap=READ_GAP_TURNS):
             for made in await self._store.derived.renditions(self._session_id, first, last):
                 units += unpack_units(made.units) if made.turn in turns else ()
         units = list(roll_up(units, room_tokens, counter.base, turns=turns))
@@ -540,16 +546,3 @@ def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:
     turns = era_turns(era.level, era.place)
     text = era_text(unpack_units(era.units), most_tokens, counter.base, turns=turns)
     return TagBlock(turns[0], turns[-1], "E", (TagEntry(turns[0], text or ONLY_NAMED),))
-
-
-def _runs(numbers: Iterable[int], gap: int = 0) -> Iterator[tuple[int, int]]:
-    """Group numbers into ranges, one query each; gaps up to `gap` are included."""
-    start = previous = None
-    for number in sorted(set(numbers)):
-        if start is None or previous is None or number > previous + 1 + gap:
-            if start is not None and previous is not None:
-                yield start, previous
-            start = number
-        previous = number
-    if start is not None and previous is not None:
-        yield start, previous

@@ -144,6 +144,7 @@ class WordTable:
     words: NDArray[np.uint32]
     counts: NDArray[np.int64]
     """The number of words of each turn."""
+    is_later: NDArray[np.bool_]
 
     @classmethod
     def of(cls, items: Sequence[TurnSizes]) -> WordTable:
@@ -158,12 +159,14 @@ class WordTable:
             np.array(sizes, dtype=np.int64).reshape(-1, OPTIONS),
             np.frombuffer(b"".join(item.words for item in items), dtype="<u4"),
             np.array([len(item.words) // WORD_BYTES for item in items], dtype=np.int64),
+            np.array([item.is_later for item in items], dtype=np.bool_),
         )
 
     def behind(self, newer: int) -> WordTable:
         """Return the table without the newest turns."""
         skipped = int(self.counts[:newer].sum())
-        return WordTable(self.turns[newer:], self.sizes[newer:], self.words[skipped:], self.counts[newer:])
+        turns, sizes, counts = self.turns[newer:], self.sizes[newer:], self.counts[newer:]
+        return WordTable(turns, sizes, self.words[skipped:], counts, self.is_later[newer:])
 
 
 def _size(tokens: int | None) -> int:
@@ -204,10 +207,10 @@ def weigh(tables: Sequence[WordTable], limit: int, by: WordWeights, cache: Worth
     """
     older = tables[1:]
     if len(older) < SETTLED_TABLES:
-        return _first(_count(tables or [WordTable.of(())], by).sizes, limit)
+        return _count(tables or [WordTable.of(())], by).sizes.newest(limit)
     settled = (cache or WorthCache()).of(older, by)
     newest = _count(tables[:1], by, settled.holders, len(settled.sizes.turns)).sizes
-    return _first(_joined([newest, settled.sizes]), limit)
+    return _joined([newest, settled.sizes]).newest(limit)
 
 
 def _count(
@@ -232,7 +235,7 @@ def _count(
     ends = np.cumsum([len(own) for own in hashes])
     for table, own, end in zip(tables, hashes, ends.tolist(), strict=True):
         rarities = by_holders[np.minimum(holders[own], total) - 1] * weights[end - len(own) : end]
-        sizes.append(SizeTable(table.turns, table.sizes, _worths(table, rarities, by.answers)))
+        sizes.append(SizeTable(table.turns, table.sizes, _worths(table, rarities, by.answers), table.is_later))
     return _Counted(tables, by, holders, _joined(sizes))
 
 
@@ -260,8 +263,5 @@ def _joined(tables: Sequence[SizeTable]) -> SizeTable:
         np.concatenate([table.turns for table in tables]),
         np.concatenate([table.sizes for table in tables]),
         np.concatenate([table.worths for table in tables]),
+        np.concatenate([table.is_later for table in tables]),
     )
-
-
-def _first(table: SizeTable, limit: int) -> SizeTable:
-    return SizeTable(table.turns[:limit], table.sizes[:limit], table.worths[:limit])

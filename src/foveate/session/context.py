@@ -118,7 +118,7 @@ class Contexts:
 
     def __init__(self, shared: SharedParts, session_id: str) -> None:
         store, settings, writes = shared.store, shared.settings, shared.writes
-        self.reader = TextReader(store, session_id)
+        self.reader = TextReader(store, session_id, dates=settings.context.dates)
         self.driver = HistoryDriver(store, session_id, self.reader, worker=shared.worker, writes=writes)
         self.board = SessionBoard(
             store, session_id, self.reader, settings=settings, publish=self._publish, writes=writes

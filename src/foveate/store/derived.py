@@ -145,7 +145,17 @@ def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> 
         rendition, smoothed, compressed, tiny, words, brief = made.get(row[0], missing)
         sizes.append(
             RenditionSizes(
-                row[0], row[2], row[1], rendition, smoothed, compressed, tiny, bool(row[-1]), words=words, brief=brief
+                row[0],
+                row[2],
+                row[1],
+                rendition,
+                smoothed,
+                compressed,
+                tiny,
+                bool(row[-1]),
+                words=words,
+                brief=brief,
+                at_us=row[4],
             )
         )
     return sizes

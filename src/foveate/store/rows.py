@@ -331,6 +331,8 @@ class RenditionSizes:
     words: bytes | None = None
     """The turn's content words, as packed by `foveate.history.worth`."""
     brief: int | None = None
+    at_us: int = 0
+    """When the turn began."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -270,6 +270,7 @@ class CostModel:
         return Option(TINY_TOKENS, ALONE, higher.level if item.tiny is None else TINY, True)
 
     def option(self, item: TurnSizes, level: int, text: int) -> Option:
+        text += self.overheads.date if item.is_later else 0
         if item.step:
             return Option(text, item.turn * STEP_KEYS + len(LEVELS) + level, level, False)
         is_shared = level >= COMPRESSED or text < self.short_tokens
@@ -354,7 +355,7 @@ class LevelChoices:
                 last_key = ALONE
             else:
                 if item.tiny is not None and item.tiny <= tiny_limit and not item.step:
-                    text, key = item.tiny, TINY
+                    text, key = item.tiny + (self.costing.overheads.date if item.is_later else 0), TINY
                 else:
                     text, key, _, _ = self.costing.at(item, TINY)
                 if key == ALONE or key != last_key:

@@ -180,7 +180,7 @@ class KnapsackPlanner:
             step_rows = plan_steps(steps, share, self.overheads)
         if not count:
             return step_rows
-        single = SizeTable(table.turns[:count], table.sizes[:count], table.worths[:count])
+        single = table.newest(count)
         chosen = self._choose(single, room - sum(row.tokens for row in step_rows), has_newer=True)
         return None if chosen is None else [*chosen, *step_rows]
 
@@ -198,7 +198,7 @@ class KnapsackPlanner:
         count = len(table.turns) - extra
         if count <= 0:
             return None
-        single = SizeTable(table.turns[:count], table.sizes[:count], table.worths[:count])
+        single = table.newest(count)
         boundary = int(single.turns[-1]) - 1
         share = int(room * self.settings.deep * DEEP_ERA_SHARE)
         cover: Cover = make_cover(self.sizes, boundary, boundary, share, self.overheads)
@@ -494,7 +494,9 @@ class _Layout:
         starts = np.flatnonzero(is_start[:count])
         if not len(starts):
             return _Blocks(starts, starts, is_alone, starts, starts, texts)
-        tokens = np.add.reduceat(np.where(is_line, shown + line, 0), starts)
+        # Of each day one of its turns has the date, whichever of them has a line first.
+        dates = np.where(self.table.is_later[::-1][:count], self.overheads.date, 0)
+        tokens = np.add.reduceat(np.where(is_line, shown + line, 0) + dates, starts)
         found = np.add.reduceat(is_line, starts, dtype=np.int64)
         is_single = np.diff(starts, append=count) == 1
         tokens += np.where(is_single, tag - line, self.overheads.range)
