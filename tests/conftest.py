@@ -30,6 +30,8 @@ os.environ["FOVEATE_COMPRESS__PROCESSES"] = "0"
 os.environ["FOVEATE_STRICT"] = "1"
 # Compressing at the end would cost each test what it recorded; the tests of `close` ask for it.
 os.environ["FOVEATE_COMPRESS__CLOSE_SECONDS"] = "0"
+# The same contexts on every day; the test of the current day asks for it.
+os.environ["FOVEATE_CONTEXT__NOW"] = "false"
 # What a busy machine brings late counts as well; the tests of the deadline set their own.
 os.environ["FOVEATE_RECALL__DEADLINE_SECONDS"] = "60"
 

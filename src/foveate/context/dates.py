@@ -49,6 +49,21 @@ def day_text(at_us: int) -> str:
     return f"{day.day} {calendar.month_name[day.month]} {day.year}"
 
 
+def names_day(text: str, at_us: int) -> bool:
+    """Return whether a text names a day in one of the usual forms: 2023-05-04, 4 May 2023, May 4, 2023, 5/4/2023."""
+    day = _moment(at_us)
+    month = calendar.month_name[day.month]
+    forms = (
+        f"{day:%Y-%m-%d}",
+        f"{day.day} {month} {day.year}",
+        f"{month} {day.day}, {day.year}",
+        f"{month[:3]} {day.day}, {day.year}",
+        f"{day.month}/{day.day}/{day.year}",
+        f"{day.day}.{day.month}.{day.year}",
+    )
+    return any(form in text for form in forms)
+
+
 def later_text(at_us: int, shown_us: int) -> str:
     """Write the date of a turn behind another one: the day without a year that is the same, or the time of day."""
     day, shown = _moment(at_us), _moment(shown_us)

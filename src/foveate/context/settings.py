@@ -19,9 +19,8 @@ class ContextSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     dates: Dates = "auto"
     """Dates before the turns of the history, where the day changes. `auto`: as soon as a conversation has turns of more
     than one day, or was imported on a later day."""
-    now: Dates = "auto"
-    """The current date before the prompt. `auto`: if the history has dates and the system prompt does not name the
-    day."""
+    now: bool = True
+    """Name the current day with recalled turns, if the history has dates and the system prompt does not name it."""
     board_life_turns: Annotated[int, Meta(ge=1, le=1_000)] = 5
     """Number of turns that a retrieved item stays on the board."""
     drop_unbound_thinking: bool = False

@@ -26,6 +26,7 @@ LEAD_OF_SCOPE = (
     'Earlier passages that match this prompt, verbatim; some are excerpts. get_turn("T-12", "R") has the whole turn, '
     'get_turn("SESSION/T-12", "R") that of another session.\n'
 )
+TODAY = "Today is {}. "
 LEAD_OF_ITEMS = 'Learned earlier; get_turn("k-1a2b") has the whole item and names its source turns.\n'
 KNOWLEDGE_SHARE = 0.3
 """What items of knowledge take of the room at most."""
@@ -147,10 +148,12 @@ def make_item(row: KnowledgeRow, count: Count) -> MemoryItem:
 class LayerBuilder:
     """A layer in the making: pieces are added best first while they fit."""
 
-    def __init__(self, room_tokens: int, count: Count, searched: SearchedSessions | None = None) -> None:
+    def __init__(
+        self, room_tokens: int, count: Count, searched: SearchedSessions | None = None, *, today: str = ""
+    ) -> None:
         self._count = count
         self._find: Callable[[int], RecalledTurn] = searched.find if searched else partial(RecalledTurn, None)
-        self._lead = LEAD_OF_SCOPE if searched else LEAD
+        self._lead = (TODAY.format(today) if today else "") + (LEAD_OF_SCOPE if searched else LEAD)
         self.room = room_tokens
         self.left = room_tokens - count(f"<memory>\n{self._lead}</memory>\n")
         self.pieces: dict[tuple[int, int], MemoryPiece] = {}

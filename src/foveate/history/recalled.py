@@ -108,6 +108,8 @@ class RecallRequest:
     """There is no cached prompt to keep: a prompt that may need it gets it."""
     asking: int | None = None
     """The turn in progress, which the prompt is of."""
+    today: str = ""
+    """The current day, to be named with the passages."""
     is_first: bool = False
     """There is no turn before it, so that nothing is cached yet: a prompt of any form may need something."""
 
@@ -444,7 +446,7 @@ class Recaller:
         if not self._is_judged:
             found = self._enough(self._lifted(connection, found, request, deadline), request)
         searched, settings = found.look.searched, self._settings
-        filling = LayerBuilder(request.room_tokens, found.count, searched)
+        filling = LayerBuilder(request.room_tokens, found.count, searched, today=request.today)
         for item in found.items[: settings.knowledge_items]:
             filling.add_item(make_item(item.row, found.count))
         missed: dict[int, int] = {}

@@ -156,13 +156,17 @@ class TextReader:
         self._cache = _TextCache()
         self.known = KnownTurns(origin=self.known.origin)
 
+    async def is_dated(self, session: SessionRow) -> bool:
+        """Return whether the blocks of the conversation have dates."""
+        return await self._times.is_dated(session)
+
     async def survey(
         self, session: SessionRow, room_tokens: int, *, last_turn: int, last_step: int | None = None
     ) -> Survey:
         """Read the sizes of the turns up to `last_turn`, as far back as the room reaches."""
         counter = session.exact
         steps = await self.running(session, last_turn, room_tokens, last_step)
-        is_dated = await self._times.is_dated(session)
+        is_dated = await self.is_dated(session)
         costs = overheads(last_turn, counter, last_step=len(steps), is_dated=is_dated)
         running = await asyncio.to_thread(self._steps.items, last_turn, steps, counter) if steps else ()
         sizes = await gather(

@@ -34,6 +34,7 @@ from foveate.context.assemble import (
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
 from foveate.context.coverage import turns_without_words
+from foveate.context.dates import day_text, names_day
 from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
 from foveate.context.tags import SUMS, Section, tag_document
@@ -431,6 +432,13 @@ class Contexts:
         left = tokens - HISTORY_MINIMUM_TOKENS - running
         return next((room for room in (most, most // 2) if room <= left), most // 4)
 
+    async def _today(self, request: ContextRequest, ledger: Ledger) -> str:
+        """Return the current day, if the history has dates and the system prompt does not name the day."""
+        now_us = int(ledger.now * 1_000_000)
+        if not self._settings.context.now or names_day(request.system, now_us):
+            return ""
+        return day_text(now_us) if await self.reader.is_dated(request.session) else ""
+
     def _recall_room(self, request: ContextRequest, ledger: Ledger, view: HistoryView, free: int) -> int:
         """Return the room for recall, limited by a step that is sent as messages."""
         if not request.is_pending:
@@ -461,6 +469,7 @@ class Contexts:
             is_one_off=ledger.is_preview,
             asking=session.last_turn if session.is_open else None,
             is_first=session.last_turn <= (0 if is_past else 1),
+            today=await self._today(request, ledger),
         )
         if ledger.is_preview:
             return await self._recaller.recall(session, session.exact, recall)
