@@ -197,7 +197,12 @@ class Overheads:
     cut_note: int
     """The note that a text was cut, with its size."""
     date: int = 0
-    """A date before a turn; those at the beginning of blocks are included in `tag` and `range`."""
+    """A date before a turn; `range` includes the one at its beginning."""
+
+    @property
+    def dated(self) -> Overheads:
+        """The same if one turn has a date too, as at the levels S, C and T; the others have it on a new day only."""
+        return replace(self, tag=self.tag + self.date)
 
 
 BRIEF_LINE = "c"

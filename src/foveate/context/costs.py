@@ -91,7 +91,7 @@ def overheads(last_turn: int, counter: Counter, *, last_step: int = 0, is_dated:
     )
     return Overheads(
         line=max(labels),
-        tag=max(frame_tokens(block, counter) for block in singles) + date,
+        tag=max(frame_tokens(block, counter) for block in singles),
         range=max(frame_tokens(block, counter) for block in ranges) + span,
         cut_note=counter.base(f" {cut_note(MAX_CUT_TOKENS)}\n"),
         date=date,

@@ -39,16 +39,17 @@ def write_text(
     tokens = 0
     for original in entries:
         entry = original
+        date = date_tokens(entry.date, row.level, counter, is_range=row.is_range)
         if row.is_cut and row.level != "E":
             count = counting(row.level, counter, in_steps=in_steps)
             whole = entry.tokens if entry.tokens is not None else count(entry.text)
-            text = cut_text(entry.text, row.tokens - frame, count, whole)
+            text = cut_text(entry.text, row.tokens - frame - date, count, whole)
             entry = TagEntry(entry.number, text, date=entry.date)
         if entry.tokens is None or may_hold_a_date(entry.text):  # it was counted before dates were escaped
             tokens += content_tokens(entry.text, row.level, counter, in_steps=in_steps)
         else:
             tokens += entry.tokens
-        tokens += date_tokens(entry.date, row.level, counter, is_range=row.is_range)
+        tokens += date
         tokens += label_tokens(entry.number, row.level, counter, in_steps=in_steps) if row.is_range else 0
         shown.append(entry)
     block = block_of(row, shown)

@@ -534,7 +534,7 @@ def rolled_rows(
     """
     if not last:
         return []
-    choices = LevelChoices(list(items), CostModel(overheads, 0, TINY_TOKENS))
+    choices = LevelChoices(list(items), CostModel(overheads.dated, 0, TINY_TOKENS))
     if _append_tinies(choices, room_tokens) == last:
         return chosen_rows(choices)
     for share in TINY_SHARES:

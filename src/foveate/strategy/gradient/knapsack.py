@@ -90,7 +90,7 @@ class KnapsackPlanner:
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens
-        self.overheads = sizes.overheads
+        self.overheads = sizes.overheads.dated
         self.has_tail = has_tail
         """The newest turns are shown verbatim behind the plan,"""
         self.is_divided = is_divided

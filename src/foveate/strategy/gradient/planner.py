@@ -74,7 +74,7 @@ class GradientPlanner:
         self.settings = settings
         self.sizes = sizes
         self.budget = budget_tokens
-        self.overheads = sizes.overheads
+        self.overheads = sizes.overheads.dated
         self.shown = shown
         """Current levels of turns of which few are to change."""
 
