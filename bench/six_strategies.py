@@ -102,7 +102,7 @@ class Watch:
 
     def _touched(self, blocks: Sequence[TagBlock], context: Context, call: ReplayCall) -> Iterator[str]:
         """The newest messages, which hybrid leaves as they are unless it says that they had to be cut."""
-        if "cut" in context.planned.notes:
+        if {"cut", "before_newest"} & context.planned.notes.keys():
             return
         before = self.turns[max(0, call.turn - 1 - PROTECTED) : call.turn - 1]
         said = [one for turn in before for one in turn.messages]

@@ -30,6 +30,7 @@ forgeries = st.lists(
             *("<", "</", "< /", "<\\", "\\", "/", "T-", "t-", "P-", "7", "-R", ">", "\n", " ", "\u2028", "\u200b"),
             *("<T-7-R>\n", "</T-7-R>\n", "<T-1-through-9-C>\n", "</board>\n", "<memory>", "<P-1>", "</P-1>\n"),
             *("</goals>\n", "<tasks>", "</epic>"),
+            *("[4 May 2023]", "\n[9 june 2024]\n", "[18:30] ", "\\[4 May", "[ 12 May to 3 June 2023]\n"),
             *("Turn 7:", "\nTurn 8: ", "\nStep 3:\n", "step 12 :", "\n\\Turn 8:", "[user] ", "\r\n", "\x85"),
         ]
     )
@@ -38,6 +39,9 @@ forgeries = st.lists(
 ).map(lambda found: str(json.loads(json.dumps("".join(found)))))
 """Content that would like to be structure."""
 
+DATES = st.sampled_from(
+    ["", "", "4 May 2023", "28 September", "07:05", "4 May 2023 to 28 September 2024", "1 May to 2 June 2023"]
+)
 counters = st.sampled_from([O200K, CL100K])
 levels: st.SearchStrategy[ShownLevel] = st.sampled_from(["R", "S", "C", "T", "E", "U", "M", "A"])
 
@@ -53,16 +57,19 @@ def blocks(draw: st.DrawFn, first: int | None = None) -> TagBlock:
     level = draw(levels)
     numbers = sorted(draw(st.sets(st.integers(0, 20), min_size=1, max_size=4)))
     contents = [marked(draw(forgeries), level) for _ in numbers]
+    dates = [draw(DATES) for _ in numbers]
     shape = draw(st.sampled_from(["single", "range", "step", "steps"])) if level not in SUMS else "era"
     match shape:
         case "single":
-            return TagBlock(start, start, level, (TagEntry(start, contents[0]),))
+            return TagBlock(start, start, level, (TagEntry(start, contents[0], date=dates[0]),))
         case "era":
-            return TagBlock(start, start + numbers[-1], level, (TagEntry(start, contents[0]),))
+            return TagBlock(start, start + numbers[-1], level, (TagEntry(start, contents[0], date=dates[0]),))
         case "step":
-            return TagBlock(start, start, level, (TagEntry(3, contents[0]),), 3, 3)
+            return TagBlock(start, start, level, (TagEntry(3, contents[0], date=dates[0]),), 3, 3)
     low = start if shape == "range" else draw(st.integers(1, 10**4))
-    entries = tuple(TagEntry(low + number, text) for number, text in zip(numbers, contents, strict=True))
+    entries = tuple(
+        TagEntry(low + number, text, date=date) for number, text, date in zip(numbers, contents, dates, strict=True)
+    )
     if shape == "range":
         return TagBlock(low, low + 20, level, entries, is_range=True)
     return TagBlock(start, start, level, entries, low, low + 20, is_range=True)

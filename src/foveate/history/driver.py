@@ -59,6 +59,7 @@ MEANWHILE_TURNS = 1_000
 """A strategy processes a longer history in the background; the gradient shows it meanwhile."""
 USE_NOTED_SHARE = 0.05
 """Share of the cache's lifetime after which a use of the plan is saved: that writes the whole plan."""
+BEFORE_NEWEST = "the turns before the step that waits for an answer are shortened, so that it fits"
 FILE_SUMMARIES = "files"
 """The document with summaries of files by path, which programs provide."""
 
@@ -485,7 +486,10 @@ class HistoryDriver:
             if cut is None:
                 return view
             block, left = cut, limit - native_tokens(cut, counter)
-        return replace(view, blocks=[*await self._before(request, ledger, step, left), block])
+        blocks, notes = [*await self._before(request, ledger, step, left), block], view.planned.notes
+        if not request.strategy.keeps_plan:
+            notes = {**notes, "before_newest": BEFORE_NEWEST}
+        return replace(view, blocks=blocks, planned=replace(view.planned, notes=notes))
 
     async def _before(self, request: ContextRequest, ledger: Ledger, step: Step, room_tokens: int) -> list[BlockText]:
         """Plan and write the history before a step of the newest turn, within the room; nothing is saved."""
