@@ -66,6 +66,10 @@ SPARE_SHARE = 0.01
 """Maximum share of unused room if one more choice can use it."""
 BLOCK_TURNS = 64
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
+BLOCK_SHARE = 1 / 20
+"""Share of the room that a block of lines has at most, about: a rebuild rewrites whole blocks,"""
+LEAST_BLOCK_TURNS = 4
+"""of at least this many turns."""
 ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 28
 """Turns without a line of their own for which an era has a line, and its maximum tokens."""
 DEEP_ERA_SHARE = 0.8
@@ -488,7 +492,8 @@ class _Layout:
         # From here on all turns are raw: they are sent as messages and share no block with others.
         is_start[[0, int(others[-1]) + 1 if len(others) else 0]] = True
         lines = np.flatnonzero(is_line)
-        runs, eras = np.cumsum(is_start)[lines], (self.table.turns[-1] + lines - 1) // BLOCK_TURNS
+        block_turns = self._block_turns(int(shown[lines].sum()), count)
+        runs, eras = np.cumsum(is_start)[lines], (self.table.turns[-1] + lines - 1) // block_turns
         is_end = (runs[1:] == runs[:-1]) & (eras[1:] != eras[:-1])
         is_start[lines[:-1][is_end] + 1] = True
         starts = np.flatnonzero(is_start[:count])
@@ -506,6 +511,12 @@ class _Layout:
         alone = is_alone[starts]
         tokens[alone] = shown[starts[alone]] + tag
         return _Blocks(starts, tokens, alone, found, eras, texts)
+
+    def _block_turns(self, tokens: int, turns: int) -> int:
+        """Return the most turns of a block of lines: a power of two, so that blocks begin at the same turns as the
+        history grows."""
+        turns_each = BLOCK_SHARE * self.budget * turns / max(1, tokens)
+        return min(BLOCK_TURNS, max(LEAST_BLOCK_TURNS, 1 << max(0, int(turns_each).bit_length() - 1)))
 
     def _eras(self, absent: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the tokens of an era for each number of turns without a line, tags included."""

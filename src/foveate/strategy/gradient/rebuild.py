@@ -42,7 +42,7 @@ UNUSED_SHARE = 0.05
 """Share of the room that older turns leave unused above which the verbatim part is made larger,"""
 MAX_TAILS = 4
 """with at most this many attempts."""
-KEPT_WORTH = 0.9
+KEPT_WORTH = 0.8
 """Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
 LEAST_ERA_TURNS = 32
 """Minimum turns of an era after which blocks can be divided."""
