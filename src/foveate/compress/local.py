@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
-from foveate.compress.courtesy import is_courtesy
+from foveate.compress.courtesy import is_small_talk
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
@@ -83,7 +83,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
     name: str = "local"
-    version: int = 6
+    version: int = 7
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -236,21 +236,21 @@ def _line(candidates: Sequence[Candidate], texts: Mapping[int, str], text: str) 
 def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     """Write clauses in order as sentences; each speaker on separate lines, with a mark, except a user who begins."""
     lines: list[str] = []
-    speaker, message = "user", -1
+    speaker, speech = "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(text)
+        said = escape_inline(candidate.closed(text))
         if candidate.kind == "prose":
             said = sentence(said)
-        if candidate.label and candidate.message != message:
+        if candidate.label and candidate.speech != speech:
             said = f"{escape_inline(candidate.label)}{said}"
         if candidate.who != speaker:
             lines.append(f"[{candidate.who}] {said}")
-        elif lines and candidate.kind == "prose" and candidate.message == message:
+        elif lines and candidate.kind in ("prose", "caption") and candidate.speech == speech:
             lines[-1] += f" {said}"
         else:
             lines.append(said)
-        speaker, message = candidate.who, candidate.message
+        speaker, speech = candidate.who, candidate.speech
     return "\n".join(lines).strip() or NOTHING
 
 
@@ -279,7 +279,7 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
         text = texts.get(places[place], "").rstrip(".;, ")
         if not text:
             continue
-        said = one_line(marked(candidate.who, escape_inline(f"{candidate.label}{text}")))
+        said = one_line(marked(candidate.who, escape_inline(f"{candidate.label}{candidate.closed(text)}")))
         units.append(Unit(turn, said, round(candidate.worth, 3), frozenset(candidate.facts)))
         left -= choices[place].tokens + 1
         if left < MIN_LEFT_TOKENS:
@@ -329,7 +329,7 @@ def tiny_line(
         place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
     }
     spoken = spoken or set(range(len(candidates)))
-    told = sum(sum(candidates[place].facts.values()) for place in spoken if not is_courtesy(candidates[place].text))
+    told = sum(sum(candidates[place].facts.values()) for place in spoken if not is_small_talk(candidates[place].text))
     room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
     room = min(above, round(room * extra) + count(candidates[0].label))
     calls = reading.tool_calls
@@ -368,13 +368,14 @@ def _with_core(
 
 def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     """Write clauses with semicolons between, and a mark where the speaker changes."""
-    line, speaker = "", "user"
+    line, speaker, speech = "", "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(f"{candidate.label if not line else ''}{text.rstrip('.;, ')}")
+        label = candidate.label if candidate.speech != speech else ""
+        said = escape_inline(f"{label}{candidate.closed(text.rstrip('.;, '))}")
         if candidate.who != speaker:
             line += f"{' ' if line else ''}[{candidate.who}] {said}"
         else:
             line += f"; {said}" if line else said
-        speaker = candidate.who
+        speaker, speech = candidate.who, candidate.speech
     return one_line(line)

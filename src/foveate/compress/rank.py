@@ -25,7 +25,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.compress.courtesy import is_courtesy
+from foveate.compress.courtesy import is_small_talk
 from foveate.compress.cues import estimate_tokens, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
@@ -531,7 +531,7 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
 
 def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:
     """Return the factor of each word of a clause, by the part between commas that it is in."""
-    if is_courtesy(text):
+    if is_small_talk(text):
         return [COURTESY] * len(words)
     ends = [place for place, ends in enumerate(parts[:-1], 1) if ends]
     urgencies: list[float] = []
