@@ -67,13 +67,15 @@ def _is_polite_clause(text: str, is_answer: bool) -> bool:
 _PLEASED = as_words(
     """thanks thank thx thankful grateful appreciate appreciated hey hi hello hiya congrats congratulations wow whoa
     woah awesome amazing great good nice cool lovely wonderful fantastic incredible glad happy proud welcome bye
-    goodbye cheers luck sweet yay aww woo-hoo woohoo impressive inspiring cute yum adorable perfect danke toll super merci gracias"""
+    goodbye cheers luck sweet yay aww woo-hoo woohoo impressive inspiring cute yum adorable perfect
+    danke toll super merci gracias"""
 )
 """Words of greeting, thanks and praise; small talk has at least one."""
 _TALKED = _PLEASED | as_words(
     """hear hearing see seeing talk talked talking chat chatting catch catching up again soon long time ages while doing
     look looks sound sounds day week weekend everything support help kindness encouragement words advice sharing friend
-    buddy man dude guys job work idea care much always too more right since last all any out absolutely exactly yep mean means offer compliment reminder recommendation"""
+    buddy man dude guys job work idea care much always too more right since last all any out absolutely exactly yep
+    mean means offer compliment reminder recommendation"""
 )
 _CONTRACTED = re.compile(r"'(?:s|re|m|ve|ll|d)$")
 

@@ -239,7 +239,7 @@ def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     speaker, speech = "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(candidate.closed(text))
+        said = escape_inline(candidate.written(text, "\n".join(lines) if candidate.about else ""))
         if candidate.kind == "prose":
             said = sentence(said)
         if candidate.label and candidate.speech != speech:
@@ -279,7 +279,7 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
         text = texts.get(places[place], "").rstrip(".;, ")
         if not text:
             continue
-        said = one_line(marked(candidate.who, escape_inline(f"{candidate.label}{candidate.closed(text)}")))
+        said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text, ""))))
         units.append(Unit(turn, said, round(candidate.worth, 3), frozenset(candidate.facts)))
         left -= choices[place].tokens + 1
         if left < MIN_LEFT_TOKENS:
@@ -372,7 +372,7 @@ def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> s
     for place, text in texts.items():
         candidate = candidates[place]
         label = candidate.label if candidate.speech != speech else ""
-        said = escape_inline(f"{label}{candidate.closed(text.rstrip('.;, '))}")
+        said = escape_inline(f"{label}{candidate.written(text.rstrip('.;, '), line)}")
         if candidate.who != speaker:
             line += f"{' ' if line else ''}[{candidate.who}] {said}"
         else:

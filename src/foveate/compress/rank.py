@@ -126,6 +126,8 @@ class _Word(NamedTuple):
     """A part of the clause ends with it."""
     leans: bool
     """The word may have to stay with the word before it."""
+    names: bool
+    """The word is a name: what follows is said about it."""
 
 
 @lru_cache(maxsize=50_000)
@@ -136,7 +138,13 @@ def _look(word: str, opens: bool = False) -> _Word:
     worth = max(_worth(core if opens and word.istitle() else word, tokens), ORDER_WORD * (core in _DUTIES))
     holds = 2 if negates or limits or core == "whenever" else int(counts or core in _HOLDS_ONE)
     is_glue, leans, last = not worth and not must, must or core in _PARTICLES or core in _COMPARED, word[-1:]
-    return _Word(core, max(worth, MUST * must), tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans)
+    worth = max(worth, MUST * must)
+    names = word[:1].isupper() and last.isalnum() and (not opens or not word.istitle()) and _is_name(word)
+    return _Word(core, worth, tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans, names)
+
+
+def _is_name(word: str) -> bool:
+    return any(kind in "ni" for kind, _ in word_kinds(word))
 
 
 def _worth(word: str, tokens: float) -> float:
@@ -278,7 +286,7 @@ def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
     seen: set[str] = set()
     for clause, source in enumerate(sources):
         looks = _looks(words[clause])
-        cores, own, tokens, _, _, musts, _, parts, _ = zip(*looks, strict=True)
+        cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
         urgencies = _urgencies(source.text, words[clause], cores, parts)
         worths = [
             source.factor * urgency * worth * (AGAIN if core in seen else 1.0)
@@ -313,7 +321,7 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
     joins = [False] * len(looks)
     holds = 0
     for place, look in enumerate(looks):
-        core, _, _, is_glue, own, _, ends, _, leans = look
+        core, _, _, is_glue, own, _, ends, _, leans, _ = look
         if place and (holds or (leans and _leans(look, looks[place - 1]))):
             joins[place] = True
         if holds and not is_glue and core not in _BEFORE_UNITS:
@@ -321,6 +329,9 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         holds = 0 if ends else max(own, holds)
     for place in quoted:
         joins[place] = joins[place] or place - 1 in quoted
+    # Without its name, what is said of the second would be said of the first: `Flask 2.3, SQLAlchemy 2.0`.
+    for place in [place for place, look in enumerate(looks[:-1], 1) if look.names][1:]:
+        joins[place] = joins[place] or not (looks[place].is_glue or looks[place].names)
     return joins
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
@@ -25,17 +26,34 @@ MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
 """Factors of a fact by its speaker: the user, the assistant's final answer, the assistant while working, and so on."""
-_BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.5, "code": 0.45, "row": 0.9, "caption": 0.1}
+_BY_KIND: dict[ClauseKind, float] = {
+    "prose": 1.0,
+    "item": 0.95,
+    "heading": 0.5,
+    "code": 0.45,
+    "row": 0.9,
+    "caption": 0.1,
+}
 COURTESY, META = 0.15, 0.5
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
 
-_LABEL = re.compile(r"([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?):\s+(?=\S)")
+_LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
 _SPEECH = re.compile(
     r"[!?]|\b(?:I|you|we|me|my|your|our|it|he|she|they|that|this|these|those|ich|du|wir|je|tu|nous|yo|tú)\b",
     re.IGNORECASE,
 )
 """Signs that a text was spoken by somebody, and is not an entry such as `Deadline: 5 May`."""
-_BRACKETS = {"[": "[]", "<": "<>", "{": "{}"}
+_REFERS = re.compile(
+    r"(?:(?:and|but|so|then|also|yeah|yes|definitely|still),? )*"
+    r"(?:it|its|that|this|he|she|they|his|her|their|what an?|such an?)\b",
+    re.IGNORECASE,
+)
+_NAME = r"(?!I\b)[A-Z][a-z][\w-]*"
+_TITLE = re.compile(
+    rf"\"[^\"\n]{{2,60}}\"|“[^”\n]{{2,60}}”|(?<=[\w,'’] ){_NAME}(?: (?:of |the |and )?{_NAME})*(?=[ ,;)]|['’]s\b)"
+)
+"""A name or a title inside a clause; at its end, names are mostly those of who is spoken to."""
+_BRACKETS = {"[": "]", "<": ">", "{": "}"}
 _CAPTION = re.compile(
     r"(!\[[^\]\n]{0,300}\]\([^)\s]{1,500}\)"
     r"|[\[<](?:[\w-]{1,20} ){0,2}(?:images?|photos?|pictures?|gif|video|audio|voice|sticker|media|file|document"
@@ -60,6 +78,8 @@ class Candidate:
     """`Maria: ` if a message begins with its speaker's name."""
     tokens: int
     """Approximate tokens of its text."""
+    about: str = ""
+    """The name that its `it` or `she` refers to, in the clause before."""
 
     @property
     def who(self) -> str:
@@ -76,12 +96,14 @@ class Candidate:
         """The message and the speaker that it names: each is named once in a row."""
         return self.message, self.label
 
-    def closed(self, text: str) -> str:
-        """Return kept words of the clause; those of a caption in its brackets."""
+    def written(self, text: str, before: str) -> str:
+        """Return kept words of the clause: with the name that they refer to, if `before` lacks it; a caption in its
+        brackets."""
+        if self.about and self.about.split()[-1].strip('"”') not in f"{before} {text}":
+            return f"({self.about}) {text}"
         if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
             return text
-        opening, closing = _BRACKETS[self.text[0]]
-        return f"{opening}{text.strip(opening + closing)}{closing}"
+        return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
 
     @property
     def worth(self) -> float:
@@ -133,9 +155,18 @@ def read_turn(messages: Sequence[Message]) -> TurnReading:
             reading.tool_calls += len(message.tool_calls)
             continue
         _read_message(reading, message, place=place, is_last=place == last, results=results, names=names)
+    for before, one in pairwise(reading.candidates):
+        if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
+            one.about = _last_title(before.text)
     _boost(reading.candidates)
     reading.facts = _heaviest(reading.candidates)
     return reading
+
+
+def _last_title(text: str) -> str:
+    """Return the last name or title of a clause; as its second word it is that of who is spoken to: `Wow, Anna, …`."""
+    found = [title for title in _TITLE.finditer(text) if title[0][0] in '"“' or text.count(" ", 0, title.start()) > 1]
+    return found[-1].group() if found else ""
 
 
 def _speaks(message: Message) -> bool:
