@@ -31,6 +31,10 @@ LEAST_EXCERPT_TOKENS = 12
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """Total tokens of the units that a turn provides for eras: with a prompt, and without one."""
 MAX_UNIT_TOKENS = 32
+PHRASE_TOKENS = 24
+"""Maximum tokens of a unit that is a whole clause, or consecutive parts of one."""
+CUT = 0.6
+"""Factor for a unit of words from all over a clause."""
 UNIT_LEVEL = 8
 """The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries are below it."""
 SHORT_TOKENS = 25
@@ -271,16 +275,18 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
-    texts = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
+    cut = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
     for place in best_first(choices, again=AGAIN):
         candidate = candidates[place]
-        text = texts.get(places[place], "").rstrip(".;, ")
+        phrase = ranking.phrase(places[place], PHRASE_TOKENS / scale)
+        text = (phrase or cut.get(places[place], "")).rstrip(".;, ")
         if not text:
             continue
+        worth = candidate.worth * (1.0 if phrase else CUT)
         said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text, ""))))
-        units.append(Unit(turn, said, round(candidate.worth, 3), frozenset(candidate.facts)))
+        units.append(Unit(turn, said, round(worth, 3), frozenset(candidate.facts)))
         left -= choices[place].tokens + 1
         if left < MIN_LEFT_TOKENS:
             break

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import or_
 from typing import NamedTuple
 
@@ -104,6 +104,15 @@ _BEFORE_UNITS = as_words("working business calendar more new other further conse
 """Words between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
 _COMPARED = as_words("than most least")
+_JOINERS = as_words("and but so because which who while then where und aber weil et mais y pero")
+"""Words before which a clause may end."""
+_LINKS = as_words("and but so then also und aber dann et mais y pero")
+"""Words that a clause does not need at its beginning."""
+_SUBJECTS = as_words(
+    """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're there this that the my our
+    your his her their a an can could please let let's ich wir du er sie es der die das je nous il elle yo"""
+)
+"""Words with which a part of a clause may begin."""
 _FORBIDDEN = np.float32(-1e6)
 _ENDS = ".!?。！？"
 _Numbers = NDArray[np.int_]
@@ -269,6 +278,30 @@ class Ranking:
             else:
                 left[step.clause] = 0
         return self.texts(steps)
+
+    def phrase(self, clause: int, max_tokens: float) -> str:
+        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none may stand alone.
+
+        What is left out has no negation or condition, and a part that begins the row has a subject.
+        """
+        words, looks = self.words[clause], _looks(self.words[clause])
+        tokens = [0.0, *accumulate(look.tokens for look in looks)]
+        worths = [0.0, *accumulate(look.worth for look in looks)]
+        musts = [place for place, look in enumerate(looks) if look.must]
+        cuts = [place for place in range(1, len(looks)) if looks[place - 1].parts or looks[place].core in _JOINERS]
+        ends = [end for end in (*cuts, len(looks)) if looks[end - 1].core not in _JOINERS]
+        opening = next((place for place, look in enumerate(looks) if look.core not in _LINKS), 0)
+        starts = [] if looks[opening].core in _JOINERS else [opening]
+        starts += [place for place in cuts if looks[place].core in _SUBJECTS or looks[place].names]
+        rows = [
+            (worths[end] - worths[start], -start, end)
+            for start in starts
+            for end in ends
+            if start + MIN_RUN <= end and tokens[end] - tokens[start] <= max_tokens
+            if all(start <= place < end for place in musts)
+        ]
+        _, first, end = max(rows, default=(0.0, 0, 0))
+        return _written(words, range(-first, end))
 
     def core(self, clause: int) -> RankStep | None:
         """Return subject and verb of a clause, with what it may not lose; None if it has no known verb."""
