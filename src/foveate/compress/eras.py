@@ -17,7 +17,7 @@ from itertools import accumulate
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.facts import base_weight
-from foveate.compress.reader import split_label
+from foveate.compress.reader import LABEL
 from foveate.renditions import LINE_TURNS, LINE_WORDS, Count, Unit
 from foveate.turn import turn_id
 from foveate.words import content_words
@@ -239,4 +239,5 @@ def _split_speaker(text: str) -> tuple[str, str]:
     if text.startswith("["):
         mark, end, said = text.partition("] ")
         return mark + end, said
-    return split_label(text)
+    label = LABEL.match(text)
+    return (label.group(), text[label.end() :]) if label and text[0].isupper() else ("", text)

@@ -271,7 +271,7 @@ def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list
 
 def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
     """Return the units for eras, best first."""
-    places = [place for place, one in enumerate(reading.candidates) if one.kind != "code"]
+    places = [place for place, one in enumerate(reading.candidates) if one.kind not in ("code", "caption")]
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])

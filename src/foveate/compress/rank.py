@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from foveate.compress.courtesy import is_small_talk
-from foveate.compress.cues import estimate_tokens, look_at, quoted_places
+from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline
@@ -108,9 +108,12 @@ _JOINERS = as_words("and but so because which who while then where und aber weil
 """Words before which a clause may end."""
 _LINKS = as_words("and but so then also und aber dann et mais y pero")
 """Words that a clause does not need at its beginning."""
-_SUBJECTS = as_words(
-    """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're there this that the my our
-    your his her their a an can could please let let's ich wir du er sie es der die das je nous il elle yo"""
+_PRONOUNS = as_words(
+    """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're can could ich wir du je nous
+    il elle yo"""
+)
+_SUBJECTS = _PRONOUNS | as_words(
+    "there this that the my our your his her their a an please let let's er sie der die das"
 )
 """Words with which a part of a clause may begin."""
 _FORBIDDEN = np.float32(-1e6)
@@ -282,7 +285,8 @@ class Ranking:
     def phrase(self, clause: int, max_tokens: float) -> str:
         """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none may stand alone.
 
-        What is left out has no negation or condition, and a part that begins the row has a subject.
+        A row begins with a subject. A negation or condition outside of it belongs to another clause: what follows the
+        row has its own subject, and nothing before the row is a condition.
         """
         words, looks = self.words[clause], _looks(self.words[clause])
         tokens = [0.0, *accumulate(look.tokens for look in looks)]
@@ -298,7 +302,10 @@ class Ranking:
             for start in starts
             for end in ends
             if start + MIN_RUN <= end and tokens[end] - tokens[start] <= max_tokens
-            if all(start <= place < end for place in musts)
+            if all(
+                start <= place < end or (_has_subject(looks, end) if place >= end else is_negation(looks[place].core))
+                for place in musts
+            )
         ]
         _, first, end = max(rows, default=(0.0, 0, 0))
         return _written(words, range(-first, end))
@@ -375,6 +382,12 @@ def _leans(word: _Word, before: _Word) -> bool:
         or (word.must and before.core in _BEFORE_MUSTS)
         or (word.core in _COMPARED and before.core in ("at", "the"))
     )
+
+
+def _has_subject(looks: Sequence[_Word], place: int) -> bool:
+    """Return whether an independent clause begins here: `and I don't know`."""
+    start = place + (looks[place].core in _JOINERS)
+    return start < len(looks) and looks[start].core in _PRONOUNS
 
 
 class _Row(NamedTuple):

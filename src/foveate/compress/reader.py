@@ -37,7 +37,7 @@ _BY_KIND: dict[ClauseKind, float] = {
 COURTESY, META = 0.15, 0.5
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
 
-_LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
+LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
 _SPEECH = re.compile(
     r"[!?]|\b(?:I|you|we|me|my|your|our|it|he|she|they|that|this|these|those|ich|du|wir|je|tu|nous|yo|tú)\b",
     re.IGNORECASE,
@@ -292,7 +292,7 @@ def split_label(text: str, *, is_answer: bool = False) -> tuple[str, str]:
     A single common word such as `Tim` is a name too if what follows reads as speech; in an assistant's answer it is a
     heading.
     """
-    match = _LABEL.match(text)
+    match = LABEL.match(text)
     if match is None or match.end() > MAX_LABEL_CHARS:
         return "", text
     said = text[match.end() :]

@@ -19,7 +19,7 @@ from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import pack_units, unpack_units
 
-ERA_TOKENS, HIGHER_ERA_TOKENS = 264, 2_560
+ERA_TOKENS, HIGHER_ERA_TOKENS = 248, 2_560
 """Maximum stored size of an era of turns, about eleven lines, and of an era of eras: one of 1,024 turns has a line for
 each eight of them. It is shown at any size up to this."""
 
