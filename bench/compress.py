@@ -3,6 +3,7 @@
 Run from the project's root: python bench/compress.py [--data ../shared/data] [--refusals] [--examples N] [--retention]
 or, for the 15 dense turns of a file alone: python bench/compress.py --dense dev [--examples N]
 or, for short orders inside of dense turns: python bench/compress.py --orders
+or, for what a chat loses (LoCoMo): python bench/compress.py --chats
 or, to write the examples of docs/compression.md again: python bench/compress.py --page
 
 Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts,
@@ -43,6 +44,7 @@ from annotations import (
     load_negations,
     load_turns,
 )
+from foveate.compress.clauses import sentences
 from foveate.compress.cues import bare
 from foveate.compress.eras import era_text, roll_up
 from foveate.compress.lexicon import SPEECHLESS
@@ -53,6 +55,7 @@ from foveate.renditions import Refusal, Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text
+from foveate.words import content_words
 
 LENGTH = 0.35
 RANDOM_RUNS = 5
@@ -71,12 +74,16 @@ def main() -> None:
     parser.add_argument("--dense", choices=splits, help="only the turns of this file")
     parser.add_argument("--page", action="store_true", help="write the examples of docs/compression.md again")
     parser.add_argument("--orders", action="store_true", help="only how many short orders C keeps")
+    parser.add_argument("--chats", action="store_true", help="only speakers, captions and small talk in LoCoMo")
     arguments = parser.parse_args()
     if arguments.page:
         write_examples()
         return
     if arguments.orders:
         orders_table()
+        return
+    if arguments.chats:
+        chats_table(arguments.data / "qa" / "locomo-dev.json")
         return
     if arguments.dense:
         dense_table(load_dense(arguments.dense), examples=arguments.examples)
@@ -191,6 +198,45 @@ def order_kept(order: str, user: str, answer: str) -> bool:
     known = set(map(bare, made.compressed.split()))
     words = [word for word in map(bare, order.split()) if word not in SPEECHLESS]
     return sum(word in known for word in words) >= MIN_ORDER_SHARE * len(words)
+
+
+_CAPTION = re.compile(r"\[shared image[^\]]*\]")
+_POLITE = re.compile(
+    r"(?i)\b(?:thanks|thank you|hey|hi|hello|(?:good|great|nice) to (?:see|hear)|bye|take care|congrats|congratulations"
+    r"|wow|how are you|how have you been|what's up|how's it going)\b"
+)
+MAX_POLITE_WORDS, MIN_SAID_WORDS = 4, 3
+
+
+def chats_table(path: Path) -> None:
+    """Turns of a chat whose renditions lose the speaker, or spend words on captions or small talk."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for chat in json.loads(path.read_text()):
+        for number, turn in enumerate(chat["turns"], 1):
+            made = _recorded(number, turn)
+            said = _CAPTION.sub("", turn["text"])
+            words = content_words(said)
+            shown = content_words(" ".join(_CAPTION.findall(turn["text"]))) - words
+            polite, rest = (_words_of(said, is_polite=is_polite) for is_polite in (True, False))
+            polite = polite - rest if len(rest) >= MIN_SAID_WORDS else frozenset()
+            for level, text in (("C", made.compressed), ("T", made.tiny), ("brief", made.brief)):
+                known = content_words(text.partition(": ")[2])
+                counts[level, "turns"] += bool(text)
+                counts[level, "no speaker"] += bool(text) and not text.startswith(f"{turn['who']}: ")
+                counts[level, "caption, words of the turn dropped"] += bool(known & shown) and not words <= known
+                counts[level, "more caption than words of the turn"] += len(known & shown) > len(known & words)
+                counts[level, "small talk, words of a statement dropped"] += bool(known & polite) and not rest <= known
+                counts[level, "more small talk than statement"] += len(known & polite) > len(known & rest)
+    print("| turns with | C | T | brief |\n| --- | --- | --- | --- |")
+    for name in dict.fromkeys(name for _, name in counts):
+        print(f"| {name} | " + " | ".join(str(counts[level, name]) for level in ("C", "T", "brief")) + " |")
+
+
+def _words_of(text: str, *, is_polite: bool) -> frozenset[str]:
+    """The content words of the sentences that are polite, or of the others."""
+    known = [(content_words(sentence), bool(_POLITE.search(sentence))) for sentence in sentences(text)]
+    parts = (words for words, polite in known if (polite and len(words) <= MAX_POLITE_WORDS) is is_polite)
+    return frozenset[str]().union(*parts)
 
 
 def readable_share(source: str, rendition: str) -> float:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.compress.eras import era_text, roll_up, with_all_lines
 from foveate.compress.facts import find_facts
+from foveate.compress.local import LocalCompressor
 from foveate.renditions import LINE_TURNS, LINE_WORDS, Unit
 from foveate.tokens import count_tokens
+from foveate.turn import Message, Text
 from foveate.words import content_words
+from foveate.worker.eras import ERA_TOKENS
 
 WORDS = st.sampled_from(
     ["deploy", "ledger", "40 minutes", "never", "Ingrid", "src/a.py", "hazelnuts", "failed", "QS-1192"]
@@ -56,9 +61,13 @@ def told(text: str) -> dict[int, int]:
     return {int(label[2:]): len(content_words(said.removeprefix("[assistant] "))) for label, _, said in lines}
 
 
+def groups(turns: Iterable[int]) -> set[int]:
+    return {(turn - 1) // LINE_TURNS for turn in turns}
+
+
 def test_an_era_has_a_line_for_each_group_of_turns() -> None:
     lines = told(era_text(roll_up([*NOISE, *TALK], 1_000, count_tokens), 400, count_tokens))
-    assert [turn // LINE_TURNS for turn in (number - 1 for number in lines)] == list(range(8))
+    assert groups(lines) == set(range(8))
     assert min(lines.values()) >= LINE_WORDS
 
 
@@ -74,25 +83,77 @@ def test_a_line_is_made_of_short_clauses_if_no_longer_one_has_enough_words() -> 
     assert told(era_text(roll_up(short, 100, count_tokens), 60, count_tokens))[1] >= LINE_WORDS
 
 
-def test_more_room_adds_clauses_to_the_lines() -> None:
-    units = roll_up([*NOISE, *TALK], 2_000, count_tokens)
-    small, large = (era_text(units, room, count_tokens) for room in (300, 900))
-    assert len(small.splitlines()) == len(large.splitlines()) == 8
-    assert all(clause in large for line in small.splitlines() for clause in line.split(" ", 1)[1].split("; "))
+def test_more_room_adds_lines_and_each_shows_one_turn() -> None:
+    units = roll_up(TALK, 2_000, count_tokens)
+    small, large = (era_text(units, room, count_tokens).splitlines() for room in (300, 900))
+    assert 8 < len(small) < len(large)
+    assert set(small) <= set(large)
+    shown = list(told("\n".join(large)))
+    assert shown == sorted(shown)
+    assert len(shown) == len(large)
+
+
+def test_a_clause_with_few_words_comes_after_all_others() -> None:
+    units = [unit(1, "thanks Ingrid 40 minutes"), *TALK[:8]]
+    assert "Ingrid" not in era_text(units, 120, count_tokens)
+    assert "Ingrid" in era_text(units, 1_000, count_tokens).splitlines()[0]
 
 
 def test_a_text_about_some_turns_groups_these_and_says_nothing_of_the_others() -> None:
     turns = range(2, 65, 4)
     text = era_text(TALK, 1_000, count_tokens, turns=turns)
-    assert list(told(text)) == [2, 34]
-    assert all(f"pier{turn}" in text for turn in turns)
-    assert "pier3;" not in text
+    assert list(told(text)) == list(turns)
+    assert list(told(era_text(TALK, 44, count_tokens, turns=turns))) == [2, 34]
 
 
 def test_a_models_era_gets_lines_for_the_turns_that_it_leaves_out() -> None:
     whole = with_all_lines(TALK[:12], TALK, range(1, 65))
     assert whole[:12] == tuple(TALK[:12])
-    assert list(told(era_text(whole, 1_000, count_tokens))) == [1, 9, 17, 25, 33, 41, 49, 57]
+    assert groups(told(era_text(whole, 1_000, count_tokens))) == set(range(8))
+
+
+DAYS = {turn: f"{1 + turn // 20} May 2023" for turn in range(1, 65)}
+
+
+def test_a_line_begins_with_its_day_if_that_is_another_than_before() -> None:
+    lines = era_text(TALK, 2_000, count_tokens, days=DAYS).splitlines()
+    dated = [line for line in lines if "May" in line]
+    assert [line.split(": ")[0] for line in dated] == ["1 May 2023", "2 May 2023", "3 May 2023", "4 May 2023"]
+    assert [line.split()[3] for line in dated] == ["T-1", "T-20", "T-40", "T-60"]
+    assert era_text(TALK, 2_000, count_tokens, days={40: "3 May 2023"}).count("May") == 1
+
+
+@settings(deadline=None)
+@given(units, st.integers(0, 200))
+def test_the_days_are_part_of_the_size(given_units: list[Unit], budget: int) -> None:
+    days = {turn: f"{turn} September 2023" for turn in range(1, 41)}
+    assert count_tokens(era_text(given_units, budget, count_tokens, days=days)) <= budget
+
+
+SPOKEN = (
+    "Wow, Anna! On Monday we moved {n} crates of Norwegian herring from Bergen to Stavanger. It was fun!",
+    "So I decided to sell the older of the two trawlers, the one with engine {n}, because nobody repairs it.",
+    "Thanks! Our accountant Petra found an unpaid invoice of {n} euros from the shipyard in Gdynia last Thursday.",
+    "What do you think about it? I'm planning to visit the trade fair in Hamburg with {n} colleagues in September.",
+)
+
+
+def test_an_era_of_talk_reads_as_five_to_twelve_lines_of_whole_clauses() -> None:
+    said = {turn: SPOKEN[turn % 4].format(n=100 + turn) for turn in range(1, 33)}
+    made = [
+        LocalCompressor().compress(turn, [Message("user", (Text(f"Olga: {text}"),))], count_tokens)
+        for turn, text in said.items()
+    ]
+    rolled = roll_up([unit for one in made for unit in one.units], ERA_TOKENS, count_tokens, turns=range(1, 33))
+    lines = era_text(rolled, ERA_TOKENS, count_tokens, turns=range(1, 33)).splitlines()
+    assert 5 <= len(lines) <= 12
+    for line in lines:
+        turn, name, clause = line.split(" ", 2)
+        assert name == "Olga:"
+        assert clause in said[int(turn[2:])]
+        assert len(content_words(clause)) >= LINE_WORDS
+        assert clause[0].isupper() or clause.startswith("we ")
+    assert groups(int(line.split()[0][2:]) for line in lines) == set(range(4))
 
 
 def test_what_was_said_before_is_not_paid_for_twice() -> None:

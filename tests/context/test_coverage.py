@@ -41,6 +41,11 @@ def test_a_line_of_an_era_speaks_for_eight_turns() -> None:
     assert silent(part("E", 1, 32, f"T-3 {SAID}\nT-17 {SAID}; {SAID}")) == [*range(9, 17), *range(25, 33)]
 
 
+def test_a_line_of_an_era_may_begin_with_its_date() -> None:
+    assert silent(part("E", 1, 16, f"4 May 2023: T-3 {SAID}")) == list(range(9, 17))
+    assert silent(part("E", 1, 8, "14 September 2023: T-3 it was the one that Ingrid moved there")) == list(range(1, 9))
+
+
 def test_a_line_with_few_words_speaks_for_none() -> None:
     assert silent(part("E", 1, 8, "T-1 [assistant] it was the one that Ingrid moved there")) == list(range(1, 9))
 

@@ -23,11 +23,11 @@ def rolling(**models: object) -> Settings:
 
 
 def honest(ask: Ask) -> Behaviour:
-    """What was done in each turn, word for word."""
+    """What was done in every third turn, word for word: as much as an era has room for."""
     found = _LINE.findall(ask.messages[-1].text)
-    moved = [line for line in found if line[2].startswith("moved")]
+    moved = [line for line in found if "moved" in line[2]]
     clauses = [{"turn": int(turn), "speaker": speaker, "text": text} for turn, speaker, text in moved]
-    return SaysJson({"clauses": clauses})
+    return SaysJson({"clauses": clauses[::3]})
 
 
 async def talk(fov: Foveate, first: int = 1) -> None:

@@ -17,7 +17,7 @@ from foveate.compress.cues import bare, is_negation
 from foveate.compress.lexicon import CJK_CONDITIONS, CJK_NEGATIONS, MONTHS, STRICT_CONDITIONS, as_words
 from foveate.words.grammar import ABBREVIATIONS, LOOSE_ITEM, OTHER_ENDS, SENTENCE_END, WIDE_ENDS, is_fence
 
-ClauseKind = Literal["prose", "item", "heading", "code", "row"]
+ClauseKind = Literal["prose", "item", "heading", "code", "row", "caption"]
 
 MAX_TEXT_CHARS = 120_000
 """A longer text is reduced to its first two thirds and last third of this."""

@@ -1,7 +1,8 @@
 """Detects greetings, thanks, apologies and offers of help, which S leaves out.
 
 A sentence is a courtesy if each of its clauses is a polite phrase (`foveate.compress.formulas`). A polite clause is
-also removed from another sentence, unless the clauses around it need it.
+also removed from another sentence, unless the clauses around it need it. C and T use a looser test, `is_small_talk`:
+what it finds is not removed, but comes after everything else.
 """
 
 # ruff: noqa: RUF001 (punctuation of many languages)
@@ -11,7 +12,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from foveate.compress.cues import bare
 from foveate.compress.formulas import is_answer_phrase, is_phrase
+from foveate.compress.lexicon import SPEECHLESS, as_words
+from foveate.words.grammar import SENTENCE_END
 
 MAX_WORDS = 26
 """A longer sentence is not a courtesy."""
@@ -60,6 +64,43 @@ def _is_polite_clause(text: str, is_answer: bool) -> bool:
     return is_phrase(text) or (is_answer and is_answer_phrase(text))
 
 
+_PLEASED = as_words(
+    """thanks thank thx thankful grateful appreciate appreciated hey hi hello hiya congrats congratulations wow whoa
+    woah awesome amazing great good nice cool lovely wonderful fantastic incredible glad happy proud welcome bye
+    goodbye cheers luck sweet yay aww woo-hoo woohoo impressive inspiring cute yum adorable perfect
+    danke toll super merci gracias"""
+)
+"""Words of greeting, thanks and praise; small talk has at least one."""
+_TALKED = _PLEASED | as_words(
+    """hear hearing see seeing talk talked talking chat chatting catch catching up again soon long time ages while doing
+    look looks sound sounds day week weekend everything support help kindness encouragement words advice sharing friend
+    buddy man dude guys job work idea care much always too more right since last all any out absolutely exactly yep
+    mean means offer compliment reminder recommendation"""
+)
+_CONTRACTED = re.compile(r"'(?:s|re|m|ve|ll|d)$")
+
+
+@lru_cache(maxsize=4_096)
+def is_small_talk(text: str) -> bool:
+    """Return whether a sentence only greets, thanks or praises, by its words; a name may be addressed."""
+    if is_courtesy(text):
+        return True
+    words = text.split()
+    if _STATEMENT.search(text) or not 0 < len(words) <= MAX_WORDS:
+        return False
+    cores = [_CONTRACTED.sub("", bare(word)) for word in words]
+    return not _PLEASED.isdisjoint(cores) and all(
+        core in _TALKED or core in SPEECHLESS or _is_addressed(words, place) for place, core in enumerate(cores)
+    )
+
+
+def _is_addressed(words: list[str], place: int) -> bool:
+    """Return whether a word is a name by which somebody is spoken to: `Good work, Sam!`"""
+    word, before = words[place], words[place - 1] if place else ","
+    ends = not word[-1:].isalnum() or place + 1 == len(words)
+    return word[:1].isupper() and ends and (before[-1:] in ",!." or bare(before) in _PLEASED)
+
+
 _PART = re.compile(r"((?:,| –| -|;)\s+)")
 _SUBJECT = re.compile(
     r"(?:I|we|you|he|she|it|they|there|this|that|these|the|my|our|your|his|her|their|please|but|and|so|or|if|when|what"
@@ -99,12 +140,15 @@ _MARKED_NAME = re.compile(r"(?<![\w`])`(?=[^`]*(?:[\d_./()]|[a-z][A-Z]))([\w./()
 
 
 def plain(text: str) -> str:
-    """Return the text on one line, without marks of emphasis, unneeded marks of code, and polite openers."""
+    """Return the text on one line, without marks of emphasis, unneeded marks of code, polite openers and small talk
+    before another sentence."""
     text = " ".join(text.split())
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
     if "`" in text:
         text = _MARKED_NAME.sub(r"\1", text)
+    while (end := SENTENCE_END.search(text)) and end.end() < len(text) and is_small_talk(text[: end.end()].strip()):
+        text = text[end.end() :].lstrip()
     if (opener := _OPENER.match(text)) is not None:
         text = text[opener.end() :]
     return text

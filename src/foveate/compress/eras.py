@@ -1,7 +1,8 @@
 """Rolls up ranges of turns: the most informative clauses of the range, best first.
 
-The text of an era has a line for each group of `LINE_TURNS` turns, so that it says something of all of them. A line
-counts from `LINE_WORDS` content words on.
+The text of an era has a line for each turn that it shows, and at least one for each group of `LINE_TURNS` turns, so
+that it says something of all of them. A line counts from `LINE_WORDS` content words on; a clause with fewer is only
+shown where a group has no other.
 """
 
 from __future__ import annotations
@@ -9,14 +10,14 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.facts import base_weight
-from foveate.compress.reader import split_label
+from foveate.compress.reader import LABEL
 from foveate.renditions import LINE_TURNS, LINE_WORDS, Count, Unit
 from foveate.turn import turn_id
 from foveate.words import content_words
@@ -26,9 +27,11 @@ FADING = 0.85
 AGAIN = 0.3
 """Factor for a fact that the era already has: the same words may say something new together."""
 REGIONS = 16
-HEAD_WORDS, HEAD_TOKENS = LINE_WORDS + 1, 12
-"""Content words of the shortest line, one more than it needs to count, and the estimated tokens up to which a clause is
-preferred for it."""
+HEAD_WORDS = LINE_WORDS + 1
+"""Content words of a line, one more than it needs to count."""
+HEAD_TOKENS = (18, 12)
+"""Estimated tokens up to which a group's line is its best clause, beyond them its shortest: first tried, then if the
+lines do not fit."""
 LABEL_TOKENS = 5
 """Approximate tokens of the turn that a line begins with, and of its end."""
 
@@ -50,7 +53,8 @@ def roll_up(
     heads = _heads(units, costs, max_tokens, turns)
     left = max_tokens - sum(costs[place] for place in heads)
     kept: list[Unit] = []
-    for place in best_first(choices, fading=FADING, again=AGAIN):
+    best = best_first(choices, fading=FADING, again=AGAIN)
+    for place in sorted(best, key=lambda place: not _is_told([units[place]])):
         if place in heads or costs[place] <= left:
             left -= 0 if heads.pop(place, None) else costs[place]
             kept.append(units[place])
@@ -67,9 +71,10 @@ def _heads(
     lines = _Lines([units[place] for place in order], turns)
     spans = len(lines.groups)
     while spans:
-        places = [order[place] for place in lines.heads(spans)]
-        if sum(costs[place] for place in places) <= max_tokens:
-            return {place: units[place] for place in places}
+        for most_tokens in HEAD_TOKENS:
+            places = [order[place] for place in lines.heads(spans, most_tokens)]
+            if sum(costs[place] for place in places) <= max_tokens:
+                return {place: units[place] for place in places}
         spans = spans * 7 // 8
     return {}
 
@@ -77,7 +82,8 @@ def _heads(
 def with_all_lines(units: Sequence[Unit], others: Sequence[Unit], turns: Sequence[int]) -> tuple[Unit, ...]:
     """Add to the units the shortest lines of the groups of turns of which they say too little."""
     own, known = _Lines(units, turns), _Lines(others, turns)
-    missing = (head for group, head in known.groups.items() if not own.is_told(own.groups.get(group, ())))
+    told = {group for group in own.groups if own.is_told(own.head(group))}
+    missing = (known.head(group) for group in known.groups if group not in told)
     return (*units, *(known.units[place] for head in missing for place in head))
 
 
@@ -111,28 +117,35 @@ def _weighted(unit: Unit, rarity: dict[str, float]) -> tuple[tuple[str, float], 
     return tuple((key, weight * rarity[key] * said_by) for key, weight in own)
 
 
-def era_text(units: Sequence[Unit], budget_tokens: int, count: Count, *, turns: Sequence[int] | None = None) -> str:
+def era_text(
+    units: Sequence[Unit],
+    budget_tokens: int,
+    count: Count,
+    *,
+    turns: Sequence[int] | None = None,
+    days: Mapping[int, str] | None = None,
+) -> str:
     """Write what fits of an era's units, which are best first, in the order of their turns; empty if not even one does.
 
     `turns` are those that the text is about, in order; by default all from the first unit's to the last's. Each group
-    of them has a line with at least its best short clause, if there is room; else as many do as fit, evenly spread.
-    More room adds the other clauses, best first.
+    of them has a line with its best short clause, if there is room; else as many do as fit, evenly spread. More room
+    adds the other clauses, best first, each on the line of its turn. `days` are the dates of turns: a line begins with
+    its own if that is not the date of the line before.
     """
-    lines = _Lines(units, turns)
+    lines = _Lines(units, turns, days)
     if not lines.units:
         return ""
     scale = _scale(lines.units, count)
-    sizes = [estimate_tokens(unit.text) * scale + 1 for unit in lines.units]
-    heads = lines.heads(len(lines.groups))
-    if count(lines.text(heads)) > budget_tokens:
-        each = sum(sizes[place] for place in heads) / len(lines.groups) + LABEL_TOKENS
+    sizes = [estimate_tokens(unit.text) * scale + LABEL_TOKENS for unit in lines.units]
+    choices = [lines.heads(len(lines.groups), most_tokens) for most_tokens in HEAD_TOKENS]
+    heads = next((heads for heads in choices if count(lines.text(heads)) <= budget_tokens), None)
+    if heads is None:
+        each = sum(sizes[place] for place in choices[-1]) / len(lines.groups)
         steps = [each] * (len(lines.groups) - 1)
-        return _longest(lambda spans: lines.text(lines.heads(spans)), steps, budget_tokens, count)
-    chosen = set(heads)
-    rest = [place for place in range(len(sizes)) if place not in chosen]
-    return _longest(
-        lambda more: lines.text([*heads, *rest[:more]]), [sizes[place] for place in rest], budget_tokens, count
-    )
+        return _longest(lambda spans: lines.text(lines.heads(spans, HEAD_TOKENS[-1])), steps, budget_tokens, count)
+    rest = sorted(set(range(len(sizes))) - set(heads), key=lambda place: (not lines.is_told([place]), place))
+    steps = [sizes[place] for place in rest]
+    return _longest(lambda more: lines.text([*heads, *rest[:more]]), steps, budget_tokens, count)
 
 
 def _longest(write: Callable[[int], str], sizes: Sequence[float], budget_tokens: int, count: Count) -> str:
@@ -153,56 +166,58 @@ def _longest(write: Callable[[int], str], sizes: Sequence[float], budget_tokens:
 
 
 class _Lines:
-    """The units of an era, best first, in groups of consecutive turns, each of which is a line of its text."""
+    """The units of an era, best first, in groups of consecutive turns of which each has a line in its text."""
 
-    def __init__(self, units: Sequence[Unit], turns: Sequence[int] | None) -> None:
+    def __init__(
+        self, units: Sequence[Unit], turns: Sequence[int] | None, days: Mapping[int, str] | None = None
+    ) -> None:
         if turns is None:
             numbers = [unit.turn for unit in units]
             turns = range(min(numbers, default=0), max(numbers, default=-1) + 1)
-        group_of = {turn: place // LINE_TURNS for place, turn in enumerate(turns)}
-        self.units = [unit for unit in units if unit.turn in group_of]
-        self._group = [group_of[unit.turn] for unit in self.units]
-        members: dict[int, list[int]] = {}
-        for place, group in enumerate(self._group):
-            members.setdefault(group, []).append(place)
-        self.groups = {group: self._head(members[group]) for group in sorted(members)}
-        """The places of the units of each group's shortest line."""
-
-    def heads(self, spans: int) -> list[int]:
-        """Return the units of the shortest lines, of the best group in each of `spans` equal parts."""
-        heads, total = list(self.groups.values()), len(self.groups)
-        parts = (heads[span * total // spans : (span + 1) * total // spans] for span in range(spans))
-        return [place for part in parts for place in min(part, key=self._rank)]
-
-    def _rank(self, head: Sequence[int]) -> tuple[bool, int]:
-        return not self.is_told(head), head[0]
+        self._days = days or {}
+        self._group = {turn: place // LINE_TURNS for place, turn in enumerate(turns)}
+        self.units = [unit for unit in units if unit.turn in self._group]
+        self.groups: dict[int, list[int]] = {}
+        """The places of the units of each group, those with enough words for a line first."""
+        for place in sorted(range(len(self.units)), key=lambda place: not self.is_told([place])):
+            self.groups.setdefault(self._group[self.units[place].turn], []).append(place)
 
     def is_told(self, places: Iterable[int]) -> bool:
         """Return whether these units have enough words for a line."""
-        said: frozenset[str] = frozenset().union(*(_content(self.units[place].text) for place in places))
-        return len(said) >= HEAD_WORDS
+        return _is_told(self.units[place] for place in places)
 
-    def _head(self, members: Sequence[int]) -> list[int]:
-        """Return the best short clause with enough words, the shortest long one, or as many as it takes."""
+    def heads(self, spans: int, most_tokens: int) -> list[int]:
+        """Return the units of the shortest lines, of the best group in each of `spans` equal parts."""
+        heads = [self.head(group, most_tokens) for group in sorted(self.groups)]
+        total = len(heads)
+        parts = (heads[span * total // spans : (span + 1) * total // spans] for span in range(spans))
+        return [place for part in parts for place in min(part, key=lambda head: (not self.is_told(head), head[0]))]
+
+    def head(self, group: int, most_tokens: int = HEAD_TOKENS[0]) -> list[int]:
+        """Return the best short clause of a group, its shortest long one, or as many small ones as a line needs."""
+        members = self.groups[group]
         told = [place for place in members if self.is_told([place])]
         if told:
-            return [min(told, key=lambda place: max(HEAD_TOKENS, estimate_tokens(self.units[place].text)))]
-        head: list[int] = []
-        for place in members:
-            head.append(place)
-            if self.is_told(head):
-                break
-        return head
+            return [min(told, key=lambda place: max(most_tokens, estimate_tokens(self.units[place].text)))]
+        ends = (end for end in range(1, len(members)) if self.is_told(members[:end]))
+        return members[: next(ends, len(members))]
 
-    def text(self, places: Iterable[int]) -> str:
-        """Write `T-12 …; … [assistant] …; …` lines in order, each with its first turn.
-
-        Within a line each speaker is named once, the user first: a mark for every clause would cost too many tokens.
-        """
-        lines: dict[int, list[Unit]] = {}
+    def text(self, places: Collection[int]) -> str:
+        """Write `T-12 …; … [assistant] …` lines in order, one for each turn; small clauses share a group's line."""
+        own = {self.units[place].turn for place in places if self.is_told([place])}
+        lines: dict[tuple[int, int], list[Unit]] = {}
         for place in sorted(places, key=lambda place: (self.units[place].turn, place)):
-            lines.setdefault(self._group[place], []).append(self.units[place])
-        return "\n".join(map(_line, lines.values()))
+            turn = self.units[place].turn
+            lines.setdefault((self._group[turn], turn if turn in own else 0), []).append(self.units[place])
+        day, written = "", list[str]()
+        for units in lines.values():
+            before, day = day, self._days.get(units[0].turn, "")
+            written.append(f"{day}: {_line(units)}" if day and day != before else _line(units))
+        return "\n".join(written)
+
+
+def _is_told(units: Iterable[Unit]) -> bool:
+    return len(frozenset[str]().union(*(_content(unit.text) for unit in units))) >= HEAD_WORDS
 
 
 @lru_cache(maxsize=20_000)
@@ -224,4 +239,5 @@ def _split_speaker(text: str) -> tuple[str, str]:
     if text.startswith("["):
         mark, end, said = text.partition("] ")
         return mark + end, said
-    return split_label(text)
+    label = LABEL.match(text)
+    return (label.group(), text[label.end() :]) if label and text[0].isupper() else ("", text)

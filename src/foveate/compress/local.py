@@ -8,7 +8,7 @@ from functools import cache, partial
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
-from foveate.compress.courtesy import is_courtesy
+from foveate.compress.courtesy import is_small_talk
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
@@ -31,6 +31,10 @@ LEAST_EXCERPT_TOKENS = 12
 UNIT_TOKENS, ASSISTANT_UNIT_TOKENS = 100, 40
 """Total tokens of the units that a turn provides for eras: with a prompt, and without one."""
 MAX_UNIT_TOKENS = 32
+PHRASE_TOKENS = 24
+"""Maximum tokens of a unit that is a whole clause, or consecutive parts of one."""
+CUT = 0.6
+"""Factor for a unit of words from all over a clause."""
 UNIT_LEVEL = 8
 """The lowest level (`foveate.compress.rank`) of the words of a unit: most articles and auxiliaries are below it."""
 SHORT_TOKENS = 25
@@ -83,7 +87,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
     name: str = "local"
-    version: int = 6
+    version: int = 7
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -236,21 +240,21 @@ def _line(candidates: Sequence[Candidate], texts: Mapping[int, str], text: str) 
 def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     """Write clauses in order as sentences; each speaker on separate lines, with a mark, except a user who begins."""
     lines: list[str] = []
-    speaker, message = "user", -1
+    speaker, speech = "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(text)
+        said = escape_inline(candidate.written(text, "\n".join(lines) if candidate.about else ""))
         if candidate.kind == "prose":
             said = sentence(said)
-        if candidate.label and candidate.message != message:
+        if candidate.label and candidate.speech != speech:
             said = f"{escape_inline(candidate.label)}{said}"
         if candidate.who != speaker:
             lines.append(f"[{candidate.who}] {said}")
-        elif lines and candidate.kind == "prose" and candidate.message == message:
+        elif lines and candidate.kind in ("prose", "caption") and candidate.speech == speech:
             lines[-1] += f" {said}"
         else:
             lines.append(said)
-        speaker, message = candidate.who, candidate.message
+        speaker, speech = candidate.who, candidate.speech
     return "\n".join(lines).strip() or NOTHING
 
 
@@ -267,20 +271,22 @@ def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list
 
 def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
     """Return the units for eras, best first."""
-    places = [place for place, one in enumerate(reading.candidates) if one.kind != "code"]
+    places = [place for place, one in enumerate(reading.candidates) if one.kind not in ("code", "caption")]
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
     choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
-    texts = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
+    cut = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
     for place in best_first(choices, again=AGAIN):
         candidate = candidates[place]
-        text = texts.get(places[place], "").rstrip(".;, ")
+        phrase = ranking.phrase(places[place], PHRASE_TOKENS / scale)
+        text = (phrase or cut.get(places[place], "")).rstrip(".;, ")
         if not text:
             continue
-        said = one_line(marked(candidate.who, escape_inline(f"{candidate.label}{text}")))
-        units.append(Unit(turn, said, round(candidate.worth, 3), frozenset(candidate.facts)))
+        worth = candidate.worth * (1.0 if phrase else CUT)
+        said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text, ""))))
+        units.append(Unit(turn, said, round(worth, 3), frozenset(candidate.facts)))
         left -= choices[place].tokens + 1
         if left < MIN_LEFT_TOKENS:
             break
@@ -329,7 +335,7 @@ def tiny_line(
         place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
     }
     spoken = spoken or set(range(len(candidates)))
-    told = sum(sum(candidates[place].facts.values()) for place in spoken if not is_courtesy(candidates[place].text))
+    told = sum(sum(candidates[place].facts.values()) for place in spoken if not is_small_talk(candidates[place].text))
     room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
     room = min(above, round(room * extra) + count(candidates[0].label))
     calls = reading.tool_calls
@@ -368,13 +374,14 @@ def _with_core(
 
 def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     """Write clauses with semicolons between, and a mark where the speaker changes."""
-    line, speaker = "", "user"
+    line, speaker, speech = "", "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(f"{candidate.label if not line else ''}{text.rstrip('.;, ')}")
+        label = candidate.label if candidate.speech != speech else ""
+        said = escape_inline(f"{label}{candidate.written(text.rstrip('.;, '), line)}")
         if candidate.who != speaker:
             line += f"{' ' if line else ''}[{candidate.who}] {said}"
         else:
             line += f"; {said}" if line else said
-        speaker = candidate.who
+        speaker, speech = candidate.who, candidate.speech
     return one_line(line)

@@ -18,15 +18,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import accumulate, chain, pairwise
 from operator import or_
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.compress.courtesy import is_courtesy
-from foveate.compress.cues import estimate_tokens, look_at, quoted_places
+from foveate.compress.courtesy import is_small_talk
+from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline
@@ -104,6 +104,18 @@ _BEFORE_UNITS = as_words("working business calendar more new other further conse
 """Words between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
 _COMPARED = as_words("than most least")
+_JOINERS = as_words("and but so because which who while then where und aber weil et mais y pero")
+"""Words before which a clause may end."""
+_LINKS = as_words("and but so then also und aber dann et mais y pero")
+"""Words that a clause does not need at its beginning."""
+_PRONOUNS = as_words(
+    """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're can could ich wir du je nous
+    il elle yo"""
+)
+_SUBJECTS = _PRONOUNS | as_words(
+    "there this that the my our your his her their a an please let let's er sie der die das"
+)
+"""Words with which a part of a clause may begin."""
 _FORBIDDEN = np.float32(-1e6)
 _ENDS = ".!?。！？"
 _Numbers = NDArray[np.int_]
@@ -126,6 +138,8 @@ class _Word(NamedTuple):
     """A part of the clause ends with it."""
     leans: bool
     """The word may have to stay with the word before it."""
+    names: bool
+    """The word is a name: what follows is said about it."""
 
 
 @lru_cache(maxsize=50_000)
@@ -136,7 +150,13 @@ def _look(word: str, opens: bool = False) -> _Word:
     worth = max(_worth(core if opens and word.istitle() else word, tokens), ORDER_WORD * (core in _DUTIES))
     holds = 2 if negates or limits or core == "whenever" else int(counts or core in _HOLDS_ONE)
     is_glue, leans, last = not worth and not must, must or core in _PARTICLES or core in _COMPARED, word[-1:]
-    return _Word(core, max(worth, MUST * must), tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans)
+    worth = max(worth, MUST * must)
+    names = word[:1].isupper() and last.isalnum() and (not opens or not word.istitle()) and _is_name(word)
+    return _Word(core, worth, tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans, names)
+
+
+def _is_name(word: str) -> bool:
+    return any(kind in "ni" for kind, _ in word_kinds(word))
 
 
 def _worth(word: str, tokens: float) -> float:
@@ -262,6 +282,34 @@ class Ranking:
                 left[step.clause] = 0
         return self.texts(steps)
 
+    def phrase(self, clause: int, max_tokens: float) -> str:
+        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none may stand alone.
+
+        A row begins with a subject. A negation or condition outside of it belongs to another clause: what follows the
+        row has its own subject, and nothing before the row is a condition.
+        """
+        words, looks = self.words[clause], _looks(self.words[clause])
+        tokens = [0.0, *accumulate(look.tokens for look in looks)]
+        worths = [0.0, *accumulate(look.worth for look in looks)]
+        musts = [place for place, look in enumerate(looks) if look.must]
+        cuts = [place for place in range(1, len(looks)) if looks[place - 1].parts or looks[place].core in _JOINERS]
+        ends = [end for end in (*cuts, len(looks)) if looks[end - 1].core not in _JOINERS]
+        opening = next((place for place, look in enumerate(looks) if look.core not in _LINKS), 0)
+        starts = [] if looks[opening].core in _JOINERS else [opening]
+        starts += [place for place in cuts if looks[place].core in _SUBJECTS or looks[place].names]
+        rows = [
+            (worths[end] - worths[start], -start, end)
+            for start in starts
+            for end in ends
+            if start + MIN_RUN <= end and tokens[end] - tokens[start] <= max_tokens
+            if all(
+                start <= place < end or (_has_subject(looks, end) if place >= end else is_negation(looks[place].core))
+                for place in musts
+            )
+        ]
+        _, first, end = max(rows, default=(0.0, 0, 0))
+        return _written(words, range(-first, end))
+
     def core(self, clause: int) -> RankStep | None:
         """Return subject and verb of a clause, with what it may not lose; None if it has no known verb."""
         found = core_places(self.words[clause])
@@ -278,7 +326,7 @@ def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
     seen: set[str] = set()
     for clause, source in enumerate(sources):
         looks = _looks(words[clause])
-        cores, own, tokens, _, _, musts, _, parts, _ = zip(*looks, strict=True)
+        cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
         urgencies = _urgencies(source.text, words[clause], cores, parts)
         worths = [
             source.factor * urgency * worth * (AGAIN if core in seen else 1.0)
@@ -313,7 +361,7 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
     joins = [False] * len(looks)
     holds = 0
     for place, look in enumerate(looks):
-        core, _, _, is_glue, own, _, ends, _, leans = look
+        core, _, _, is_glue, own, _, ends, _, leans, _ = look
         if place and (holds or (leans and _leans(look, looks[place - 1]))):
             joins[place] = True
         if holds and not is_glue and core not in _BEFORE_UNITS:
@@ -321,6 +369,9 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         holds = 0 if ends else max(own, holds)
     for place in quoted:
         joins[place] = joins[place] or place - 1 in quoted
+    # Without its name, what is said of the second would be said of the first: `Flask 2.3, SQLAlchemy 2.0`.
+    for place in [place for place, look in enumerate(looks[:-1], 1) if look.names][1:]:
+        joins[place] = joins[place] or not (looks[place].is_glue or looks[place].names)
     return joins
 
 
@@ -331,6 +382,12 @@ def _leans(word: _Word, before: _Word) -> bool:
         or (word.must and before.core in _BEFORE_MUSTS)
         or (word.core in _COMPARED and before.core in ("at", "the"))
     )
+
+
+def _has_subject(looks: Sequence[_Word], place: int) -> bool:
+    """Return whether an independent clause begins here: `and I don't know`."""
+    start = place + (looks[place].core in _JOINERS)
+    return start < len(looks) and looks[start].core in _PRONOUNS
 
 
 class _Row(NamedTuple):
@@ -531,7 +588,7 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
 
 def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:
     """Return the factor of each word of a clause, by the part between commas that it is in."""
-    if is_courtesy(text):
+    if is_small_talk(text):
         return [COURTESY] * len(words)
     ends = [place for place, ends in enumerate(parts[:-1], 1) if ends]
     urgencies: list[float] = []

@@ -7,10 +7,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
-from foveate.compress.courtesy import is_courtesy, plain
+from foveate.compress.courtesy import is_small_talk, plain
 from foveate.compress.cues import bare, estimate_tokens, is_meta
 from foveate.compress.facts import Facts, find_facts, find_names, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
@@ -25,11 +26,41 @@ MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
 """Factors of a fact by its speaker: the user, the assistant's final answer, the assistant while working, and so on."""
-_BY_KIND: dict[ClauseKind, float] = {"prose": 1.0, "item": 0.95, "heading": 0.5, "code": 0.45, "row": 0.9}
+_BY_KIND: dict[ClauseKind, float] = {
+    "prose": 1.0,
+    "item": 0.95,
+    "heading": 0.5,
+    "code": 0.45,
+    "row": 0.9,
+    "caption": 0.1,
+}
 COURTESY, META = 0.15, 0.5
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
 
-_LABEL = re.compile(r"\A([^\W\d_][\w.'’-]*(?: [^\W\d_][\w.'’-]*)?): (?=\S)")
+LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
+_SPEECH = re.compile(
+    r"[!?]|\b(?:I|you|we|me|my|your|our|it|he|she|they|that|this|these|those|ich|du|wir|je|tu|nous|yo|tú)\b",
+    re.IGNORECASE,
+)
+"""Signs that a text was spoken by somebody, and is not an entry such as `Deadline: 5 May`."""
+_REFERS = re.compile(
+    r"(?:(?:and|but|so|then|also|yeah|yes|definitely|still),? )*"
+    r"(?:it|its|that|this|he|she|they|his|her|their|what an?|such an?)\b",
+    re.IGNORECASE,
+)
+_NAME = r"(?!I\b)[A-Z][a-z][\w-]*"
+_TITLE = re.compile(
+    rf"\"[^\"\n]{{2,60}}\"|“[^”\n]{{2,60}}”|(?<=[\w,'’] ){_NAME}(?: (?:of |the |and )?{_NAME})*(?=[ ,;)]|['’]s\b)"
+)
+"""A name or a title inside a clause; at its end, names are mostly those of who is spoken to."""
+_BRACKETS = {"[": "]", "<": ">", "{": "}"}
+_CAPTION = re.compile(
+    r"(!\[[^\]\n]{0,300}\]\([^)\s]{1,500}\)"
+    r"|[\[<](?:[\w-]{1,20} ){0,2}(?:images?|photos?|pictures?|gif|video|audio|voice|sticker|media|file|document"
+    r"|attachment|attached|screenshot|bild|foto|imagen|pièce)\b[^\]>\n]{0,500}[\]>])",
+    re.IGNORECASE,
+)
+"""A description of an image or a file that was sent with a message."""
 
 
 @dataclass(slots=True)
@@ -47,6 +78,8 @@ class Candidate:
     """`Maria: ` if a message begins with its speaker's name."""
     tokens: int
     """Approximate tokens of its text."""
+    about: str = ""
+    """The name that its `it` or `she` refers to, in the clause before."""
 
     @property
     def who(self) -> str:
@@ -57,6 +90,20 @@ class Candidate:
     def is_whole(self) -> bool:
         """The clause is used whole or not at all."""
         return self.kind in ("code", "row") or self.speaker == "call"
+
+    @property
+    def speech(self) -> tuple[int, str]:
+        """The message and the speaker that it names: each is named once in a row."""
+        return self.message, self.label
+
+    def written(self, text: str, before: str) -> str:
+        """Return kept words of the clause: with the name that they refer to, if `before` lacks it; a caption in its
+        brackets."""
+        if self.about and self.about.split()[-1].strip('"”') not in f"{before} {text}":
+            return f"({self.about}) {text}"
+        if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
+            return text
+        return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
 
     @property
     def worth(self) -> float:
@@ -108,9 +155,18 @@ def read_turn(messages: Sequence[Message]) -> TurnReading:
             reading.tool_calls += len(message.tool_calls)
             continue
         _read_message(reading, message, place=place, is_last=place == last, results=results, names=names)
+    for before, one in pairwise(reading.candidates):
+        if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
+            one.about = _last_title(before.text)
     _boost(reading.candidates)
     reading.facts = _heaviest(reading.candidates)
     return reading
+
+
+def _last_title(text: str) -> str:
+    """Return the last name or title of a clause; as its second word it is that of who is spoken to: `Wow, Anna, …`."""
+    found = [title for title in _TITLE.finditer(text) if title[0][0] in '"“' or text.count(" ", 0, title.start()) > 1]
+    return found[-1].group() if found else ""
 
 
 def _speaks(message: Message) -> bool:
@@ -146,9 +202,10 @@ def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | No
     speaker, factor = _speaker(message), _factor(message, is_last=is_last)
     match part:
         case Text(text):
-            label, words = split_label(text) if speaker == "user" else ("", text)
-            for clause in cut_text(words):
-                yield _Said(clause, speaker, factor, label)
+            for label, words in _speeches(text, is_answer=speaker == "assistant"):
+                for number, piece in enumerate(_CAPTION.split(words)):
+                    clauses = [Clause("caption", piece)] if number % 2 else cut_text(piece)
+                    yield from (_Said(clause, speaker, factor, label) for clause in clauses)
         case Reasoning(text):
             for clause in cut_text(text):
                 yield _Said(clause, "reasoning", REASONING)
@@ -157,7 +214,7 @@ def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | No
         case ToolResult() if part.call_id is None:
             yield from _called(ToolCall(part.name or "tool", {}), part)
         case Attachment() | Opaque():
-            yield _Said(Clause("item", _stand_in(part)), speaker, factor)
+            yield _Said(Clause("caption", _stand_in(part)), speaker, factor)
 
 
 def _called(call: ToolCall, result: ToolResult | None) -> Iterator[_Said]:
@@ -184,7 +241,7 @@ def _errors(lines: Sequence[str], note: str) -> list[str]:
 def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
     kind, factor = said.clause.kind, said.factor
     text = said.clause.text if kind == "code" else plain(said.clause.text)
-    factor *= _BY_KIND[kind] * (COURTESY if is_courtesy(text) else 1.0)
+    factor *= _BY_KIND[kind] * (COURTESY if is_small_talk(text) else 1.0)
     factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
     return Candidate(
         place=place,
@@ -215,16 +272,36 @@ def _factor(message: Message, *, is_last: bool) -> float:
     return OUTPUT if message.role == "tool" else OTHER
 
 
-def split_label(text: str) -> tuple[str, str]:
-    """Split off the speaker's name that chats put before the words: `Maria: hello`."""
-    match = _LABEL.match(text)
+def _speeches(text: str, *, is_answer: bool) -> Iterator[tuple[str, str]]:
+    """Yield each speaker's name with the words: one, or one for each line that begins with a name in a chat."""
+    label, said = split_label(text, is_answer=is_answer)
+    lines = said.split("\n") if label else [said]
+    words = lines[:1]
+    for line in lines[1:]:
+        other, rest = split_label(line, is_answer=is_answer)
+        if other:
+            yield label, "\n".join(words)
+            label, words = other, []
+        words.append(rest)
+    yield label, "\n".join(words)
+
+
+def split_label(text: str, *, is_answer: bool = False) -> tuple[str, str]:
+    """Split off the speaker's name that chats put before the words: `Maria: hello`.
+
+    A single common word such as `Tim` is a name too if what follows reads as speech; in an assistant's answer it is a
+    heading.
+    """
+    match = LABEL.match(text)
     if match is None or match.end() > MAX_LABEL_CHARS:
         return "", text
-    ranks = common_words()
+    said = text[match.end() :]
     words = match[1].split()
-    if not all(word[0].isupper() and word.casefold() not in ranks for word in words):
+    known = [word for word in words if word.casefold() in common_words()]
+    is_spoken = len(words) == 1 and not is_answer and said[0].isupper() and _SPEECH.search(said) is not None
+    if not all(word[0].isupper() for word in words) or (known and not is_spoken):
         return "", text
-    return match.group(), text[match.end() :]
+    return f"{match[1]}: ", said
 
 
 def _stand_in(part: Attachment | Opaque) -> str:

@@ -14,7 +14,8 @@ from foveate.renditions import LINE_TURNS, LINE_WORDS
 from foveate.words import content_words
 
 MAX_CACHED_TEXTS = 2_000
-_LINE = re.compile(r"^(?!<)(?:T-(\d{1,9}) )?(.*)$", re.MULTILINE)
+_LINE = re.compile(r"^(?!<)(?:[^:\n]{1,40}: (?=T-\d))?(?:T-(\d{1,9}) )?(.*)$", re.MULTILINE)
+"""A line of an era or a summary: a date, if it has one, the turn and the words."""
 _MARK = re.compile(r"\[[a-z ]+\]")
 
 

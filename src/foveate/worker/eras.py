@@ -19,9 +19,9 @@ from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import pack_units, unpack_units
 
-ERA_TOKENS, HIGHER_ERA_TOKENS = 640, 2_560
-"""Maximum stored size of an era of turns, and of an era of eras: one of 1,024 turns has a line for each eight of them.
-It is shown at any size up to this."""
+ERA_TOKENS, HIGHER_ERA_TOKENS = 248, 2_560
+"""Maximum stored size of an era of turns, about eleven lines, and of an era of eras: one of 1,024 turns has a line for
+each eight of them. It is shown at any size up to this."""
 
 
 async def read_units(store: Store, session_id: str, level: int, place: int) -> list[bytes]:

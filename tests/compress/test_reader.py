@@ -1,0 +1,112 @@
+"""Chats keep who said what: names stay, captions come last, small talk goes first."""
+
+from __future__ import annotations
+
+import pytest
+
+from foveate.compress.courtesy import is_small_talk
+from foveate.compress.local import LocalCompressor
+from foveate.compress.reader import split_label
+from foveate.renditions import Renditions
+from foveate.tokens import count_tokens
+from foveate.turn import Attachment, Message, Text
+
+CHAT = (
+    "Thanks, Olga! That sounds great. Last Tuesday I sold the blue canoe to my neighbour for 340 euros, and now I'm "
+    "looking for a used trailer in Lübeck. [shared photo: a picture of two wooden boats near a jetty with red flags]"
+)
+
+
+def compressed(*texts: str) -> Renditions:
+    return LocalCompressor().compress(1, [Message("user", (Text(text),)) for text in texts], count_tokens)
+
+
+@pytest.mark.parametrize("name", ["Anna", "Tim", "Sam", "Mark", "Jean-Luc"])
+def test_every_rendition_begins_with_the_speaker(name: str) -> None:
+    made = compressed(f"{name}: {CHAT}")
+    assert all(text.startswith(f"{name}: ") for text in (made.compressed, made.tiny, made.brief))
+    assert all(unit.text.startswith(f"{name}: ") for unit in made.units)
+
+
+@pytest.mark.parametrize("text", ["Anna:  I'm here", "Anna:\nI'm here", "Will: I'm here!"])
+def test_a_name_before_speech_is_the_speaker(text: str) -> None:
+    label, said = split_label(text)
+    assert (label, said[:3]) == (f"{text.partition(':')[0]}: ", "I'm")
+
+
+@pytest.mark.parametrize("text", ["Deadline: 5 May", "Note: the server is down", "see: I told you", "Result: 3 failed"])
+def test_an_entry_has_no_speaker(text: str) -> None:
+    assert split_label(text) == ("", text)
+
+
+def test_a_heading_of_an_answer_is_not_a_speaker() -> None:
+    assert split_label("Plan: We deploy it on Monday.", is_answer=True)[0] == ""
+
+
+def test_each_speaker_of_a_pasted_chat_keeps_the_own_words() -> None:
+    made = compressed("Ingrid: I'm loving the harbour museum!\nTom: I prefer the planetarium near the old brewery.")
+    assert made.compressed.splitlines()[1].startswith("Tom: ")
+    two = compressed("Ingrid: I repaired the harbour crane yesterday.", "Petra: I painted the brewery gate in March.")
+    assert "Petra: " in two.tiny
+    assert two.tiny.index("Petra: ") < two.tiny.index("brewery")
+
+
+def test_captions_come_after_what_was_said() -> None:
+    made = compressed(f"Anna: {CHAT}")
+    for text in (made.compressed, made.tiny):
+        assert "canoe" in text
+        assert "340 euros" in text
+        assert "jetty" not in text
+    assert "jetty" in compressed("Anna: Look! [shared photo: two boats near a jetty]").compressed
+
+
+def test_a_caption_that_is_shown_in_part_keeps_its_brackets() -> None:
+    caption = "[image: a narrow street with lanterns and a fountain in front of an abandoned theatre in the evening]"
+    made = compressed(f"Anna: Here is where I grew up. {caption}")
+    assert "[" in made.brief
+    assert made.brief.count("[") == made.brief.count("]")
+
+
+def test_an_attachment_comes_after_what_was_said() -> None:
+    parts = (Attachment("image", name="holiday-pictures-of-the-whole-family-2019.png"), Text(f"Anna: {CHAT}"))
+    made = LocalCompressor().compress(1, [Message("user", parts)], count_tokens)
+    assert "holiday" not in made.tiny
+
+
+def test_small_talk_goes_before_a_statement() -> None:
+    made = compressed(f"Anna: {CHAT}")
+    for text in (made.compressed, made.tiny, made.brief):
+        assert "Thanks" not in text
+        assert "Olga" not in text
+        assert "sounds great" not in text
+    assert "Thanks" in compressed("Anna: Thanks, Olga!").compressed
+
+
+@pytest.mark.parametrize("text", ["Good work, Sam!", "Awesome to hear from you", "Wow, Anna!", "I'm so proud of you."])
+def test_praise_is_small_talk(text: str) -> None:
+    assert is_small_talk(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["That's not good.", "Make a great plan.", "Great, delete the old ones.", "Good news about Paris", "Do it."]
+)
+def test_a_statement_with_a_kind_word_is_not_small_talk(text: str) -> None:
+    assert not is_small_talk(text)
+
+
+def test_what_is_said_of_the_second_name_does_not_move_to_the_first() -> None:
+    made = compressed(
+        "I'm upgrading everything to the latest stable versions, specifically Flask 2.3.1, SQLAlchemy 2.0.19 and "
+        "Chart.js 4.3.0, and wonder whether anyone has experience with this combination on a server without internet."
+    )
+    for text in (made.compressed, made.tiny, made.brief):
+        assert "Flask 2.0" not in text
+        assert "2.0.19" not in text or "SQLAlchemy 2.0.19" in text
+
+
+def test_a_clause_keeps_the_name_that_it_refers_to() -> None:
+    made = compressed(
+        "Maria: One of them, Wilma, is ill. She pulls the cart to the chapel, but she mostly loves to eat."
+    )
+    assert any(text.startswith("Maria: (Wilma) ") for text in (made.compressed, made.tiny))
+    assert all("Wilma" in text for text in (made.compressed, made.tiny, made.brief))
