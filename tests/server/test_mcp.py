@@ -229,7 +229,7 @@ def test_results_name_title_date_project_and_short_id(tmp_path: Path) -> None:
             assert line in await ask("list_sessions")
             found = await ask("search_history", query="zebra")
             assert found.startswith(line)
-            assert "  T-1, 2026-11-02 10:00 UTC [user] The zebra is fed." in found
+            assert "  T-1 · 2 November 2026 · user: The zebra is fed." in found
             assert "<T-1-R>" in await ask("get_turn", session="0f8e2c41", turn=1)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
@@ -284,7 +284,7 @@ def test_a_long_turn_comes_in_pages_within_the_limit_that_join_to_the_whole(tmp_
         await recorded(fov, "s", words)
         async with asking(fov, page_tokens=2_000) as ask:
             first = await ask("get_turn", session="s", turn="T-1")
-            pages = int(first.split("Page 1 of ")[1].split(".")[0])
+            pages = int(first.split("Page 1 of ")[1].split(";")[0])
             assert pages > 2
             texts = [
                 first,

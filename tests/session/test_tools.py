@@ -10,7 +10,7 @@ import foveate
 from bulk import load, said_in
 from foveate import Foveate, Session
 from foveate.context.tags import TagBlock, parse_blocks
-from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound
+from foveate.errors import InputError, LevelNotReady, LevelUnknown, TurnNotFound
 from foveate.events import Event
 from foveate.text import turn_text
 from foveate.worker.renditions import unpack_units
@@ -18,8 +18,8 @@ from support.engine import assistant, settings, talk, tool_step, user, verified,
 
 
 def blocks_of(answer: str) -> list[TagBlock]:
-    first, _, rest = answer.partition("\n")
-    return parse_blocks(rest if first.startswith("Page ") else answer)
+    """The blocks behind the lines with page, parts and dates."""
+    return parse_blocks(answer[answer.index("<T-") :])
 
 
 async def names(session: Session) -> list[str]:
@@ -51,6 +51,8 @@ def test_get_turn_gives_a_large_turn_page_by_page_to_the_letter(tmp_path: Path) 
             pages.append("".join(entry.text for block in blocks_of(answer) for entry in block.entries))
             if answer.startswith(f"Page {len(pages)} of {len(pages)}."):
                 break
+            again = f'; next: get_turn("T-1", "R", page={len(pages) + 1})'
+            assert answer.partition("\n")[0].endswith(again)
         assert len(pages) > 3
         assert "".join(pages) == turn_text((await session.load_turn(1)).messages)
         await verified(session)
@@ -72,9 +74,11 @@ def test_a_page_that_is_only_read_is_as_a_model_gets_it_and_leaves_the_board_emp
             assert {block.level for block in blocks} <= {level, "T"}
         with pytest.raises(LevelUnknown):
             await session.read_page(1, level="Q")
-        for first, last in ((0, 1), (121, 121), (121, 130), (3, 2)):
+        for first, last in ((0, 1), (121, 121), (121, 130)):
             with pytest.raises(TurnNotFound):
                 await session.read_page(first, last, "E")
+        with pytest.raises(InputError, match="first is T-3, which comes after last, T-2; exchange them"):
+            await session.read_page(3, 2, "E")
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -129,7 +133,7 @@ def test_search_finds_turns_by_words_in_the_session_only(tmp_path: Path) -> None
         await fov.settle()
         session = await fov.session("s")
         answer = await session.call_tool("search_history", {"query": "albatross pier"})
-        assert answer.startswith("T-5: ")
+        assert answer.startswith("T-5 · ")
         assert "other" not in answer
         assert await session.call_tool("search_history", {"query": "walrus"}) == "Nothing was found for 'walrus'.\n"
         assert await names(session) == []

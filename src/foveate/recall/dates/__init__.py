@@ -28,6 +28,7 @@ from importlib.resources import files
 
 from foveate.errors import InvalidMessage
 from foveate.recall.questions import ENGLISH, language_name
+from foveate.recall.words import telling_words
 from foveate.turn import parse_time, to_us
 
 LANGUAGES = (ENGLISH, "de", "fr", "es")
@@ -98,6 +99,12 @@ def spans_in(text: str, now: datetime) -> list[TimeSpan]:
     names = LANGUAGES if spoken is None else tuple(dict.fromkeys((ENGLISH, spoken)))
     found = dict.fromkeys(_named(folded, now.date(), [name for name in names if name in LANGUAGES]))
     return [_span(days) for days in list(found)[:MAX_SPANS]]
+
+
+def names_only_time(text: str) -> bool:
+    """Whether a text that names a time says nothing else: `last May`, `what did I say in September 2022?`."""
+    words = {word for word in telling_words(_folded(text)) if not any(map(str.isdigit, word))}
+    return words <= _time_words()
 
 
 def parse_span(value: str | float | datetime, now: datetime, *, path: str) -> TimeSpan:
@@ -326,6 +333,13 @@ def _load(name: str) -> _Language:
         ],
         near_days=re.compile(rf"(?<![\w-])(?:{_any(near)})\b"),
     )
+
+
+@cache
+def _time_words() -> frozenset[str]:
+    """All words of the languages' patterns."""
+    lines = (line for name in LANGUAGES for section in _sections(name).values() for line in section)
+    return frozenset(token for line in lines for token in _TOKEN.findall(line))
 
 
 def _sections(name: str) -> dict[str, list[str]]:
