@@ -32,9 +32,7 @@ ORDERS = ("relevance", "time")
 @click.option("--speaker", metavar="NAME", help="Only messages that begin with this name: 'Anna: …'.")
 @click.option("--tool", metavar="NAME", help="Only the calls and results of this tool.")
 @click.option("--file", metavar="PATH", help="Only turns that name this file, or the end of its path.")
-@click.option(
-    "--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, yesterday, May 2026."
-)
+@click.option("--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, last May.")
 @click.option("--before", metavar="TIME", help="Only turns that began before then.")
 @click.option(
     "--order", type=click.Choice(ORDERS), default="relevance", show_default=True, help="Best first, or oldest first."

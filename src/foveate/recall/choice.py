@@ -34,8 +34,10 @@ REPEAT_SHARE = 0.5
 """A passage that only asks what the query asks has its score multiplied by this."""
 LEAST_REPEATED = 0.8
 """Share of the query's words that such a passage has."""
+LEAD_IN_SHARE = 0.3
+"""The share for a lead-in of the assistant, which states nothing,"""
 BOILERPLATE_SHARE = 0.6
-"""A lead-in, code or a list of the assistant has its score multiplied by this: what people stated comes first."""
+"""and for its code and its lists, so that what people stated comes first."""
 MAX_LEAD_IN_WORDS = 30
 LEAST_ITEMS = 3
 """Fewer lines are no list."""
@@ -180,15 +182,14 @@ class Repeats:
             return 0.0 if has_question_marks(text) else REPEAT_SHARE
         if self._asks_the_same(text):
             return REPEAT_SHARE
-        return BOILERPLATE_SHARE if hit.speaker == "assistant" and self._is_boilerplate(hit.text) else 1.0
+        return self._share_of_answer(hit.text) if hit.speaker == "assistant" else 1.0
 
-    def _is_boilerplate(self, text: str) -> bool:
+    def _share_of_answer(self, text: str) -> float:
         if is_lead_in(text):
-            return True
+            return LEAD_IN_SHARE
         lines = [line for line in text.splitlines() if line.strip()]
-        if is_code(lines):
-            return not self._is_for_code
-        return is_list(lines) and not self._is_for_answers
+        is_wanted = self._is_for_code if is_code(lines) else self._is_for_answers or not is_list(lines)
+        return 1.0 if is_wanted else BOILERPLATE_SHARE
 
     def _asks_the_same(self, text: str) -> bool:
         """Whether a text only asks for what the query is about, or is the query's question in the same words."""

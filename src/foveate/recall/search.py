@@ -416,7 +416,7 @@ def _times(wanted: SearchFilter) -> tuple[int | None, int | None]:
     after = None if wanted.after is None else parse_span(wanted.after, now, path="after")
     before = None if wanted.before is None else parse_span(wanted.before, now, path="before")
     if after is None or before is None or after.first_us < before.first_us:
-        return after and after.first_us, before and before.first_us
+        return after.first_us if after else None, before.first_us if before else None
     if after.first_us < before.end_us:
         return after.first_us, before.end_us
     days = f"after is {day_text(after.first_us)}, before is {day_text(before.first_us)}"

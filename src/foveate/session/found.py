@@ -89,7 +89,7 @@ def head(hit: Hit, own_session: str | None = None) -> str:
 
 
 def address(hit: Hit, own_session: str | None = None) -> str:
-    """The turn as the history tools name it: `T-12`, of another session `SESSION/T-12`; None: all are of one session."""
+    """The turn as the history tools name it: `T-12`, of another session `SESSION/T-12`; None: all are of one."""
     return hit.turn_id if own_session in (None, hit.session_id) else f"{hit.session_id}/{hit.turn_id}"
 
 

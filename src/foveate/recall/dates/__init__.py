@@ -203,8 +203,8 @@ def _relative(language: _Language, text: str, today: date, *, is_exact: bool) ->
             found = match.groupdict()
             if month := found.get("month"):
                 yield _whole_month(_year(language.months[month], today), language.months[month])
-            elif unit := found.get("unit"):
-                yield from _period(which, language.units[unit], today, is_open=match[0].startswith("past"))
+            elif found.get("unit"):
+                yield from _period(which, language.units[match["unit"]], today, is_open=match[0].startswith("past"))
             else:
                 back = (today.weekday() - language.weekdays[match["weekday"]]) % 7 or 7
                 yield today - timedelta(days=back), today - timedelta(days=back)
