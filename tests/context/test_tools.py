@@ -89,7 +89,7 @@ def test_a_good_call_becomes_a_typed_request(name: str, arguments: object, reque
         (
             "fetch",
             {},
-            "fetch: there is no such tool; available: get_turn, get_turns, search_history, get_turns_by_topic, context_",
+            "fetch: there is no such tool; available: get_turn, get_turns, search_history, get_turns_by_topic",
         ),
         ("get_turn", {}, "get_turn: turn_id is missing; call get_turn(turn_id, [level], [page])"),
         ("get_turn", {"turn_id": "last"}, "get_turn: turn_id takes a turn id such as \"T-87\", not 'last'"),

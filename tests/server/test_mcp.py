@@ -235,6 +235,27 @@ def test_results_name_title_date_project_and_short_id(tmp_path: Path) -> None:
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_turns_and_a_list_by_time_have_dates_and_pages_name_the_next_call(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        for name in ("b", "a"):
+            await recorded(fov, name, f"Anna: the zebra of {name} is fed.", title=f"Zoo {name}")
+        async with asking(fov, page_tokens=600) as ask:
+            assert "T-1 · 2 November 2026\n<T-1-R>" in await ask("get_turn", session="a", turn="T-1")
+            listed = await ask("search_history", order="time", role="user", speaker="Anna")
+            assert "b/T-1 · 2 November 2026 · user: Anna: the zebra of b is fed.\n" in listed
+            assert "a/T-1 · 2 November 2026 · user: Anna: the zebra of a is fed.\n" in listed
+            assert "zebra" in await ask("search_history", query="zebra", after="November 2026")
+            assert "zebra" not in await ask("search_history", query="zebra", before="November 2026")
+            await recorded(fov, "long", " ".join(f"word{number}" for number in range(900)))
+            first = await ask("get_turn", session="long", turn="T-1")
+            assert 'next: get_turn(session="long", turn="T-1", level="R", page=2)\n' in first
+            assert "first is T-5, which comes after last, T-1" in await ask(
+                "get_turns", session="a", first="T-5", last="T-1", is_error=True
+            )
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_a_search_is_over_all_sessions_one_project_or_one_session(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         for name, channel in (("a", "/src/zoo"), ("b", "/src/zoo"), ("c", "/src/park")):

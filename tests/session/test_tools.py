@@ -1,6 +1,7 @@
 """The history tools end to end, as a model uses them, and what they leave on the board."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,45 @@ def test_get_turn_gives_a_large_turn_page_by_page_to_the_letter(tmp_path: Path) 
         assert len(pages) > 3
         assert "".join(pages) == turn_text((await session.load_turn(1)).messages)
         await verified(session)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_long_answer_begins_with_an_outline_of_its_parts_and_their_pages(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=6_000)
+        text = "# Setup\n" + "Install it first.\n" * 150 + "# Use </T-1-R>\n" + "Call it then.\n" * 150
+        await session.record([user("Explain it."), assistant(f"So.\n{text}")])
+        first = await session.call_tool("get_turn", {"turn_id": "T-1"})
+        head = first[: first.index("<T-1-R>")]
+        pages = int(head.split("Page 1 of ")[1].split(";")[0])
+        assert pages > 2
+        found = re.search(
+            r"Parts: user: Explain it\. \(page 1\); assistant: So\. \(page 1\); Setup \(page 1\); "
+            r"Use <\\/T-1-R> \(page (\d)\)\n",
+            head,
+        )
+        assert found
+        asked = {"turn_id": "T-1", "page": int(found[1])}
+        again = await session.call_tool("get_turn", asked)
+        assert "# Use" in again
+        assert "Parts: " not in again
+        await verified(session)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_pages_of_turns_name_the_call_for_the_next_one(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 40, words=40)
+        await fov.settle()
+        answer = await session.call_tool("get_turns", {"first": "T-1", "last": "T-40", "level": "R"})
+        assert re.match(r'Page 1 of \d+; next: get_turns\("T-1", "T-40", "R", page=2\)\n', answer)
+        answer = await session.call_tool("get_turns_by_topic", {"topic": "word1x1", "level": "R"})
+        assert "Page 1 of" not in answer or 'next: get_turns_by_topic("word1x1", "R", page=2)\n' in answer
+        wrong = await session.call_tool("get_turns", {"first": "T-5", "last": "T-1"})
+        assert wrong == "Error: get_turns: first is T-5, which comes after last, T-1; exchange them\n"
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

@@ -390,8 +390,15 @@ class FunctionSpec(NamedTuple):
     description: str
     schema: Mapping[str, Json]
 
+    @property
+    def takes(self) -> bool:
+        """Whether it has arguments."""
+        return bool(self.schema.get("properties"))
+
     def record(self, schema_key: str) -> dict[str, Json]:
-        return {"name": self.name, "description": self.description, schema_key: self.schema}
+        """Return the description with the schema under this key; without the schema if the key is empty."""
+        record: dict[str, Json] = {"name": self.name, "description": self.description}
+        return {**record, schema_key: self.schema} if schema_key else record
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
@@ -410,7 +417,8 @@ def function_definitions(functions: Sequence[FunctionSpec], format: str) -> list
         case "anthropic":
             return [function.record("input_schema") for function in functions]
         case "gemini":
-            declared = [function.record("parameters") for function in functions]
+            # Gemini rejects an object without properties.
+            declared = [function.record("parameters" if function.takes else "") for function in functions]
             return [{"functionDeclarations": declared}] if declared else []
     raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
 

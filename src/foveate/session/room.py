@@ -26,16 +26,20 @@ class Room:
     next_last: int = 0
 
     def __str__(self) -> str:
-        free = max(0, self.budget_tokens - self.used_tokens)
+        free = self.budget_tokens - self.used_tokens
         turns = f" ({_turns(1, self.turns)})" if self.turns else ""
-        used = f"The history uses {self.used_tokens:,}{turns}"
-        rest = f"{free:,} are free for the system prompt, tools, recalled passages and new turns"
-        lines = [f"Budget: {self.budget_tokens:,} tokens. {used}; {rest}."]
+        used = f"Budget: {self.budget_tokens:,} tokens. The history uses {self.used_tokens:,}{turns}"
+        when = "when it is full"
+        if free < 0:
+            lines = [f"{used}; it is full."]
+            when = "with the next prompt"
+        else:
+            lines = [f"{used}; {free:,} are free for the system prompt, tools, recalled passages and new turns."]
         if self.next_first:
             oldest = _turns(self.next_first, self.next_last)
-            lines.append(f"Compressed next, when it is full: {oldest}, verbatim now, the oldest first.")
+            lines.append(f"Compressed next, {when}: {oldest}, verbatim now, the oldest first.")
         elif self.turns:
-            lines.append("Compressed next, when it is full: the oldest turns, further than now.")
+            lines.append(f"Compressed next, {when}: the oldest turns, further than now.")
         return "\n".join([*lines, "Every turn stays readable with get_turn.\n"])
 
 

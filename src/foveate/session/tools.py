@@ -156,10 +156,7 @@ class Retrieval:
         found = await other.page(call.first, call.last, call.level, page=call.page, page_tokens=room)
         title = title_of(session)
         named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
-        (row,) = await self._store.turns(session.id, call.first, call.first)
-        head = f"Session {named}, {from_us(row.first_at_us):%Y-%m-%d}."
-        pages = page_line(found.page, found.pages, next_call)
-        lines = f"{head}\n{pages}{found.parts}{found.days}"
+        lines = f"Session {named}.\n{page_line(found.page, found.pages, next_call)}{found.parts}{found.days}"
         return f"{escape_tags(lines)}{found.text}"
 
     async def _session_of(self, address: str) -> SessionRow:

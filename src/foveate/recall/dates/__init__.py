@@ -10,7 +10,7 @@ one entry:
     [counts] [ordinals]  one, two, …; the last ordinal is   [last]   patterns of the period before the current one
                          "last"                             [this]   patterns of the current one
     [near]               today, yesterday, the day before   [week]   patterns of a week of a month
-                                                            [early] [middle] [late]  words before a month
+    [asking]             words of a question for a time     [early] [middle] [late]  words before a month
 
 English is always read; of the others the language of the text, or all of them if no word tells which it is.
 """
@@ -159,7 +159,8 @@ def _named(text: str, today: date, names: Sequence[str], *, is_exact: bool = Fal
         language = _load(name)
         if has_digit or not language.tells.isdisjoint(words):
             yield from _of_months(language, text, today)
-            yield from _relative(language, text, today, is_exact=is_exact)
+            rest = _without(language.week, text)  # "the last week of May" is no last week
+            yield from _relative(language, rest, today, is_exact=is_exact)
 
 
 def _of_months(language: _Language, text: str, today: date) -> Iterator[Days]:
@@ -317,13 +318,16 @@ def _load(name: str) -> _Language:
         ordinals=ordinals,
         near=near,
         tells=frozenset(
-            token for words_ in (months, weekdays, units, near) for word in words_ for token in _TOKEN.findall(word)
+            token
+            for known in (months, weekdays, units, near, ordinals)
+            for word in known
+            for token in _TOKEN.findall(word)
         ),
         day_month=re.compile(rf"\b{day}\s+{joins}{month}\b{year}?"),
         month_day=re.compile(rf"\b{month}\s+{day}\b{year}?"),
         month_year=re.compile(rf"\b{month}{year}\b"),
         in_month=re.compile(rf"(?<!\w)(?:{before})\s*(?<=[\s'])(?:{month})(?!\s*\d)\b"),
-        in_year=re.compile(rf"\b(?:{before}|of)\s+(?P<year>{_YEAR})\b"),
+        in_year=re.compile(rf"\b(?:{before}|of)\s+(?P<year>{_YEAR})\b(?!-\d)"),
         ago=_forms(found["ago"], words),
         periods={which: _forms(found[which], words) for which in ("last", "this")},
         week=_forms(found["week"], words, behind=f"{year}?"),
@@ -376,6 +380,12 @@ def _forms(templates: Sequence[str], words: Mapping[str, str], behind: str = "")
         words_in_order = r"\s+".join(literal)
         found.append(re.compile(rf"\b{words_in_order}{behind}\b"))
     return found
+
+
+def _without(patterns: Sequence[re.Pattern[str]], text: str) -> str:
+    for pattern in patterns:
+        text = pattern.sub(" ", text)
+    return text
 
 
 def _matches(patterns: Sequence[re.Pattern[str]], text: str) -> Iterator[re.Match[str]]:
