@@ -12,7 +12,7 @@ import pytest
 from foveate import Foveate, Session
 from foveate.session.found import MAX_ANSWER_CHARS
 from foveate.turn import Message, Text
-from support.engine import assistant, user, with_store
+from support.engine import assistant, settings, user, with_store
 
 
 def on(day: str, role: str, text: str) -> Message:
@@ -168,8 +168,7 @@ def test_a_list_of_all_turns_has_them_at_level_t_where_it_is_made(tmp_path: Path
         answer = await found(session, order="time")
         for line, turn in zip(answer.splitlines(), range(1, 7), strict=True):
             tiny = (await session.get_turn(turn, "T", format="plain")).content
-            assert line.startswith(f"T-{turn} · ")
-            assert line.endswith(f"· turn: {' '.join(tiny.split())}")
+            assert re.fullmatch(rf"T-{turn} · \d+ \w+ 202[23]: {re.escape(' '.join(tiny.split()))}", line)
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -344,3 +343,15 @@ def test_library_calls_list_by_time_and_filter_by_speaker_too(tmp_path: Path) ->
         assert await session.search("running", speaker="Anna") == []
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_list_says_how_many_turns_are_not_indexed_yet(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        for number in range(40):
+            await session.record([user(f"The zebra number {number} is fed."), assistant("Noted.")])
+        answer = await found(session, order="time", max_results=50)
+        assert len(turns(answer)) == 32
+        assert "8 older turns not indexed yet and not listed; get_turns reads them.\n" in answer
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"enabled": False})))

@@ -83,9 +83,10 @@ def list_lines(hits: Sequence[Hit], query: str, page_turns: int, own_session: st
 
 
 def head(hit: Hit, own_session: str | None = None) -> str:
-    """Write the turn, the date and the speaker of a hit: `T-32 · 29 January 2023 · user`."""
+    """Write the turn, the date and the speaker, if it has one, of a hit: `T-32 · 29 January 2023 · user`."""
     who = f"{hit.role} {hit.tool}" if hit.tool else hit.role
-    return " ".join(f"{address(hit, own_session)} · {hit.day} · {who}".split())
+    told = f"{address(hit, own_session)} · {hit.day}"
+    return " ".join((f"{told} · {who}" if who else told).split())
 
 
 def address(hit: Hit, own_session: str | None = None) -> str:

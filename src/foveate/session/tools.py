@@ -40,7 +40,7 @@ from foveate.session.room import describe_room
 from foveate.session.tenant import public_id
 from foveate.session.values import TextPage
 from foveate.store import SessionRow, Store
-from foveate.text import call_text
+from foveate.text import call_text, several
 from foveate.tokens import Counter
 from foveate.turn import day_text, from_us, turn_id, turn_number
 
@@ -299,7 +299,9 @@ class Retrieval:
         if not (call.query or call.role or call.speaker):
             shown = await self._in_one_line(shown)
         lines = list_lines(shown, call.query, call.page_turns, self._own_id)
-        return f"{lines}{self._more(call) if len(hits) > call.page_turns else ''}"
+        unread = await self._searcher.unsearched(self._session)
+        note = f"{several(unread, 'older turn')} not indexed yet and not listed; get_turns reads them.\n"
+        return f"{lines}{note if unread else ''}{self._more(call) if len(hits) > call.page_turns else ''}"
 
     async def _hits(self, call: SearchHistory, count: int, *, skip: int = 0) -> list[Hit]:
         """Search the scope. Relative times are counted from the newest turn: the answer depends on the store alone."""
@@ -331,7 +333,7 @@ class Retrieval:
             tinies = await self._reader.texts(self._session, "T", min(own), max(own))
             told = {turn_id(turn): text for turn, text in tinies.items()}
         return [
-            replace(hit, text=told[hit.turn_id], role="turn", tool=None)
+            replace(hit, text=told[hit.turn_id], role="", tool=None)
             if hit.session_id == self._own_id and hit.turn_id in told
             else hit
             for hit in hits

@@ -95,7 +95,9 @@ class _Language:
 def spans_in(text: str, now: datetime) -> list[TimeSpan]:
     """The times that a text names, as seen from `now`."""
     folded = _folded(text)
-    spoken = language_name(text)
+    if not _may_name_time(folded, LANGUAGES):
+        return []
+    spoken = language_name(text[:MAX_CHARS])
     names = LANGUAGES if spoken is None else tuple(dict.fromkeys((ENGLISH, spoken)))
     found = dict.fromkeys(_named(folded, now.date(), [name for name in names if name in LANGUAGES]))
     return [_span(days) for days in list(found)[:MAX_SPANS]]
@@ -154,13 +156,18 @@ def _named(text: str, today: date, names: Sequence[str], *, is_exact: bool = Fal
         yield _whole_month(int(year), int(month))
     for day, month, year in _DOTTED.findall(text):
         yield from _on(int(year), int(month), int(day))
-    has_digit, words = any(map(str.isdigit, text)), set(_TOKEN.findall(text))
     for name in names:
-        language = _load(name)
-        if has_digit or not language.tells.isdisjoint(words):
+        if _may_name_time(text, (name,)):
+            language = _load(name)
             yield from _of_months(language, text, today)
             rest = _without(language.week, text)  # "the last week of May" is no last week
             yield from _relative(language, rest, today, is_exact=is_exact)
+
+
+def _may_name_time(text: str, names: Sequence[str]) -> bool:
+    """Whether a folded text has a digit or a word without which no time is named in these languages."""
+    words = set(_TOKEN.findall(text))
+    return any(map(str.isdigit, text)) or any(not _load(name).tells.isdisjoint(words) for name in names)
 
 
 def _of_months(language: _Language, text: str, today: date) -> Iterator[Days]:
@@ -318,10 +325,9 @@ def _load(name: str) -> _Language:
         ordinals=ordinals,
         near=near,
         tells=frozenset(
-            token
+            max(_TOKEN.findall(word), key=len, default=word)
             for known in (months, weekdays, units, near, ordinals)
             for word in known
-            for token in _TOKEN.findall(word)
         ),
         day_month=re.compile(rf"\b{day}\s+{joins}{month}\b{year}?"),
         month_day=re.compile(rf"\b{month}\s+{day}\b{year}?"),
