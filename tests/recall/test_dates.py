@@ -51,6 +51,12 @@ def test_a_question_names_its_time(question: str, first: tuple[int, int, int], l
         ("What did I plan in early March?", (2023, 3, 1), (2023, 3, 10)),
         ("And at the end of April 2023?", (2023, 4, 21), (2023, 4, 30)),
         ("Where was I last May?", (2023, 5, 1), (2023, 5, 31)),
+        ("What did we plan last summer?", (2022, 6, 1), (2022, 8, 31)),
+        ("Where were we in the spring of 2022?", (2022, 3, 1), (2022, 5, 31)),
+        ("What did I buy on Monday?", (2023, 6, 12), (2023, 6, 12)),
+        ("Was war Mitte August 2022?", (2022, 8, 11), (2022, 8, 20)),
+        ("Was haben wir letzten Winter gemacht?", (2022, 12, 1), (2023, 2, 28)),
+        ("¿Qué hicimos el verano pasado?", (2022, 6, 1), (2022, 8, 31)),
         ("And in 2023-05?", (2023, 5, 1), (2023, 5, 31)),
         ("Was habe ich am 8. Mai 2023 gesagt?", (2023, 5, 8), (2023, 5, 8)),
         ("Was habe ich am 8.5.2023 gesagt?", (2023, 5, 8), (2023, 5, 8)),
@@ -86,6 +92,7 @@ def test_each_language_has_all_months_weekdays_and_units(name: str) -> None:
     assert set(language.units.values()) == {"day", "week", "month", "year", "weekend", "night"}
     assert set(language.ordinals.values()) == {1, 2, 3, 4, 5}
     assert set(language.near.values()) == {0, 1, 2}
+    assert set(language.seasons.values()) == {1, 2, 3, 4}
 
 
 @pytest.mark.parametrize(

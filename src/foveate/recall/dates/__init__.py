@@ -7,6 +7,7 @@ one entry:
     [months] [weekdays]  one line each, all names of it     [in]     words before a month or a year that make it a time
     [units]              day, week, month, year, weekend,   [joins]  words between a day, a month and a year
                          night                              [ago]    patterns of a time before now
+    [seasons]            spring, summer, autumn, winter
     [counts] [ordinals]  one, two, …; the last ordinal is   [last]   patterns of the period before the current one
                          "last"                             [this]   patterns of the current one
     [near]               today, yesterday, the day before   [week]   patterns of a week of a month
@@ -71,6 +72,7 @@ class _Language:
 
     months: Mapping[str, int]
     weekdays: Mapping[str, int]
+    seasons: Mapping[str, int]
     units: Mapping[str, str]
     counts: Mapping[str, int]
     ordinals: Mapping[str, int]
@@ -89,6 +91,7 @@ class _Language:
     week: Sequence[re.Pattern[str]]
     thirds: Sequence[re.Pattern[str]]
     """The beginning, the middle and the end of a month."""
+    season_year: re.Pattern[str]
     near_days: re.Pattern[str]
 
 
@@ -156,12 +159,19 @@ def _named(text: str, today: date, names: Sequence[str], *, is_exact: bool = Fal
         yield _whole_month(int(year), int(month))
     for day, month, year in _DOTTED.findall(text):
         yield from _on(int(year), int(month), int(day))
-    for name in names:
-        if _may_name_time(text, (name,)):
-            language = _load(name)
-            yield from _of_months(language, text, today)
-            rest = _without(language.week, text)  # "the last week of May" is no last week
-            yield from _relative(language, rest, today, is_exact=is_exact)
+    read: list[list[Days]] = []
+    for language in (_load(name) for name in names if _may_name_time(text, (name,))):
+        rest = _without(language.week, text)  # "the last week of May" is no last week
+        named = [*_of_months(language, text, today), *_of_years(language, text)]
+        read.append([*named, *_relative(language, rest, today, is_exact=is_exact)])
+    for own in read:
+        others = [days for found in read if found is not own for days in found]
+        yield from (days for days in own if not any(_is_within(other, days) for other in others))
+
+
+def _is_within(one: Days, other: Days) -> bool:
+    """Whether some days are a part of others: one language reads a month where another reads a week of it."""
+    return one != other and other[0] <= one[0] and one[1] <= other[1]
 
 
 def _may_name_time(text: str, names: Sequence[str]) -> bool:
@@ -171,7 +181,7 @@ def _may_name_time(text: str, names: Sequence[str]) -> bool:
 
 
 def _of_months(language: _Language, text: str, today: date) -> Iterator[Days]:
-    """The days of months and years by their names; the most specific reading of a month's name counts."""
+    """The days of months by their names; the most specific reading of a month's name counts."""
     taken: set[int] = set()
 
     def fresh(*patterns: re.Pattern[str]) -> Iterator[re.Match[str]]:
@@ -194,7 +204,12 @@ def _of_months(language: _Language, text: str, today: date) -> Iterator[Days]:
             yield begin, min(last, begin + timedelta(days=THIRD_DAYS - 1)) if third < len(language.thirds) - 1 else last
     for match in fresh(language.month_year, language.in_month):
         yield _whole_month(*_month_of(language, match, today))
-    for match in language.in_year.finditer(text):
+
+
+def _of_years(language: _Language, text: str) -> Iterator[Days]:
+    for match in language.season_year.finditer(text):
+        yield _season(int(match["year"]), language.seasons[match["season"]])
+    for match in language.in_year.finditer(language.season_year.sub(" ", text)):
         yield date(int(match["year"]), 1, 1), date(int(match["year"]), 12, 31)
 
 
@@ -211,6 +226,12 @@ def _relative(language: _Language, text: str, today: date, *, is_exact: bool) ->
             found = match.groupdict()
             if month := found.get("month"):
                 yield _whole_month(_year(language.months[month], today), language.months[month])
+            elif season := found.get("season"):
+                yield (
+                    _last_season(language.seasons[season], today)
+                    if which == "last"
+                    else _season(today.year, language.seasons[season])
+                )
             elif found.get("unit"):
                 yield from _period(which, language.units[match["unit"]], today, is_open=match[0].startswith("past"))
             else:
@@ -254,6 +275,18 @@ def _week(year: int, month: int, ordinal: int) -> Days:
         return last - timedelta(days=WEEK_DAYS - 1), last
     begin = first + timedelta(days=WEEK_DAYS * (ordinal - 1))
     return begin, begin + timedelta(days=WEEK_DAYS - 1)
+
+
+def _season(year: int, season: int) -> Days:
+    """The three months of a season of the northern half; a winter begins in December of its year."""
+    first = date(year, 3 * season, 1)
+    return first, _whole_month(*_months_before(first, -2))[1]
+
+
+def _last_season(season: int, today: date) -> Days:
+    """The last one that is over."""
+    found = (_season(today.year - back, season) for back in range(3))
+    return next(days for days in found if days[1] < today)
 
 
 def _whole_month(year: int, month: int) -> Days:
@@ -303,6 +336,7 @@ def _load(name: str) -> _Language:
     months, weekdays, counts, ordinals = (
         _numbered(found[section]) for section in ("months", "weekdays", "counts", "ordinals")
     )
+    seasons = _numbered(found["seasons"])
     units = {word: UNITS[number - 1] for word, number in _numbered(found["units"]).items()}
     near = {word: number - 1 for word, number in _numbered(found["near"]).items()}
     month = rf"(?P<month>{_any(months)})\.?"
@@ -312,6 +346,7 @@ def _load(name: str) -> _Language:
         "count": rf"(?P<count>\d{{1,3}}|{_any(counts)})",
         "unit": rf"(?P<unit>{_any(units)})",
         "weekday": rf"(?P<weekday>{_any(weekdays)})",
+        "season": rf"(?P<season>{_any(seasons)})",
         "ordinal": rf"(?P<ordinal>{_any(ordinals)})",
         "month": month,
     }
@@ -320,13 +355,14 @@ def _load(name: str) -> _Language:
     return _Language(
         months=months,
         weekdays={word: number - 1 for word, number in weekdays.items()},
+        seasons=seasons,
         units=units,
         counts=counts,
         ordinals=ordinals,
         near=near,
         tells=frozenset(
             max(_TOKEN.findall(word), key=len, default=word)
-            for known in (months, weekdays, units, near, ordinals)
+            for known in (months, weekdays, seasons, units, near, ordinals)
             for word in known
         ),
         day_month=re.compile(rf"\b{day}\s+{joins}{month}\b{year}?"),
@@ -341,6 +377,7 @@ def _load(name: str) -> _Language:
             re.compile(rf"\b(?:{_any(_entries(found[section]))})[\s-]*{month}\b{year}?")
             for section in ("early", "middle", "late")
         ],
+        season_year=re.compile(rf"\b{words['season']}{year}\b"),
         near_days=re.compile(rf"(?<![\w-])(?:{_any(near)})\b"),
     )
 
