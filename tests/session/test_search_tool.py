@@ -124,6 +124,17 @@ def test_a_query_that_only_names_a_time_finds_the_turns_of_that_time(
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_a_date_that_was_mentioned_is_found_whenever_that_was(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await diary(fov)
+        await session.record([on("2023-06-15", "user", "The lease ends on 3 February 2031, signed on 4 May 2023.")])
+        await fov.settle()
+        assert turns(await found(session, query="3 February 2031")) == ["T-7"]
+        assert turns(await found(session, query="4 May 2023")) == ["T-7", "T-4"]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_a_speaker_is_found_by_the_name_that_messages_begin_with(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")

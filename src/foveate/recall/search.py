@@ -19,7 +19,7 @@ from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.knowledge import MAX_EMBEDDED_CHARS, ItemTable, KnownItems
 from foveate.recall.scopes import searched_sessions
 from foveate.recall.settings import RecallSettings
-from foveate.recall.words import find_words, snippet
+from foveate.recall.words import find_words, snippet, telling_words
 from foveate.store import SessionRow, Store
 from foveate.store.rows import SPEAKERS, IndexState, Speaker
 from foveate.store.sql import Connection
@@ -343,12 +343,15 @@ class Searcher:
         scores = await index.scores(asked.query, wanted)
         newest = from_us(int(scores.at_us.max(initial=0)))
         spans = spans_in(asked.query, asked.wanted.now or newest)
-        is_every = not asked.query.strip() or (bool(spans) and names_only_time(asked.query))
-        find = _every_turn if is_every else partial(_best_turns, least_alike=self._least_alike(asked.query))
+        least_alike = self._least_alike(asked.query)
 
         def read(connection: Connection) -> list[PassageHit]:
             reader = PassageReader(index, connection, scores, wanted, asked.wanted.speaker or "")
-            return find(reader, asked, spans)
+            if not asked.query.strip():
+                return _every_turn(reader, asked, ())
+            if spans and names_only_time(asked.query):
+                return _turns_of_time(reader, asked, spans, least_alike=least_alike)
+            return _best_turns(reader, asked, spans, least_alike=least_alike)
 
         return await self._store.passages.read(read)
 
@@ -382,6 +385,23 @@ def _best_turns(
         found = [hit for hit in found if hit.score >= least]
         found.sort(key=lambda hit: (hit.at_us, hit.session, hit.turn))
     return found[asked.skip : asked.skip + asked.max_results]
+
+
+def _turns_of_time(
+    reader: PassageReader, asked: _Asked, spans: Sequence[TimeSpan], *, least_alike: float
+) -> list[PassageHit]:
+    """The turns of the times that are all of a query, the oldest first; before them, best first, those that mention the
+    date. What "yesterday" means where it is mentioned is another day."""
+    best = _best_turns(reader, asked, (), least_alike=least_alike)
+    of_time = _every_turn(reader, asked, spans)
+    if asked.order == "time":
+        return of_time or best
+    words = telling_words(asked.query)
+    is_date = any(map(str.isdigit, asked.query))
+    mentions = [hit for hit in best if is_date and words <= telling_words(hit.text)]
+    known = {hit.address for hit in mentions}
+    found = [*mentions, *(hit for hit in of_time if hit.address not in known)]
+    return (found or best)[: asked.max_results]
 
 
 def _every_turn(reader: PassageReader, asked: _Asked, spans: Sequence[TimeSpan]) -> list[PassageHit]:
