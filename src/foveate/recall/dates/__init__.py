@@ -226,12 +226,9 @@ def _relative(language: _Language, text: str, today: date, *, is_exact: bool) ->
             found = match.groupdict()
             if month := found.get("month"):
                 yield _whole_month(_year(language.months[month], today), language.months[month])
-            elif season := found.get("season"):
-                yield (
-                    _last_season(language.seasons[season], today)
-                    if which == "last"
-                    else _season(today.year, language.seasons[season])
-                )
+            elif found.get("season"):
+                season = language.seasons[match["season"]]
+                yield _last_season(season, today) if which == "last" else _season(today.year, season)
             elif found.get("unit"):
                 yield from _period(which, language.units[match["unit"]], today, is_open=match[0].startswith("past"))
             else:
