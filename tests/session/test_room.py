@@ -44,7 +44,7 @@ def test_the_turns_that_are_compressed_next_are_the_oldest_verbatim_ones_of_the_
         await fov.settle()
         context = await session.context("Go on.")
         raw = [part for part in context.segments if part.name == "history" and part.level == "R"]
-        assert raw[0].first < 120
+        assert 1 < (raw[0].first or 0) < 120
         answer = await remaining(session)
         assert f"when it is full: T-{raw[0].first} to T-120, verbatim now" in answer
         assert await remaining(session) == answer
