@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from foveate import text as texts_of
 from foveate.text import (
     MARKS,
+    call_text,
     compact_json,
     escape_marks,
     json_slices,
@@ -22,7 +24,7 @@ from foveate.text import (
     unescape_marks,
 )
 from foveate.tokens import ENCODINGS, EncodingName, count_pieces, count_tokens
-from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, day_text, to_us
 from support.strategies import jsons, messages, texts
 
 WORDS = [*MARKS, "file", "other", "injected"]
@@ -196,3 +198,16 @@ def test_json_in_slices_is_the_same_json(value: Json) -> None:
         patch.setattr(texts_of, "SLICE_CHARS", 16)
         written = "".join(json_slices(value))
     assert written == json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def test_a_day_is_written_in_utc_whatever_the_locale() -> None:
+    assert day_text(to_us(datetime(2023, 5, 4, 23, 59, tzinfo=UTC))) == "4 May 2023"
+    assert day_text(to_us(datetime(2022, 12, 31, 23, 30, tzinfo=timezone(timedelta(hours=-2))))) == "1 January 2023"
+    assert day_text(0) == "1 January 1970"
+
+
+def test_a_call_is_written_as_a_model_can_repeat_it() -> None:
+    assert call_text("get_turns", "T-1", "T-9", "C", page=2) == 'get_turns("T-1", "T-9", "C", page=2)'
+    assert call_text("search_history", 'a "b"\n', role=None, order="time") == (
+        'search_history("a \\"b\\"\\n", order="time")'
+    )

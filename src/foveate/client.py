@@ -477,17 +477,21 @@ class Foveate:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
         file: str | None = None,
+        speaker: str | None = None,
+        order: str = "relevance",
     ) -> list[Hit]:
         """Search one session, several, or all; best hit first. The filters are those of `Session.search`."""
         ids = session_ids
         if self._tenant:
             own = {row.id for row in await self._rows()}
             ids = own if ids is None else own & {stored_id(self._tenant, one) for one in ids}
-        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
+        filters = SearchFilter(
+            role=role, tool=tool, after=after, before=before, file=file, session_ids=ids, speaker=speaker
+        )
         if session_id is None:
-            hits = await self._searcher.search_all(query, max_results, filters)
+            hits = await self._searcher.search_all(query, max_results, filters, order=order)
         else:
-            hits = await self._searcher.search(await self._row(session_id), query, max_results, filters)
+            hits = await self._searcher.search(await self._row(session_id), query, max_results, filters, order=order)
         return [replace(hit, session_id=public_id(self._tenant, hit.session_id)) for hit in hits]
 
     async def unsearched_turns(self, session_id: str | None = None) -> int:

@@ -96,7 +96,7 @@ class Compressor(Protocol):
     def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions: ...
 
 
-HISTORY_TOOLS = frozenset({"get_turn", "get_turns", "get_turns_by_topic", "search_history"})
+HISTORY_TOOLS = frozenset({"get_turn", "get_turns", "get_turns_by_topic", "search_history", "context_remaining"})
 """Tools by which a model reads its history again; `foveate.context.tools` defines them."""
 _MCP_TOOL = re.compile(r"(?:.*[_.:/-])?foveate[_.:/-]+(?:search_history|get_turns?|get_context|list_sessions)")
 """Tools of Foveate's MCP server as clients name them, e.g. `mcp__foveate__search_history`."""

@@ -221,6 +221,13 @@ def compact_json(value: Json) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
+def call_text(name: str, *values: str, **named: str | int | None) -> str:
+    """Write a call of a tool as a model can repeat it: `get_turns("T-1", "T-9", "C", page=2)`."""
+    given = [json_text(value) for value in values]
+    given += [f"{key}={json_text(value)}" for key, value in named.items() if value is not None]
+    return f"{name}({', '.join(given)})"
+
+
 def _one_line(word: str) -> str:
     """Make a name safe inside a mark, so that it can't end it."""
     return re.sub(r"[\]\s]+", "_", word)

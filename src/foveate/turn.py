@@ -247,6 +247,10 @@ def check_json(value: object, path: str) -> Json:
 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+MONTHS = (
+    *("January", "February", "March", "April", "May", "June"),
+    *("July", "August", "September", "October", "November", "December"),
+)
 
 
 def from_us(moment_us: int) -> datetime:
@@ -256,3 +260,9 @@ def from_us(moment_us: int) -> datetime:
 def to_us(moment: datetime) -> int:
     since = moment - EPOCH
     return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+
+
+def day_text(at_us: int) -> str:
+    """Write the day of a moment, in UTC: 4 May 2023."""
+    day = from_us(at_us)
+    return f"{day.day} {MONTHS[day.month - 1]} {day.year}"

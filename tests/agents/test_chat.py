@@ -218,13 +218,13 @@ def test_history_tools_are_answered_in_the_loop_and_kept_with_their_calls(tmp_pa
             ]  # fmt: skip
             found, unknown, broken = (message.tool_results[0] for message in messages if message.role == "tool")
             assert "The port is 8443." in _text(found)
-            assert "there is no tool 'no_such_tool' here; available: get_turn, get_turns" in _text(unknown)
+            assert "there is no tool 'no_such_tool' here; available: context_remaining, get_turn" in _text(unknown)
             assert "the arguments are not JSON" in _text(broken)
             assert [result.is_error for result in (found, unknown, broken)] == [False, True, True]
             assert [entry.name for entry in (await session.board()).retrieved] == ["T-1-R"]
         for ask in model.asks:
             assert unpaired(ask) == []
-            assert len(ask.tools) == 4
+            assert len(ask.tools) == 5
 
     asyncio.run(job())
 

@@ -172,7 +172,7 @@ def test_tools_are_not_offered_where_they_would_take_much_of_the_budget(tmp_path
             for chat in (small, large, without):
                 await chat.session.record([assistant("Good morning.")])
                 await finished(chat.say("Hello."))
-        assert [len(ask.tools) for ask in model.asks] == [0, 4, 0]
+        assert [len(ask.tools) for ask in model.asks] == [0, 5, 0]
 
     asyncio.run(job())
 

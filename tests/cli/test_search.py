@@ -110,3 +110,18 @@ def test_older_turns_that_are_not_indexed_yet_are_told_and_pruned_ones_are_not(t
         assert fov.unsearched_turns("s") == 0
     shell("compress", "s")
     assert "Indexing" not in shell("search", "-s", "s", "port")
+
+
+def test_turns_are_listed_by_date_without_words(shell: Shell) -> None:
+    listed = shell("search", "-s", "s", "--order", "time", "--role", "user", "--after", "January 2026")
+    assert "T-2  user, 2026-02-01 10:00" in listed
+    both = shell("search", "ports", "--order", "time", "--before", "April 2026")
+    assert both.index("2026-02-01") < both.index("2026-03-01")
+    assert "only --order time needs none" in shell.error("search", code=2)
+
+
+def test_messages_of_a_speaker_are_found_by_the_name(shell: Shell) -> None:
+    with sync.open(shell.db) as fov:
+        fov.session("s").record([{"role": "user", "content": "Anna: the port is closed"}])
+    assert "the port is closed" in shell("search", "port", "--speaker", "Anna")
+    assert "Nothing was found" in shell("search", "port", "--speaker", "Ben")

@@ -17,7 +17,6 @@ from foveate.context.board import (
     dismiss,
     expire,
     from_json,
-    paginate,
     prefetch,
     render,
     retrieve,
@@ -25,10 +24,10 @@ from foveate.context.board import (
     to_json,
     with_notes,
 )
-from foveate.context.tags import MARKED, TagBlock, TagEntry, parse_blocks, write_block
+from foveate.context.tags import TagBlock, TagEntry, parse_blocks
 from foveate.plan import Band
 from foveate.tokens import O200K, Counter
-from support.contexts import blocks, boards, counters, marked
+from support.contexts import blocks, boards, counters
 
 
 def turn_block(number: int, text: str = "[user] hi\n") -> TagBlock:
@@ -145,26 +144,6 @@ def test_a_page_beyond_the_last_is_the_last() -> None:
     assert (board.retrieved[0].page, board.retrieved[0].pages) == (1, 1)
 
 
-@given(st.lists(blocks(), min_size=1, max_size=3), st.integers(100, 400), counters)
-def test_pages_fit_and_together_hold_everything(found: list[TagBlock], page_tokens: int, counter: Counter) -> None:
-    pages = paginate(found, page_tokens, counter.base)
-    for page in pages:
-        assert counter.base("".join(map(write_block, page))) <= page_tokens
-    texts = [entry.text for page in pages for block in page for entry in block.entries]
-    originals = [entry.text for block in found for entry in block.entries]
-    added = len([block for block in found if block.level in MARKED]) * len(texts)
-    joined, original = "".join(texts), "".join(originals)
-    assert len(original) <= len(joined) <= len(original) + added
-    assert joined.replace("\n", "") == original.replace("\n", "")
-
-
-def test_a_range_of_many_turns_is_paged_between_its_lines() -> None:
-    entries = tuple(TagEntry(number, "Did something worth a line.") for number in range(1, 2_001))
-    pages = paginate([TagBlock(1, 2_000, "T", entries, is_range=True)], 1_000, O200K.base)
-    assert [entry for page in pages for block in page for entry in block.entries] == list(entries)
-    assert all(O200K.base(write_block(page[0])) > 900 for page in pages[:-1])
-
-
 @given(boards(), st.integers(-5, 300), st.integers(1, 20), counters)
 def test_the_board_never_exceeds_its_budget(board: Board, budget: int, now: int, counter: Counter) -> None:
     text = render(board, now_turn=now, budget_tokens=budget, count=counter.base)
@@ -218,29 +197,6 @@ def test_the_board_holds_a_limited_number_of_entries(saved: int) -> None:
             board = save(board, f"T-{number}-R")
     assert len(board.retrieved) == MAX_RETRIEVED
     assert sum(entry.is_saved for entry in board.retrieved) == max(saved - 1, 0)
-
-
-def test_marked_text_keeps_its_newline_on_every_page() -> None:
-    pages = paginate([turn_block(1, marked("[user] " + "x" * 5_000, "R"))], 100, O200K.base)
-    assert len(pages) > 1
-    assert all(block.entries[0].text.endswith("\n") for page in pages for block in page)
-
-
-def test_paging_counts_each_part_of_a_long_text_a_few_times_only() -> None:
-    counted = 0
-
-    def count(text: str) -> int:
-        nonlocal counted
-        counted += len(text)
-        return len(text) // 4
-
-    work = []
-    for size in (50_000, 100_000):
-        counted = 0
-        pages = paginate([turn_block(1, "[user] " + "words and more words\n" * (size // 21))], 500, count)
-        assert len(pages) > size // 2_500
-        work.append(counted)
-    assert work[1] < 2.2 * work[0]
 
 
 def test_the_board_names_the_bands_and_the_tools_that_read_them_again() -> None:

@@ -41,7 +41,7 @@ def test_the_loop_with_openai_calls_history_tools_and_its_own(server: FaultyServ
     )
     assert run(OPENAI, server, tmp_path) == "The Skua can leave.\n"
     first, second, third = (asked.body for asked in server.requests)
-    assert [tool["function"]["name"] for tool in first["tools"]][-2:] == ["get_turns_by_topic", "read_tide"]
+    assert [tool["function"]["name"] for tool in first["tools"]][-2:] == ["context_remaining", "read_tide"]
     assert first["messages"][0]["content"].startswith("You work for the harbour office.\n")
     (retrieved,) = (message for message in second["messages"] if message["role"] == "tool")
     assert "The pilot boat is the Skua." in retrieved["content"]
@@ -62,6 +62,7 @@ def test_the_loop_with_anthropic_sends_back_only_what_it_takes(server: FaultySer
         "get_turns",
         "search_history",
         "get_turns_by_topic",
+        "context_remaining",
     ]
     assert {key for message in second["messages"] for key in message} == {"role", "content"}
     assert [block["type"] for block in second["messages"][-2]["content"]] == ["thinking", "text", "tool_use"]

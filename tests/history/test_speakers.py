@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from foveate.history.memory_layer import MemoryPiece
-from foveate.history.recalled import NAME_AT_START, said_by_named
+from foveate.history.recalled import said_by_named
+from foveate.recall.replies import NAME_AT_START
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,11 @@ import pytest
 
 from foveate import Foveate, Session
 from foveate.errors import InvalidMessage
+from foveate.recall.choice import BATCH
 from foveate.recall.dates import parse_moment
 from foveate.recall.embed.static import StaticEmbedder
 from foveate.recall.index import Index
-from foveate.recall.search import BATCH, Hit
+from foveate.recall.search import Hit
 from foveate.store.sql import Connection
 from support.engine import assistant, tool_step, user, with_store
 
@@ -113,7 +114,7 @@ def test_texts_of_copies_are_not_read(tmp_path: Path, monkeypatch: pytest.Monkey
         monkeypatch.setattr(Index, "texts", noted)
         found = await fov.search("when does the ferry leave", 8, session_id="s")
         assert len({hit.text for hit in found}) == 8
-        assert len(read) <= BATCH
+        assert len(read) <= BATCH + 2 * len(found)  # and the passages before and behind each
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -123,7 +124,7 @@ def test_a_model_that_searches_does_not_get_its_own_prompt_first(tmp_path: Path)
         session = await filled(fov, "s", "We moved the storage. It listens on port 9000 now.", "It rained.")
         await session.record([user("Please find out for me which port the storage had, would you?")])
         answer = await session.call_tool("search_history", {"query": "storage port"})
-        assert answer.startswith("T-1: ")
+        assert answer.startswith("T-1 · ")
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

@@ -342,6 +342,18 @@ def test_a_session_says_whether_its_budget_was_chosen(client: ServerClient) -> N
         assert client.post(f"{API}/sessions", json=body).json()["budget_chosen"] is chosen
 
 
+def test_a_search_lists_turns_by_time_with_their_dates(client: ServerClient) -> None:
+    client.post(f"{API}/sessions", json={"id": "zoo"})
+    for day in ("2026-02-01", "2026-03-01"):
+        message = {"role": "user", "content": f"Anna: the zebra is fed on {day}"}
+        body = {"messages": [message], "at": f"{day}T10:00:00Z"}
+        assert client.post(f"{API}/sessions/zoo/turns", json=body).is_success
+    listed = client.get(f"{API}/sessions/zoo/search", params={"order": "time"}).json()["items"]
+    assert [hit["at"][:10] for hit in listed] == ["2026-02-01", "2026-03-01"]
+    asked = {"q": "zebra", "speaker": "Anna", "after": "March 2026"}
+    assert [hit["turn_id"] for hit in client.get(f"{API}/search", params=asked).json()["items"]] == ["T-2"]
+
+
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -355,6 +367,7 @@ def test_a_session_says_whether_its_budget_was_chosen(client: ServerClient) -> N
         ("GET", "/api/v1/search", 422),
         ("GET", "/api/v1/search?q=%20", 422),
         ("GET", "/api/v1/search?q=x&after=nonsense", 422),
+        ("GET", "/api/v1/search?q=x&order=newest", 422),
         ("GET", "/api/v1/sessions/nope", 404),
         ("GET", "/api/v1/sessions/%FF", 404),
         ("GET", "/api/v1/sessions/%00", 404),

@@ -15,7 +15,7 @@ from support.servers import ServerClient, bearer, call, client_of
 
 API = "/api/v1"
 READERS = {"file_search", "get_turn", "get_turns", "get_turns_by_topic", "grep", "list_dir", "read_cabinet"}
-READERS |= {"read_file", "search_history", "view_image", "wait_agent"}
+READERS |= {"context_remaining", "read_file", "search_history", "view_image", "wait_agent"}
 IN_STORE = {"update_plan", "call_agent", "spawn_agent", "cancel_agent"}
 
 

@@ -211,7 +211,7 @@ def test_tools_that_only_read_are_marked_and_every_tool_is_loaded_at_once() -> N
     shown = [
         {"name": tool.name, "description": tool.description, "schema": tool.input_schema} for tool in tools.values()
     ]
-    assert count_tokens(json.dumps(shown)) < 1_000
+    assert count_tokens(json.dumps(shown)) < 1_100
     assert count_tokens(INSTRUCTIONS) < 100
 
 
@@ -229,8 +229,29 @@ def test_results_name_title_date_project_and_short_id(tmp_path: Path) -> None:
             assert line in await ask("list_sessions")
             found = await ask("search_history", query="zebra")
             assert found.startswith(line)
-            assert "  T-1, 2026-11-02 10:00 UTC [user] The zebra is fed." in found
+            assert "  T-1 · 2 November 2026 · user: The zebra is fed." in found
             assert "<T-1-R>" in await ask("get_turn", session="0f8e2c41", turn=1)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_turns_and_a_list_by_time_have_dates_and_pages_name_the_next_call(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        for name in ("b", "a"):
+            await recorded(fov, name, f"Anna: the zebra of {name} is fed.", title=f"Zoo {name}")
+        async with asking(fov, page_tokens=600) as ask:
+            assert "T-1 · 2 November 2026\n<T-1-R>" in await ask("get_turn", session="a", turn="T-1")
+            listed = await ask("search_history", order="time", role="user", speaker="Anna")
+            assert "b/T-1 · 2 November 2026 · user: Anna: the zebra of b is fed.\n" in listed
+            assert "a/T-1 · 2 November 2026 · user: Anna: the zebra of a is fed.\n" in listed
+            assert "zebra" in await ask("search_history", query="zebra", after="November 2026")
+            assert "zebra" not in await ask("search_history", query="zebra", before="November 2026")
+            await recorded(fov, "long", " ".join(f"word{number}" for number in range(900)))
+            first = await ask("get_turn", session="long", turn="T-1")
+            assert 'next: get_turn(session="long", turn="T-1", level="R", page=2)\n' in first
+            assert "first is T-5, which comes after last, T-1" in await ask(
+                "get_turns", session="a", first="T-5", last="T-1", is_error=True
+            )
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -284,7 +305,7 @@ def test_a_long_turn_comes_in_pages_within_the_limit_that_join_to_the_whole(tmp_
         await recorded(fov, "s", words)
         async with asking(fov, page_tokens=2_000) as ask:
             first = await ask("get_turn", session="s", turn="T-1")
-            pages = int(first.split("Page 1 of ")[1].split(".")[0])
+            pages = int(first.split("Page 1 of ")[1].split(";")[0])
             assert pages > 2
             texts = [
                 first,
@@ -337,8 +358,10 @@ def test_turns_without_the_level_are_named_with_what_to_do(tmp_path: Path) -> No
         ("get_turns", {"session": "s", "first": 1, "last": 0}, "no turn 0 in session 's'"),
         ("get_turn", {"session": "s"}, "missing required field `turn`; call get_turn(session, turn, [level], [page])"),
         ("get_turn", {"session": "s", "turn": 1, "level": "Q"}, "Invalid enum value 'Q'"),
-        ("search_history", {"query": ""}, "length >= 1"),
-        ("search_history", {"query": "x", "wrong": 1}, "unknown field `wrong`; call search_history(query, [session]"),
+        ("search_history", {"query": ""}, "the search is empty; give some words, or order='time'"),
+        ("search_history", {"query": "x", "order": "best"}, "Invalid enum value 'best'"),
+        ("search_history", {"query": "x", "after": "May 2025", "before": "May 2024"}, "no time is between them"),
+        ("search_history", {"query": "x", "wrong": 1}, "unknown field `wrong`; call search_history([query], [session]"),
         ("search_history", {"query": "x", "after": "someday"}, "someday"),
         ("get_context", {"session": "s", "budget_tokens": 3}, ">= 1000"),
         ("pin", {"session": "s", "text": " "}, "has no text"),

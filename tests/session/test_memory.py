@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 from foveate import Foveate
@@ -67,7 +68,7 @@ def test_the_layer_names_session_title_day_and_turn_and_how_to_read_more(tmp_pat
         assert '2 March 2026, session trip "Trip to <Rome>":\nTurn 1: The hotel in Rome' in memory
         assert 'get_turn("SESSION/T-12", "R")' in memory
         read = await session.call_tool("get_turn", {"turn_id": "trip/T-1"})
-        assert read.startswith('Session trip "Trip to <Rome>", 2026-03-02.\n<T-1-R>')
+        assert read.startswith('Session trip "Trip to <Rome>".\nT-1 · 2 March 2026\n<T-1-R>')
         ranged = await session.call_tool("get_turns", {"first": "trip/T-1", "last": "T-1", "level": "R"})
         assert ranged == read
         assert (await session.board()).retrieved == ()
@@ -100,8 +101,8 @@ def test_a_fork_recalls_its_parent_s_turns_as_its_own_up_to_the_fork(tmp_path: P
         await fov.settle()
         found = await child.call_tool("search_history", {"query": QUESTION, "max_results": 50})
         assert secrets_in(found) == {"KA-101", "KB-303"}
-        assert "\nT-1: [user] The harbour gate opens" in f"\n{found}"
-        assert "other/T-1: [user] For Bert" in found
+        assert re.search(r"^T-1 · .* · user: The harbour gate opens", found, re.MULTILINE)
+        assert re.search(r"^other/T-1 · .* · user: For Bert", found, re.MULTILINE)
 
     asyncio.run(with_store(tmp_path / "chat.db", job, EXACT))
 

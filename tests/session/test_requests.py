@@ -148,7 +148,7 @@ def test_googles_own_package_takes_the_request(tmp_path: Path) -> None:
             taken = types.GenerateContentConfig(**request["config"])
             assert isinstance(taken.system_instruction, str)
             assert taken.system_instruction.startswith("Be brief.")
-            assert len(taken.tools[0].function_declarations) == 4
+            assert len(taken.tools[0].function_declarations) == 5
             said = [types.Content.model_validate(content) for content in request["contents"]]
             assert said[-1].parts[-1].text == "And now?"
 

@@ -1,6 +1,7 @@
 """The history tools end to end, as a model uses them, and what they leave on the board."""
 
 import asyncio
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import foveate
 from bulk import load, said_in
 from foveate import Foveate, Session
 from foveate.context.tags import TagBlock, parse_blocks
-from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound
+from foveate.errors import InputError, LevelNotReady, LevelUnknown, TurnNotFound
 from foveate.events import Event
 from foveate.text import turn_text
 from foveate.worker.renditions import unpack_units
@@ -18,8 +19,8 @@ from support.engine import assistant, settings, talk, tool_step, user, verified,
 
 
 def blocks_of(answer: str) -> list[TagBlock]:
-    first, _, rest = answer.partition("\n")
-    return parse_blocks(rest if first.startswith("Page ") else answer)
+    """The blocks behind the lines with page, parts and dates."""
+    return parse_blocks(answer[answer.index("<T-") :])
 
 
 async def names(session: Session) -> list[str]:
@@ -51,9 +52,50 @@ def test_get_turn_gives_a_large_turn_page_by_page_to_the_letter(tmp_path: Path) 
             pages.append("".join(entry.text for block in blocks_of(answer) for entry in block.entries))
             if answer.startswith(f"Page {len(pages)} of {len(pages)}."):
                 break
+            again = f'; next: get_turn("T-1", "R", page={len(pages) + 1})'
+            assert answer.partition("\n")[0].endswith(again)
         assert len(pages) > 3
         assert "".join(pages) == turn_text((await session.load_turn(1)).messages)
         await verified(session)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_long_answer_begins_with_an_outline_of_its_parts_and_their_pages(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=6_000)
+        text = "# Setup\n" + "Install it first.\n" * 150 + "# Use </T-1-R>\n" + "Call it then.\n" * 150
+        await session.record([user("Explain it."), assistant(f"So.\n{text}")])
+        first = await session.call_tool("get_turn", {"turn_id": "T-1"})
+        head = first[: first.index("<T-1-R>")]
+        pages = int(head.split("Page 1 of ")[1].split(";")[0])
+        assert pages > 2
+        found = re.search(
+            r"Parts: user: Explain it\. \(page 1\); assistant: So\. \(page 1\); Setup \(page 1\); "
+            r"Use <\\/T-1-R> \(page (\d)\)\n",
+            head,
+        )
+        assert found
+        asked = {"turn_id": "T-1", "page": int(found[1])}
+        again = await session.call_tool("get_turn", asked)
+        assert "# Use" in again
+        assert "Parts: " not in again
+        await verified(session)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_pages_of_turns_name_the_call_for_the_next_one(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=4_000)
+        await talk(session, 40, words=40)
+        await fov.settle()
+        answer = await session.call_tool("get_turns", {"first": "T-1", "last": "T-40", "level": "R"})
+        assert re.match(r'Page 1 of \d+; next: get_turns\("T-1", "T-40", "R", page=2\)\n', answer)
+        answer = await session.call_tool("get_turns_by_topic", {"topic": "word1x1", "level": "R"})
+        assert "Page 1 of" not in answer or 'next: get_turns_by_topic("word1x1", "R", page=2)\n' in answer
+        wrong = await session.call_tool("get_turns", {"first": "T-5", "last": "T-1"})
+        assert wrong == "Error: get_turns: first is T-5, which comes after last, T-1; exchange them\n"
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -72,9 +114,11 @@ def test_a_page_that_is_only_read_is_as_a_model_gets_it_and_leaves_the_board_emp
             assert {block.level for block in blocks} <= {level, "T"}
         with pytest.raises(LevelUnknown):
             await session.read_page(1, level="Q")
-        for first, last in ((0, 1), (121, 121), (121, 130), (3, 2)):
+        for first, last in ((0, 1), (121, 121), (121, 130)):
             with pytest.raises(TurnNotFound):
                 await session.read_page(first, last, "E")
+        with pytest.raises(InputError, match="first is T-3, which comes after last, T-2; exchange them"):
+            await session.read_page(3, 2, "E")
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -129,7 +173,7 @@ def test_search_finds_turns_by_words_in_the_session_only(tmp_path: Path) -> None
         await fov.settle()
         session = await fov.session("s")
         answer = await session.call_tool("search_history", {"query": "albatross pier"})
-        assert answer.startswith("T-5: ")
+        assert answer.startswith("T-5 · ")
         assert "other" not in answer
         assert await session.call_tool("search_history", {"query": "walrus"}) == "Nothing was found for 'walrus'.\n"
         assert await names(session) == []

@@ -20,18 +20,23 @@ if TYPE_CHECKING:
 SNIPPET_CHARS = 240
 MARKED = "bold yellow"
 ROLES = ("user", "assistant", "tool", "system")
+ORDERS = ("relevance", "time")
 
 
 @store_command("search", "Find turns by words and by meaning.")
-@click.argument("words", metavar="WORDS...", nargs=-1, required=True)
+@click.argument("words", metavar="WORDS...", nargs=-1)
 @click.option("-s", "--session", "session_name", metavar="SESSION", help="Only in this session.")
 @click.option("--all", "every", is_flag=True, hidden=True)
 @click.option("--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="Maximum number of turns.")
 @click.option("--role", type=click.Choice(ROLES), help="Only messages of this role.")
+@click.option("--speaker", metavar="NAME", help="Only messages that begin with this name: 'Anna: …'.")
 @click.option("--tool", metavar="NAME", help="Only the calls and results of this tool.")
 @click.option("--file", metavar="PATH", help="Only turns that name this file, or the end of its path.")
-@click.option("--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, yesterday.")
+@click.option("--after", metavar="TIME", help="Only turns that began then or later: 2026-11-15, 7d, 12h, last May.")
 @click.option("--before", metavar="TIME", help="Only turns that began before then.")
+@click.option(
+    "--order", type=click.Choice(ORDERS), default="relevance", show_default=True, help="Best first, or oldest first."
+)
 def command(
     fov: Foveate,
     *,
@@ -40,31 +45,47 @@ def command(
     every: bool,
     limit: int,
     role: str | None,
+    speaker: str | None,
     tool: str | None,
     file: str | None,
     after: str | None,
     before: str | None,
+    order: str,
     as_json: bool,
 ) -> Answer:
     """Find turns by words and by meaning in all sessions, or in one. Each turn is shown with its best passage.
 
     Words match in any form (port, ports); identifiers and paths match whole and in parts. No character has a special
-    meaning.
+    meaning. With --order time no words are needed: it lists the turns by date.
 
     \b
     foveate search storage port
     foveate search -s demo how do we take backups --limit 3
     foveate search timeout --role user --after 7d
     foveate search getUserById --before yesterday
+    foveate search -s demo --order time --role user --after "last week"
     """
-    if session_name is None and not every:
+    if not words and order == "relevance":
+        raise click.UsageError("Missing argument 'WORDS...'; only --order time needs none.")
+    if words and session_name is None and not every:
         session_name, words = _old_form(fov, words)
     query = " ".join(words)
     session_id = None if session_name is None else fov.find_session(session_name).id
     unsearched = fov.unsearched_turns(session_id)
     if unsearched and not as_json:
         _print_unsearched(unsearched, session_id)
-    found = fov.search(query, limit, session_id=session_id, role=role, tool=tool, after=after, before=before, file=file)
+    found = fov.search(
+        query,
+        limit,
+        session_id=session_id,
+        role=role,
+        speaker=speaker,
+        tool=tool,
+        after=after,
+        before=before,
+        file=file,
+        order=order,
+    )
     titles = {} if session_id or as_json else {info.id: info.title for info in fov.sessions()}
     value = {"found": found, "unsearched_turns": unsearched}
     return Answer(value, lambda out: print_found(out, found, query, titles))

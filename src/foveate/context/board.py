@@ -7,23 +7,13 @@ All functions are pure: they take a board and return the next one. Its state is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple
 
-from foveate.context.cut import Count, take_head
-from foveate.context.tags import (
-    MARKED,
-    TagBlock,
-    TagEntry,
-    closing_text,
-    content_text,
-    escape_tags,
-    label_text,
-    opening_text,
-    tag_section,
-    write_block,
-)
+from foveate.context.cut import Count
+from foveate.context.pages import NO_DAYS, Days, Page, days_line, paginate
+from foveate.context.tags import TagBlock, escape_tags, tag_section, write_block
 from foveate.plan import Band, ShownLevel
 from foveate.turn import Json, turn_id
 
@@ -34,11 +24,6 @@ MAX_NOTES = 64
 MAX_TURNS = 100
 """Limits of a board. Above them the oldest entries are dropped, saved ones last."""
 MAX_NOTE_CHARS = 500
-FRAME_TOKENS = 64
-"""Room that each page leaves for the lines around it."""
-MIN_PAGE_TOKENS = 32
-CHARS_PER_TOKEN = 16
-"""Characters per token: more than ordinary text has."""
 
 NoteKind = Literal["fetch", "cabinet", "agent", "reminder", "bands"]
 NOTE_HEADINGS: dict[NoteKind, str] = {
@@ -81,6 +66,8 @@ class BoardEntry:
     """The turn it was retrieved in."""
     replaced_in: int | None = None
     """The turn in which it was retrieved again. While that turn is in progress, this older page is shown."""
+    days: str = ""
+    """The line that dates its turns; it comes before the tags."""
 
     @property
     def name(self) -> str:
@@ -119,64 +106,6 @@ class ExpiryReport(NamedTuple):
     retrieved: tuple[BoardEntry, ...]
 
 
-Page: TypeAlias = tuple[TagBlock, ...]
-
-
-def paginate(blocks: Iterable[TagBlock], page_tokens: int, count: Count) -> list[Page]:
-    """Divide blocks into pages of at most this many tokens, including tags; a long text continues on the next page."""
-    room = max(page_tokens - FRAME_TOKENS, MIN_PAGE_TOKENS)
-    pages: list[list[TagBlock]] = [[]]
-    left = room
-    for block in blocks:
-        frame = count(opening_text(block)) + count(closing_text(block))
-        measure = _measure(block, count)
-        held: list[TagEntry] = []
-        for entry in block.entries:
-            for piece in _pieces(entry, room - frame, measure, block.level):
-                cost = measure(piece) + (0 if held else frame)
-                is_continued = bool(held) and held[-1].number == piece.number
-                if (cost > left and (held or pages[-1])) or is_continued:
-                    pages[-1] += [replace(block, entries=tuple(held))] if held else []
-                    pages.append([])
-                    held, left, cost = [], room, measure(piece) + frame
-                held.append(piece)
-                left -= cost
-        pages[-1] += [replace(block, entries=tuple(held))] if held else []
-    return [tuple(page) for page in pages]
-
-
-def _measure(block: TagBlock, count: Count) -> Callable[[TagEntry], int]:
-    """Return a function that counts the tokens that an entry adds to a block."""
-    steps = bool(block.first_step)
-
-    def measure(entry: TagEntry) -> int:
-        label = label_text(entry.number, block.level, in_steps=steps) if block.is_range else ""
-        return count(label + content_text(entry.text, block.level, in_steps=steps))
-
-    return measure
-
-
-def _pieces(entry: TagEntry, room: int, measure: Callable[[TagEntry], int], level: ShownLevel) -> Iterator[TagEntry]:
-    """Split an entry into pieces that fit the room."""
-    start = 0
-    # A token has few characters, so a page ends within a window of the text. Each part is counted a few times, not once
-    # for every page before it.
-    window = max(room, 1) * CHARS_PER_TOKEN
-    while True:
-        rest = entry.text[start : start + window]
-        is_end = start + window >= len(entry.text)
-        if is_end and (len(rest) <= 1 or measure(TagEntry(entry.number, rest)) <= room):
-            yield TagEntry(entry.number, rest)
-            return
-        head = take_head(rest, room, lambda text: measure(TagEntry(entry.number, _ended(text, level)))) or rest[:1]
-        yield TagEntry(entry.number, _ended(head, level))
-        start += len(head)
-
-
-def _ended(text: str, level: ShownLevel) -> str:
-    return text if level not in MARKED or not text or text.endswith("\n") else f"{text}\n"
-
-
 def retrieve(
     board: Board,
     blocks: Sequence[TagBlock],
@@ -186,10 +115,25 @@ def retrieve(
     count: Count,
     page: int = 1,
     life_turns: int = LIFE_TURNS,
+    days: Days = NO_DAYS,
 ) -> Board:
     """Add a page of these blocks, which have one level; a page of the same turns is replaced."""
+    pages = paginate(blocks, page_tokens, count, days)
+    return put_page(board, blocks, pages, now_turn=now_turn, page=page, life_turns=life_turns, days=days)
+
+
+def put_page(
+    board: Board,
+    blocks: Sequence[TagBlock],
+    pages: Sequence[Page],
+    *,
+    now_turn: int,
+    page: int,
+    life_turns: int = LIFE_TURNS,
+    days: Days = NO_DAYS,
+) -> Board:
+    """Add one of the pages of these blocks; see `retrieve`."""
     assert blocks, "nothing to retrieve"
-    pages = paginate(blocks, page_tokens, count)
     chosen = min(max(page, 1), len(pages))
     text = "".join(map(write_block, pages[chosen - 1]))
     entry = BoardEntry(
@@ -201,6 +145,7 @@ def retrieve(
         pages=len(pages),
         until_turn=now_turn + life_turns,
         since_turn=now_turn,
+        days=days_line(pages[chosen - 1], days),
     )
     same = [held for held in board.retrieved if held.name == entry.name]
     entry = replace(entry, is_saved=any(held.is_saved for held in same))
@@ -377,7 +322,7 @@ def _retrieved_text(entry: BoardEntry, now_turn: int) -> str:
     left = max(entry.until_turn - now_turn, 0)
     life = "saved" if entry.is_saved else f"{left} more turns" if left else "last turn"
     page = f", page {entry.page} of {entry.pages}" if entry.pages > 1 else ""
-    return f"Retrieved ({life}{page}):\n{entry.text}"
+    return f"Retrieved ({life}{page}):\n{entry.days}{entry.text}"
 
 
 def _prefetched_text(entry: BoardEntry) -> str:

@@ -23,6 +23,8 @@ _WIDE_CHARS = 16
 _SEAM_TOKENS = 8
 """Maximum difference between the tokens of a part and of the same characters inside the whole text."""
 _CLOSE = 0.97
+MAX_CLUSTER_CHARS = 64
+"""A cut moves at most this far to keep characters together; a longer run of accents or joiners is cut anywhere."""
 _ZWJ = "\u200d"
 _BACKSLASH = "\\"
 _REGIONAL = range(0x1F1E6, 0x1F200)
@@ -120,9 +122,7 @@ def _place(text: str, end: int) -> int:
     for place in range(end, max(0, end - int(end * _WORD_REACH) - 24), -1):
         if text[place].isspace():
             return place
-    while end > 0 and not _is_whole(text, end):
-        end -= 1
-    return end
+    return next((place for place in range(end, max(-1, end - MAX_CLUSTER_CHARS), -1) if _is_whole(text, place)), end)
 
 
 def _place_after(text: str, start: int) -> int:
@@ -136,17 +136,23 @@ def _place_after(text: str, start: int) -> int:
     for place in range(start, min(len(text), start + int(length * _WORD_REACH) + 24)):
         if text[place - 1].isspace() and not text[place].isspace():
             return place
-    while start < len(text) and not _is_whole(text, start):
-        start += 1
-    return start
+    reach = range(start, min(len(text), start + MAX_CLUSTER_CHARS) + 1)
+    return next((place for place in reach if _is_whole(text, place)), start)
 
 
 def _is_whole(text: str, place: int) -> bool:
-    """Return whether a cut here splits no character from its accents and no joined emoji."""
+    """Return whether a cut here splits no character from its accents, no joined emoji and no backslash from what it
+    escapes."""
     if not 0 < place < len(text):
         return True
     before, after = text[place - 1], text[place]
-    if _ZWJ in (before, after) or before == _BACKSLASH or unicodedata.category(after).startswith("M"):
+    if _ZWJ in (before, after) or unicodedata.category(after).startswith("M"):
         return False
-    code = ord(after)
-    return code not in _SKIN_TONES and not (code in _REGIONAL and ord(before) in _REGIONAL)
+    if before == _BACKSLASH:
+        return after == _BACKSLASH
+    if ord(after) in _REGIONAL:
+        start = place
+        while start > 0 and ord(text[start - 1]) in _REGIONAL:
+            start -= 1
+        return (place - start) % 2 == 0  # a flag is two letters
+    return ord(after) not in _SKIN_TONES

@@ -1,7 +1,7 @@
 """The history tools: their definitions for each provider, and typed requests parsed from a model's calls.
 
-The definitions together have about 300 tokens. An invalid call raises `InvalidToolCall`, which tells the model how to
-call the tool.
+The definitions together have at most `MAX_DEFINITIONS_TOKENS`. An invalid call raises `InvalidToolCall`, which
+tells the model how to call the tool.
 """
 
 from __future__ import annotations
@@ -20,12 +20,18 @@ from foveate.errors import InvalidToolCall, UnknownFormat
 from foveate.plan import ShownLevel
 from foveate.text import compact_json
 from foveate.tokens import Counter
-from foveate.turn import Json
+from foveate.turn import Json, turn_id
 
 LEVELS: tuple[ShownLevel, ...] = ("R", "S", "C", "T")
 RANGE_LEVELS: tuple[ShownLevel, ...] = (*LEVELS, "E")
+MAX_DEFINITIONS_TOKENS = 520
+"""Maximum tokens of all definitions in any format."""
 DEFAULT_RESULTS = 5
+DEFAULT_LISTED = 30
+"""Turns on a page of a search: by relevance, and in a list by time."""
 MAX_RESULTS = 50
+ROLES = ("user", "assistant", "tool")
+ORDERS = ("relevance", "time")
 MAX_PAGE = 100_000
 MAX_TEXT_CHARS = 2_000
 """Maximum length of a query or a topic."""
@@ -74,17 +80,40 @@ class GetTurns:
 
 @dataclass(frozen=True, slots=True)
 class SearchHistory:
-    query: str
-    max_results: int = DEFAULT_RESULTS
+    """A search by words, or a list of turns by time, for which the query may be empty."""
+
+    query: str = ""
+    max_results: int = 0
+    """Turns on a page; 0: the default of the order."""
+    after: str | None = None
+    before: str | None = None
+    role: str | None = None
+    speaker: str | None = None
+    order: str = "relevance"
+    page: int = 1
+
+    @property
+    def is_list(self) -> bool:
+        return self.order == "time"
+
+    @property
+    def page_turns(self) -> int:
+        return self.max_results or (DEFAULT_LISTED if self.is_list else DEFAULT_RESULTS)
 
 
 @dataclass(frozen=True, slots=True)
 class GetTurnsByTopic:
     topic: str
     level: ShownLevel = "C"
+    page: int = 1
 
 
-Request: TypeAlias = GetTurn | GetTurns | GetKnowledge | SearchHistory | GetTurnsByTopic
+@dataclass(frozen=True, slots=True)
+class ContextRemaining:
+    """A question for the size of the context."""
+
+
+Request: TypeAlias = GetTurn | GetTurns | GetKnowledge | SearchHistory | GetTurnsByTopic | ContextRemaining
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +180,19 @@ def _read_number(most: int) -> Callable[[object], int]:
     return read
 
 
+def _read_choice(choices: Sequence[str]) -> Callable[[object], str]:
+    def read(value: object) -> str:
+        if isinstance(value, str) and value.strip().lower() in choices:
+            return value.strip().lower()
+        raise ValueError(f"takes one of {', '.join(choices)}")
+
+    return read
+
+
+def _read_query(value: object) -> str:
+    return "" if isinstance(value, str) and not value.strip() else _read_text(value)
+
+
 def _read_text(value: object) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("takes words")
@@ -167,8 +209,12 @@ def _level(levels: Sequence[ShownLevel]) -> Argument:
     return Argument({"type": "string", "enum": list(levels)}, _read_level(levels), "level")
 
 
-def _text(field: str) -> Argument:
-    return Argument({"type": "string"}, _read_text, field, is_required=True)
+def _text(field: str, *, is_required: bool = False) -> Argument:
+    return Argument({"type": "string"}, _read_text, field, is_required=is_required)
+
+
+def _choice(field: str, choices: Sequence[str]) -> Argument:
+    return Argument({"type": "string", "enum": list(choices)}, _read_choice(choices), field)
 
 
 def _number(field: str, most: int) -> Argument:
@@ -178,7 +224,8 @@ def _number(field: str, most: int) -> Argument:
 TOOLS: tuple[HistoryTool, ...] = (
     HistoryTool(
         "get_turn",
-        'Read an earlier turn, e.g. "T-87". Level R (default) is verbatim, S smoothed, C compressed, T one line.',
+        'Read one earlier turn, e.g. "T-87", with its date. Level R (default) is verbatim, S smoothed, C compressed, '
+        "T one line.",
         {"turn_id": _turn("turn", _read_turn_or_item), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
         GetTurn,
     ),
@@ -195,15 +242,32 @@ TOOLS: tuple[HistoryTool, ...] = (
     ),
     HistoryTool(
         "search_history",
-        "Find earlier turns by words.",
-        {"query": _text("query"), "max_results": _number("max_results", MAX_RESULTS)},
+        "Find earlier turns by words, best first, with dates. For order, progress or everything said about X use "
+        'order "time": one line per turn, oldest first; query may be empty. after (inclusive) and before: '
+        '"2023-05-04", "May 2023", "last week". speaker: the name that messages begin with.',
+        {
+            "query": Argument({"type": "string"}, _read_query, "query"),
+            "after": _text("after"),
+            "before": _text("before"),
+            "role": _choice("role", ROLES),
+            "speaker": _text("speaker"),
+            "order": _choice("order", ORDERS),
+            "max_results": _number("max_results", MAX_RESULTS),
+            "page": _number("page", MAX_PAGE),
+        },
         SearchHistory,
     ),
     HistoryTool(
         "get_turns_by_topic",
         "Read the turns on a topic (default C).",
-        {"topic": _text("topic"), "level": _level(LEVELS)},
+        {"topic": _text("topic", is_required=True), "level": _level(LEVELS), "page": _number("page", MAX_PAGE)},
         GetTurnsByTopic,
+    ),
+    HistoryTool(
+        "context_remaining",
+        "How much of the token budget is used and free, and which turns are compressed next.",
+        {},
+        ContextRemaining,
     ),
 )
 
@@ -234,10 +298,21 @@ def parse_call(name: str, arguments: object) -> Request:
             raise InvalidToolCall(name, f"{key} {error}, not {_shown(given[key])}") from None
     if isinstance(values.get("turn"), GetKnowledge):
         return GetKnowledge(values["turn"].id)
-    request = tool.request(**_addressed(tool, values))
+    return _checked(tool.request(**_addressed(tool, values)), name)
+
+
+def _checked(request: Request, name: str) -> Request:
+    """Return a request whose arguments fit together."""
     if isinstance(request, GetTurns) and request.first > request.last:
-        raise InvalidToolCall(name, f"first is T-{request.first}, which comes after last, T-{request.last}")
+        raise InvalidToolCall(name, f"{order_problem(request.first, request.last)}; exchange them")
+    if isinstance(request, SearchHistory) and not (request.query or request.is_list):
+        raise InvalidToolCall(name, 'query is missing; give words, or order="time" to list turns by date')
     return request
+
+
+def order_problem(first: int, last: int) -> str:
+    """Describe a range whose end comes before its beginning."""
+    return f"first is {turn_id(first)}, which comes after last, {turn_id(last)}"
 
 
 def _addressed(tool: HistoryTool, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -315,8 +390,15 @@ class FunctionSpec(NamedTuple):
     description: str
     schema: Mapping[str, Json]
 
+    @property
+    def takes(self) -> bool:
+        """Whether it has arguments."""
+        return bool(self.schema.get("properties"))
+
     def record(self, schema_key: str) -> dict[str, Json]:
-        return {"name": self.name, "description": self.description, schema_key: self.schema}
+        """Return the description with the schema under this key; without the schema if the key is empty."""
+        record: dict[str, Json] = {"name": self.name, "description": self.description}
+        return {**record, schema_key: self.schema} if schema_key else record
 
 
 def tool_definitions(format: str) -> list[dict[str, Json]]:  # noqa: A002
@@ -335,7 +417,8 @@ def function_definitions(functions: Sequence[FunctionSpec], format: str) -> list
         case "anthropic":
             return [function.record("input_schema") for function in functions]
         case "gemini":
-            declared = [function.record("parameters") for function in functions]
+            # Gemini rejects an object without properties.
+            declared = [function.record("parameters" if function.takes else "") for function in functions]
             return [{"functionDeclarations": declared}] if declared else []
     raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import calendar
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -15,7 +13,7 @@ from foveate.recall.knowledge import DECIDED
 from foveate.recall.scopes import RecalledTurn, SearchedSessions, id_in_tenant, title_of
 from foveate.store.knowledge import KnowledgeRow
 from foveate.text import escape_marks
-from foveate.turn import turn_id
+from foveate.turn import MONTHS, day_text, turn_id
 
 Count = Callable[[str], int]
 
@@ -42,10 +40,9 @@ MAX_MISSES = 64
 MAX_GIST_CHARS = 300
 MAX_TITLE_CHARS = 60
 
-_MONTHS = "|".join(name for name in calendar.month_name if name)
 # At the start, or behind whatever `str.splitlines` takes for the end of a line.
 _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
-_LABEL = rf"Turn[ \t]+\d|(?:Lesson|Reference)[ \t]+k-|\d{{1,2}} (?:{_MONTHS}) \d{{1,4}}[:,]"
+_LABEL = rf"Turn[ \t]+\d|(?:Lesson|Reference)[ \t]+k-|\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{1,4}}[:,]"
 _FORGED = re.compile(rf"{_LINE_START}(\\*[ \t]*(?:{_LABEL}))", re.IGNORECASE)
 _ESCAPE = r"\\\1"
 _TOOL_MARKS = ("[call ", "[result")
@@ -256,14 +253,12 @@ class LayerBuilder:
 
     def _heading(self, turn: int, at_us: int) -> str:
         """The day of a turn, and its session if it is another."""
-        day = datetime.fromtimestamp(at_us / 1_000_000, UTC)
-        told = f"{day.day} {calendar.month_name[day.month]} {day.year}"
         session = self._find(turn).session
         if session is None:
-            return f"{told}:\n"
+            return f"{day_text(at_us)}:\n"
         title = title_of(session)[:MAX_TITLE_CHARS]
         named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
-        return f"{told}, session {escape_tags(named)}:\n"
+        return f"{day_text(at_us)}, session {escape_tags(named)}:\n"
 
 
 def turn_address(found: RecalledTurn) -> str:

@@ -6,7 +6,6 @@ All under one deadline. Late and failed results are left out, and a context is m
 from __future__ import annotations
 
 import asyncio
-import re
 import threading
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -31,10 +30,11 @@ from foveate.history.memory_layer import (
     stored_layer,
 )
 from foveate.models.caller import Caller
-from foveate.recall.dates import TIME_WORD, spans_in
+from foveate.recall.dates import spans_in
 from foveate.recall.judge import Judge, JudgedRequest
 from foveate.recall.knowledge import FoundItem, ItemTable, best_items
 from foveate.recall.questions import Breadth, Need, asks_for_answers, breadth_of, need_of
+from foveate.recall.replies import is_reply, speaker_name
 from foveate.recall.scopes import RecalledTurn, searched_sessions
 from foveate.recall.search import Deadline, Measured, Searcher
 from foveate.recall.settings import RecallSettings
@@ -46,7 +46,6 @@ from foveate.store.sql import Connection
 from foveate.text import encodable, json_text
 from foveate.tokens import Counter
 from foveate.turn import from_us, turn_id
-from foveate.words.grammar import QUESTION_MARKS
 
 if TYPE_CHECKING:
     from foveate.recall.index import Index, Look
@@ -86,10 +85,6 @@ ORDERS = "orders"
 """The stage of standing orders, as it is named where it is late."""
 LEAST_NAMED_SHARE = 0.5
 """Of the passages of a role, at least this share must begin with a name; else `Error: …` is a heading, not a name."""
-
-_WORD = r"[^\W\d_][\w.'\u2019-]*"
-NAME_AT_START = re.compile(rf"({_WORD}(?: {_WORD}){{0,2}})[:\uff1a]\s")
-"""The name that a message begins with, one to three words before a colon: `Anna: the keys are in the shed`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -333,11 +328,10 @@ class Recaller:
             spread=0.0 if breadth is Breadth.POINT else settings.broad_spread,
             sitting_hours=settings.sitting_hours,
         )
-        is_dated = settings.date_weight and TIME_WORD.search(request.words)
         return rank(
             scores,
             weights,
-            spans=spans_in(request.words, from_us(int(scores.passages.at_us.max()))) if is_dated else (),
+            spans=spans_in(request.words, from_us(int(scores.passages.at_us.max()))) if settings.date_weight else (),
             visible=request.visible,
             limit=MAX_PASSAGES,
         )
@@ -519,11 +513,8 @@ class Recaller:
         texts = found.index.texts(connection, missing) if missing else {}
         for key, turn, at_us in rows:
             if pieces[key] is None and key in texts:
-                said, first = texts[key], texts[key & ~PASSAGE_MASK]
-                named = NAME_AT_START.match(said.text)
-                if not named and first.speaker == said.speaker:
-                    named = NAME_AT_START.match(first.text)
-                name, number = named[1] if named else "", key & PASSAGE_MASK
+                said, number = texts[key], key & PASSAGE_MASK
+                name = speaker_name(said, texts[key & ~PASSAGE_MASK])
                 piece = make_piece(turn, number, said.speaker, said.text, at_us=at_us, count=found.count, name=name)
                 pieces[key] = piece
                 if key < LOOSE_KEY:  # the others may still change
@@ -532,14 +523,6 @@ class Recaller:
         # A turn's number depends on the sessions that are searched.
         shown = ((pieces[key], turn) for key, turn, _ in rows)
         return [replace(piece, turn=turn) if piece and piece.turn != turn else piece for piece, turn in shown]
-
-
-def is_reply(asks: MemoryPiece, replies: MemoryPiece) -> bool:
-    """Whether one passage is a question and the other, right behind it, is what a person or the model said to it."""
-    if not asks.text.rstrip().endswith(QUESTION_MARKS):
-        return False
-    is_next = replies.number == asks.number + 1 if replies.turn == asks.turn else replies.turn == asks.turn + 1
-    return is_next and {asks.speaker, replies.speaker} <= {"user", "assistant"}
 
 
 def said_by_named(query: str, pieces: Sequence[MemoryPiece | None]) -> list[bool]:

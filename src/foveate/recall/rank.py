@@ -42,6 +42,9 @@ TOOL_SHARE = 0.85
 """In a search, scores of tool results and injected text are multiplied by this: a little below what people said. With
 0.5, facts that only a tool result has were found less often (`bench/recall.py --needles`: 83 and 86 of 100, not 89)."""
 
+NAMED_TIME_WEIGHT = 3.0
+"""What a passage of a time that a search names gets, in standard deviations: as much as a rare word more."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankWeights:
@@ -223,11 +226,12 @@ def outstanding(scores: PassageScores, *, asking: int | None = None) -> float:
     return float(scores.fused[scores.passages.turn != asking].max(initial=0.0)) if len(scores.passages.key) else 0.0
 
 
-def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
-    """The passages that match a search, best first; of equals what people said comes first, then the newer one.
+def best_matches(scores: Scores, *, least_alike: float, limit: int, spans: Sequence[TimeSpan] = ()) -> Matches:
+    """The passages that match a search, best first; of equals what the user said comes first, then the newer one.
 
     A passage matches if it has a word of the query, or if its vector is at least as near as `least_alike` and nearer
-    than the mean. What tools returned and programs injected counts `TOOL_SHARE` of what people and models said.
+    than the mean. What tools returned and programs injected counts `TOOL_SHARE` of what people and models said. What
+    was said at a time that the query names gets `NAMED_TIME_WEIGHT`.
     """
     has_word = scores.allowed & (scores.keyword > 0)
     words = MeasureScores(scores.keyword, *_mean_and_deviation(scores.keyword[has_word], int(scores.allowed.sum())))
@@ -242,13 +246,16 @@ def best_matches(scores: Scores, *, least_alike: float, limit: int) -> Matches:
     # From the score of a passage that has none of the words and an ordinary vector, so that shares of it make sense.
     nothing = fuse(MeasureScores(np.zeros(1, np.float32), words.mean, words.deviation), None)
     gains = fuse(words.at(places), vectors) - nothing
-    is_said = scores.speaker[places] <= SPEAKERS.index("assistant")
-    gains = np.where(is_said | (gains < 0), gains, gains * np.float32(TOOL_SHARE)).astype(np.float32)
+    is_spoken = scores.speaker[places] <= SPEAKERS.index("assistant")
+    gains = np.where(is_spoken | (gains < 0), gains, gains * np.float32(TOOL_SHARE)).astype(np.float32)
+    if spans:
+        gains = gains + np.float32(NAMED_TIME_WEIGHT) * is_within(scores.at_us[places], spans)
+    is_user = scores.speaker[places] == SPEAKERS.index("user")
     is_cut = len(places) > limit
     if is_cut:
         best = gains >= np.partition(gains, len(gains) - limit)[len(gains) - limit]
-        places, gains, is_said = places[best], gains[best], is_said[best]
-    order = np.lexsort((places, -scores.turn[places], ~is_said, -gains))[:limit]
+        places, gains, is_user = places[best], gains[best], is_user[best]
+    order = np.lexsort((places, -scores.turn[places], ~is_user, -gains))[:limit]
     return Matches(places[order].tolist(), gains[order].tolist(), is_cut=is_cut)
 
 
@@ -306,10 +313,16 @@ def best_first(passages: Passages, scores: Floats, allowed: NDArray[np.bool_], l
     return found
 
 
-def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:
-    inside = np.zeros(len(passages.key), np.bool_)
+def is_within(at_us: Numbers, spans: Sequence[TimeSpan]) -> NDArray[np.bool_]:
+    """Whether each moment is in one of these times."""
+    inside = np.zeros(len(at_us), np.bool_)
     for span in spans:
-        inside |= (passages.at_us >= span.first_us) & (passages.at_us < span.end_us)
+        inside |= (at_us >= span.first_us) & (at_us < span.end_us)
+    return inside
+
+
+def _dated(passages: Passages, spans: Sequence[TimeSpan]) -> Floats:
+    inside = is_within(passages.at_us, spans)
     # Where everything or nothing is of that time, it tells nothing.
     return inside.astype(np.float32) if not inside.all() else np.zeros(len(passages.key), np.float32)
 

@@ -1,36 +1,39 @@
-"""Search in one session or in all of them: the best passage of each turn that matches a query."""
+"""Search in one session or in all of them: the best passage of each turn that matches a query, or a list by date."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
 from foveate.cache import BoundedCache
 from foveate.errors import Damaged, FoveateError, InputError, ModelError
 from foveate.models.caller import Caller
-from foveate.recall.dates import parse_moment
+from foveate.recall.choice import PassageHit, PassageReader, Repeats, choose, places_by_turn
+from foveate.recall.dates import TimeSpan, names_only_time, parse_span, spans_in
 from foveate.recall.embed import Embedder, index_maker, load_embedder
 from foveate.recall.knowledge import MAX_EMBEDDED_CHARS, ItemTable, KnownItems
-from foveate.recall.questions import has_question_marks, is_question
 from foveate.recall.scopes import searched_sessions
 from foveate.recall.settings import RecallSettings
 from foveate.recall.words import find_words, snippet, telling_words
 from foveate.store import SessionRow, Store
 from foveate.store.rows import SPEAKERS, IndexState, Speaker
 from foveate.store.sql import Connection
-from foveate.turn import from_us, to_us, turn_id
+from foveate.turn import day_text, from_us, to_us, turn_id
 
 if TYPE_CHECKING:
     from foveate.recall.index import Index, Look, Query
-    from foveate.recall.rank import Matches, PassageScores, Scores
+    from foveate.recall.rank import PassageScores, Scores
     from foveate.recall.table import Filter, Floats
 
 T = TypeVar("T")
+
+Order = Literal["relevance", "time"]
+"""`time` lists turns by date, the oldest first."""
 
 WORDS = "words"
 VECTORS = "vectors"
@@ -39,6 +42,10 @@ GLANCE = "glance"
 MAX_OPEN = 16
 """Sessions whose index is kept in memory, those used last."""
 MAX_RESULTS = 1_000
+MAX_LISTED = 400
+"""Turns that a list by date has for a query, the best of those that match."""
+LEAST_LISTED_SCORE = 0.3
+"""Share of the best turn's score that a turn in such a list has at least."""
 EVERY_TURN = 2**62
 """A last turn that no session reaches."""
 LEAST_ALIKE = 0.25
@@ -47,21 +54,11 @@ LEAST_ALIKE_TO_A_WORD = 0.4
 """this near."""
 LEAST_ALIKE_UNKNOWN = 0.65
 """And for a query of words that the model does not know: nonsense reaches 0.54, another form of the same word 0.78."""
-BATCH = 12
-"""Passages whose texts are read together."""
-MARKED = 256
-"""Passages that are compared with earlier ones together."""
-MAX_READ = 4_096
-"""Passages whose texts are read for one search."""
-REPEAT_SHARE = 0.5
-"""A passage that only asks what the query asks has its score multiplied by this."""
-LEAST_REPEATED = 0.8
-"""Share of the query's words that such a passage has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchFilter:
-    """Which passages to search. Times are e.g. `2026-11-15`, `7d` (before now) or `yesterday`."""
+    """Which passages to search. Times are e.g. `2026-11-15`, `7d` (ago), `yesterday` or `September 2022`."""
 
     role: str | None = None
     tool: str | None = None
@@ -70,6 +67,10 @@ class SearchFilter:
     file: str | None = None
     session_ids: Collection[str] | None = None
     """Only these sessions, in a search over all. A turn that forks share belongs to the session that recorded it."""
+    speaker: str | None = None
+    """Only what somebody of this name said: messages that begin with it, `Anna: …`."""
+    now: datetime | None = None
+    """What relative times are counted from; None: the current time in filters, the newest turn in a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,15 @@ class Hit:
     """Similarity of meaning, from -1 to 1."""
     score: float = 0.0
     """Ranking score, comparable across the sessions of one search."""
+    question: str = ""
+    """The question that the passage replies to, if there is one."""
+    reply: str = ""
+    """The reply to the passage, if it is a question."""
+
+    @property
+    def day(self) -> str:
+        """The day of the turn in UTC, e.g. `4 May 2023`."""
+        return day_text(to_us(self.at))
 
     def snippet(self, query: str, max_chars: int = 240) -> list[tuple[str, bool]]:
         """The part of the text, on one line, that has most of the query's words, cut where such words begin and end.
@@ -103,23 +113,6 @@ class Hit:
             pieces += [(text[end:first], False), (text[first:last], True)]
             end = last
         return [(piece, is_word) for piece, is_word in [*pieces, (text[end:], False)] if piece]
-
-
-@dataclass(frozen=True, slots=True)
-class _PassageHit:
-    """A passage that was found. `keyword` is 0 where it has none of the words; `vector` the mean where it has none."""
-
-    place: int
-    """In the scores it was read from."""
-    session: int
-    """The session's number; 0 in an index of one session."""
-    turn: int
-    text: str
-    keyword: float
-    vector: float
-    speaker: Speaker
-    tool: str | None
-    at_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +141,21 @@ class Deadline:
         left = None if self._end is None else max(0.0, self._end - self._loop.time())
         # Without a deadline limits of stages don't count either: the same store gives the same bytes.
         return left if left is None or most is None else min(left, most)
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The arguments of a search."""
+
+    query: str
+    max_results: int
+    wanted: SearchFilter
+    order: Order
+    skip: int = 0
+    asking: int | None = None
+    """The turn whose prompt led to it,"""
+    own: int = 0
+    """and the number of its session in an index of all."""
 
 
 class Searcher:
@@ -261,38 +269,55 @@ class Searcher:
         wanted: SearchFilter | None = None,
         *,
         asking: int | None = None,
+        order: str = "relevance",
+        skip: int = 0,
     ) -> list[Hit]:
-        """The turns of a session that match, best first. `asking` is the turn whose prompt led to this search."""
-        hits = await self._search(self.index(session), query, max_results, wanted or SearchFilter(), asking=asking)
-        return [_hit(session.id, hit, score) for hit, score in hits]
+        """The turns of a session that match, best first, or by date, without the first `skip`. `asking` is the turn
+        whose prompt led to this search."""
+        asked = _Asked(query, max_results, wanted or SearchFilter(), _order(order), skip=skip, asking=asking)
+        return [_hit(session.id, hit) for hit in await self._search(self.index(session), asked)]
 
     async def search_scope(
-        self, session: SessionRow, query: str, max_results: int, *, asking: int | None = None
+        self,
+        session: SessionRow,
+        query: str,
+        max_results: int,
+        wanted: SearchFilter | None = None,
+        *,
+        asking: int | None = None,
+        order: str = "relevance",
+        skip: int = 0,
     ) -> list[Hit]:
-        """The turns that match of a session and of the others of the scope that it was opened with, best first."""
+        """The turns that match of a session and of the others of the scope that it was opened with; see `search`."""
         searched = await self._store.passages.read(lambda connection: searched_sessions(connection, session))
         if searched is None:
-            return await self.search(session, query, max_results, asking=asking)
-        index, wanted = self.index_of_all(), SearchFilter()
-        found = await self._search(
-            index, query, max_results, wanted, asking=asking, sessions=searched.last_turns, own=session.number
-        )
+            return await self.search(session, query, max_results, wanted, asking=asking, order=order, skip=skip)
+        asked = _Asked(query, max_results, wanted or SearchFilter(), _order(order), skip=skip, asking=asking)
+        asked = replace(asked, own=session.number)
+        found = await self._search(self.index_of_all(), asked, searched.last_turns)
         names = {row.number: row.id for row in searched.others}
         return [
-            _hit(session.id if searched.is_own(hit.session, hit.turn) else names[hit.session], hit, score)
-            for hit, score in found
+            _hit(session.id if searched.is_own(hit.session, hit.turn) else names[hit.session], hit) for hit in found
         ]
 
-    async def search_all(self, query: str, max_results: int, wanted: SearchFilter | None = None) -> list[Hit]:
-        """The turns of all sessions that match, best first; a turn that forks share appears once, as its own
-        session's."""
+    async def search_all(
+        self,
+        query: str,
+        max_results: int,
+        wanted: SearchFilter | None = None,
+        *,
+        order: str = "relevance",
+        skip: int = 0,
+    ) -> list[Hit]:
+        """The turns of all sessions that match, best first, or by date; a turn that forks share appears once, as its
+        own session's."""
         wanted, index, numbers = wanted or SearchFilter(), self.index_of_all(), None
         if wanted.session_ids is not None:
             rows = await self._store.list_sessions()
             numbers = {row.number: EVERY_TURN for row in rows if row.id in wanted.session_ids}
-        hits = await self._search(index, query, max_results, wanted, sessions=numbers)
-        names = index.session_ids({hit.session for hit, _ in hits})
-        return [_hit(names[hit.session], hit, score) for hit, score in hits if hit.session in names]
+        hits = await self._search(index, _Asked(query, max_results, wanted, _order(order), skip=skip), numbers)
+        names = index.session_ids({hit.session for hit in hits})
+        return [_hit(names[hit.session], hit) for hit in hits if hit.session in names]
 
     async def unsearched(self, session: SessionRow | None = None) -> int:
         """How many turns of a session, or of all, are not indexed yet and too many to be searched directly."""
@@ -308,32 +333,32 @@ class Searcher:
         found = await self._store.passages.state(index_maker(self.embedder.name))
         return replace(found, model=self.embedder.name, problem=problem)
 
-    async def _search(
-        self,
-        index: Index,
-        query: str,
-        max_results: int,
-        wanted: SearchFilter,
-        *,
-        asking: int | None = None,
-        sessions: Mapping[int, int] | None = None,
-        own: int = 0,
-    ) -> list[tuple[_PassageHit, float]]:
-        if not query.strip():
-            raise InputError("the search is empty; give some words")
-        if not 1 <= max_results <= MAX_RESULTS:
-            raise InputError(f"max_results is {max_results}; it can be 1 to {MAX_RESULTS:,}")
-        scores = await index.scores(query, _filter(wanted, sessions))
-        least = LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
-        least = least if self.embedder.knows(query) else LEAST_ALIKE_UNKNOWN
-        asked = None if asking is None else (own, asking)
+    async def _search(self, index: Index, asked: _Asked, sessions: Mapping[int, int] | None = None) -> list[PassageHit]:
+        if not 1 <= asked.max_results <= MAX_RESULTS:
+            raise InputError(f"max_results is {asked.max_results}; it can be 1 to {MAX_RESULTS:,}")
+        is_listed = asked.order == "time"
+        if not asked.query.strip() and not is_listed:
+            raise InputError("the search is empty; give some words, or order='time' to list turns by date")
+        wanted = _filter(asked.wanted, sessions)
+        scores = await index.scores(asked.query, wanted)
+        newest = from_us(int(scores.at_us.max(initial=0)))
+        spans = spans_in(asked.query, asked.wanted.now or newest)
+        least_alike = self._least_alike(asked.query)
 
-        def choose(connection: Connection) -> list[tuple[_PassageHit, float]]:
-            return _choose(
-                partial(_hits, index, connection, scores), scores, partial(_Repeats, query, asked), least, max_results
-            )
+        def read(connection: Connection) -> list[PassageHit]:
+            reader = PassageReader(index, connection, scores, wanted, asked.wanted.speaker or "")
+            if not asked.query.strip():
+                return _every_turn(reader, asked, ())
+            if spans and names_only_time(asked.query):
+                return _turns_of_time(reader, asked, spans, least_alike=least_alike)
+            return _best_turns(reader, asked, spans, least_alike=least_alike)
 
-        return await self._store.passages.read(choose)
+        return await self._store.passages.read(read)
+
+    def _least_alike(self, query: str) -> float:
+        if not self.embedder.knows(query):
+            return LEAST_ALIKE_UNKNOWN
+        return LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
 
     def _new_index(self, session_id: str | None) -> Index:
         from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search
@@ -341,143 +366,88 @@ class Searcher:
         return Index(self._store, session_id, self.embedder)
 
 
-class _Repeats:
-    """Tells passages that only repeat the query, or another passage."""
-
-    def __init__(self, query: str, asking: tuple[int, int] | None) -> None:
-        self._query = query
-        self._words = telling_words(query)
-        self._asking = asking
-        self._seen: set[tuple[str, str]] = set()
-
-    def share(self, hit: _PassageHit) -> float:
-        """How much of its score a passage keeps; 0: it is listed only where there is nothing else."""
-        text = " ".join(hit.text.split())
-        if (hit.speaker, text) in self._seen:
-            return 0.0
-        self._seen.add((hit.speaker, text))
-        if (hit.session, hit.turn) == self._asking and hit.speaker == "user":
-            return 0.0 if has_question_marks(text) else REPEAT_SHARE
-        return REPEAT_SHARE if self._asks_the_same(text) else 1.0
-
-    def _asks_the_same(self, text: str) -> bool:
-        """Whether a text only asks for what the query is about, or is the query's question in the same words."""
-        if text.isascii():  # the same, quicker: most texts have few of the words
-            lower = text.lower()
-            if sum(word in lower for word in self._words) < LEAST_REPEATED * len(self._words):
-                return False
-        words = telling_words(text)
-        shared = len(words & self._words)
-        if not shared or shared < LEAST_REPEATED * len(self._words):
-            return False
-        if has_question_marks(text):
-            return True
-        return shared >= LEAST_REPEATED * len(words | self._words) and (is_question(text) or is_question(self._query))
-
-
-def _choose(
-    read: Callable[[Sequence[int]], list[_PassageHit]],
-    scores: Scores,
-    repeats: Callable[[], _Repeats],
-    least_alike: float,
-    limit: int,
-) -> list[tuple[_PassageHit, float]]:
-    """The best passage of each of the best turns; few of the matches are put in order where these are enough."""
+def _best_turns(
+    reader: PassageReader, asked: _Asked, spans: Sequence[TimeSpan], *, least_alike: float
+) -> list[PassageHit]:
+    """The turns that match, best first; or the best of them by date."""
     from foveate.recall.rank import best_matches  # noqa: PLC0415 - numpy loads with the first search
 
-    few = best_matches(scores, least_alike=least_alike, limit=MARKED)
-    found = _choose_among(read, scores, few, repeats(), limit)
-    if found is None:
-        every = best_matches(scores, least_alike=least_alike, limit=MAX_READ)
-        found = _choose_among(read, scores, replace(every, is_cut=False), repeats(), limit)
-    assert found is not None, "nothing was cut"
-    return found
+    is_listed = asked.order == "time"
+    asking = None if asked.asking is None else (asked.own, asked.asking)
+    found = choose(
+        reader,
+        partial(Repeats, asked.query, asking),
+        lambda count: best_matches(reader.scores, least_alike=least_alike, limit=count, spans=spans),
+        MAX_LISTED if is_listed else asked.skip + asked.max_results,
+    )
+    if is_listed:
+        least = LEAST_LISTED_SCORE * max((hit.score for hit in found), default=0.0)
+        found = [hit for hit in found if hit.score >= least]
+        found.sort(key=lambda hit: (hit.at_us, hit.session, hit.turn))
+    return found[asked.skip : asked.skip + asked.max_results]
 
 
-def _choose_among(
-    read: Callable[[Sequence[int]], list[_PassageHit]], scores: Scores, matches: Matches, repeats: _Repeats, limit: int
-) -> list[tuple[_PassageHit, float]] | None:
-    """Read on until enough turns say more than the query does; None if the matches were cut before."""
-    first: dict[tuple[int, int], tuple[_PassageHit, float]] = {}
-    last: dict[tuple[int, int], tuple[_PassageHit, float]] = {}
-    gains = dict(zip(matches.places, matches.scores, strict=True))
-    copies: list[int] = []
-    fresh = _without_copies(scores, matches.places, copies)
-    while batch := list(islice(fresh, BATCH)):
-        for hit in read(batch):
-            turn, gain, share = (hit.session, hit.turn), gains[hit.place], repeats.share(hit)
-            group = first if share else last
-            gain *= share if gain > 0 else 1
-            if turn not in group or group[turn][1] < gain:
-                group[turn] = (hit, gain)
-        if sum(gain >= gains[batch[-1]] for _, gain in first.values()) >= limit:
-            break
-    else:
-        if matches.is_cut:
-            return None
-    best = sorted(first.values(), key=lambda found: -found[1])
-    rest = [found for turn, found in last.items() if turn not in first]
-    if len(best) + len(rest) < limit:
-        others = ((hit, gains[hit.place]) for hit in read(copies[:limit]))
-        rest += [(hit, gain) for hit, gain in others if not {(hit.session, hit.turn)} & (first.keys() | last.keys())]
-    return [*best, *rest][:limit]
+def _turns_of_time(
+    reader: PassageReader, asked: _Asked, spans: Sequence[TimeSpan], *, least_alike: float
+) -> list[PassageHit]:
+    """The turns of the times that are all of a query, the oldest first; before them, best first, those that mention the
+    date. What "yesterday" means where it is mentioned is another day."""
+    best = _best_turns(reader, asked, (), least_alike=least_alike)
+    of_time = _every_turn(reader, asked, spans)
+    if asked.order == "time":
+        return of_time or best
+    words = telling_words(asked.query)
+    is_date = any(map(str.isdigit, asked.query))
+    mentions = [hit for hit in best if is_date and words <= telling_words(hit.text)]
+    known = {hit.address for hit in mentions}
+    found = [*mentions, *(hit for hit in of_time if hit.address not in known)]
+    return (found or best)[: asked.max_results]
 
 
-def _hits(index: Index, connection: Connection, scores: Scores, places: Sequence[int]) -> list[_PassageHit]:
-    """The passages at these places, in this order; one that was taken away meanwhile is left out."""
-    import numpy as np  # noqa: PLC0415 - loads with the first search
-
-    from foveate.recall.table import TURN_BITS, TURN_MASK  # noqa: PLC0415
-
-    own = np.array(places, np.int64)
-    keys = scores.key[own].tolist()
-    texts = index.texts(connection, keys)
-    alike = [0.0] * len(places) if scores.vector is None else scores.vector.at(own).tolist()
-    turns, keyword, at_us = (column[own].tolist() for column in (scores.turn, scores.keyword, scores.at_us))
-    return [
-        _PassageHit(
-            place=place,
-            session=turns[number] >> TURN_BITS,
-            turn=turns[number] & TURN_MASK,
-            text=texts[key].text,
-            keyword=keyword[number],
-            vector=alike[number],
-            speaker=texts[key].speaker,
-            tool=texts[key].tool,
-            at_us=at_us[number],
-        )
-        for number, (place, key) in enumerate(zip(places, keys, strict=True))
-        if key in texts
-    ]
-
-
-def _without_copies(scores: Scores, places: Sequence[int], copies: list[int]) -> Iterator[int]:
-    """The places of passages, without those that have all scores of an earlier one: these are put into `copies`, and
-    their texts are not read unless there is nothing else."""
-    seen: set[tuple[int, float, float]] = set()
-    for start in range(0, len(places), MARKED):
-        some = places[start : start + MARKED]
-        for place, mark in zip(some, scores.marks(some), strict=True):
-            if mark in seen:
-                copies.append(place)
-                continue
-            if mark is not None:
-                seen.add(mark)
-            yield place
+def _every_turn(reader: PassageReader, asked: _Asked, spans: Sequence[TimeSpan]) -> list[PassageHit]:
+    """All turns that the filter and the named times leave, the oldest first: each with what the user said, or else the
+    first speaker."""
+    turns = places_by_turn(reader.scores, spans)
+    if not reader.name:  # whose turns they are is known only when they are read
+        turns = turns[asked.skip :]
+    hits = (hit for places in turns if (hit := reader.whole(places)) is not None)
+    skip = asked.skip if reader.name else 0
+    return list(islice(hits, skip, skip + asked.max_results))
 
 
 def _filter(wanted: SearchFilter, sessions: Mapping[int, int] | None) -> Filter:
     from foveate.recall.table import Filter  # noqa: PLC0415
 
-    now = datetime.now(UTC)
+    first_us, end_us = _times(wanted)
     return Filter(
         speaker=_speaker(wanted.role),
         tool=wanted.tool,
-        after_us=None if wanted.after is None else to_us(parse_moment(wanted.after, now, path="after")),
-        before_us=None if wanted.before is None else to_us(parse_moment(wanted.before, now, path="before")),
+        after_us=first_us,
+        before_us=end_us,
         file=wanted.file,
         sessions=sessions,
     )
+
+
+def _times(wanted: SearchFilter) -> tuple[int | None, int | None]:
+    """The first moment that counts and the one behind the last. If `after` is inside the time that `before` names, all
+    of that time counts: after and before September 2022 is September 2022."""
+    now = wanted.now or datetime.now(UTC)
+    after = None if wanted.after is None else parse_span(wanted.after, now, path="after")
+    before = None if wanted.before is None else parse_span(wanted.before, now, path="before")
+    if after is None or before is None or after.first_us < before.first_us:
+        return after.first_us if after else None, before.first_us if before else None
+    if after.first_us < before.end_us:
+        return after.first_us, before.end_us
+    days = f"after is {day_text(after.first_us)}, before is {day_text(before.first_us)}"
+    raise InputError(f"{days}: no time is between them; exchange them or leave one out")
+
+
+def _order(order: str) -> Order:
+    for known in get_args(Order):
+        if order == known:
+            return known  # type: ignore[no-any-return]
+    raise InputError(f"order is {order!r}; it can be {' or '.join(get_args(Order))}")
 
 
 def _speaker(role: str | None) -> Speaker | None:
@@ -486,7 +456,7 @@ def _speaker(role: str | None) -> Speaker | None:
     raise InputError(f"role is {role!r}; it can be {', '.join(SPEAKERS)}")
 
 
-def _hit(session_id: str, hit: _PassageHit, score: float) -> Hit:
+def _hit(session_id: str, hit: PassageHit) -> Hit:
     return Hit(
         session_id=session_id,
         turn_id=turn_id(hit.turn),
@@ -496,7 +466,9 @@ def _hit(session_id: str, hit: _PassageHit, score: float) -> Hit:
         at=from_us(hit.at_us),
         keyword=round(hit.keyword, 3),
         similarity=round(hit.vector, 3),
-        score=round(score, 3),
+        score=round(hit.score, 3),
+        question=hit.question,
+        reply=hit.reply,
     )
 
 

@@ -11,8 +11,10 @@ import re
 import unicodedata
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 
 from foveate.words import stop_words
+from foveate.words.grammar import QUESTION_MARKS, index_borders
 
 MAX_QUERY_CHARS = 20_000
 """Of a longer query its beginning and its end are read."""
@@ -30,6 +32,10 @@ MAX_SPECIFICITY_CHARS = 12
 ENDING_CHARS = 3
 """Words that differ in at most this many last characters count as forms of one word."""
 LEAST_SHARED_CHARS = 4
+MAX_CODE_CHARS = 80
+"""Inline code ends within this many characters."""
+GAP_CHARS = 2
+"""Length of the mark between sentences that do not follow each other."""
 
 STOP_WORDS = stop_words("search", "en")
 _SILENT = frozenset(word.replace("'", " ") for word in STOP_WORDS)
@@ -90,6 +96,12 @@ def query_phrases(query: str) -> list[str]:
 def telling_words(text: str) -> set[str]:
     """The words of a text in lower case, without stop words."""
     return {word.lower() for word in _LETTERS.findall(text)} - STOP_WORDS
+
+
+def names_code(query: str) -> bool:
+    """Whether a query has an identifier or a path: `getUserById`, `max_retry`, `src/auth.py`."""
+    words = (word for word in _WORD.findall(query) if not word.isalpha() or not word[1:].islower())
+    return _COMPOUND.search(query) is not None or any(_JOINT.search(word) for word in words)
 
 
 def word_count(text: str) -> int:
@@ -153,23 +165,101 @@ def find_words(text: str, query: str) -> list[tuple[int, int]]:
 
 
 def snippet(text: str, query: str, max_chars: int) -> str:
-    """The stretch of a text, on one line, that has most of the query's words."""
+    """The sentences of a text, on one line, that have most of the query's words.
+
+    A sentence that is too long is cut between words, but neither inside a number nor inside inline code.
+    """
     line = " ".join(text.split())
     if len(line) <= max_chars:
         return line
     found = [start for start, _ in find_words(line, query)]
+    borders = [0, *index_borders(line), len(line)]
+    first, last = _best_run(borders, found, max_chars)
+    if borders[last] - borders[first] > max_chars:  # one sentence
+        return _cut_sentence(line, borders[first], borders[last], found, max_chars)
+    return _with_gaps(line, borders[first], borders[last])
+
+
+def gist(text: str, query: str, max_chars: int) -> str:
+    """The sentences of a text, on one line, that state most, in their order: those with words of the query first, then
+    those with numbers, then the other statements, then questions."""
+    line = " ".join(text.split())
+    if len(line) <= max_chars:
+        return line
+    found = [start for start, _ in find_words(line, query)] if query else []
+    borders = [0, *index_borders(line), len(line)]
+    spans = [(start, end) for start, end in pairwise(borders) if end > start]
+
+    def worth(span: tuple[int, int]) -> tuple[int, bool, bool, int]:
+        said = line[span[0] : span[1]].rstrip()
+        words = bisect_left(found, span[1]) - bisect_left(found, span[0])
+        return words, any(map(str.isdigit, said)), not said.endswith(QUESTION_MARKS), -span[0]
+
+    kept: list[tuple[int, int]] = []
+    left = max_chars
+    for span in sorted(spans, key=worth, reverse=True):
+        if (size := span[1] - span[0] + GAP_CHARS) <= left:
+            kept.append(span)
+            left -= size
+    if not kept:
+        return snippet(text, query, max_chars)
+    parts: list[str] = []
+    end = 0
+    for start, behind in sorted(kept):
+        parts += ["… "] if start > end else []
+        parts.append(line[start:behind])
+        end = behind
+    return "".join(parts).rstrip() + (" …" if end < len(line) else "")
+
+
+def _best_run(borders: list[int], found: list[int], max_chars: int) -> tuple[int, int]:
+    """The run of sentences, by their first and last border, that has most of the found places; at least one sentence,
+    and as many around it as there is room for."""
+
+    def words(first: int, last: int) -> int:
+        return bisect_left(found, borders[last]) - bisect_left(found, borders[first])
+
+    best, first = (0, 1), 0
+    for last in range(1, len(borders)):
+        while first < last - 1 and borders[last] - borders[first] > max_chars:
+            first += 1
+        if words(first, last) > words(*best):
+            best = first, last
+    first, last = best
+    while last < len(borders) - 1 and borders[last + 1] - borders[first] <= max_chars:
+        last += 1
+    while first > 0 and borders[last] - borders[first - 1] <= max_chars:
+        first -= 1
+    return first, last
+
+
+def _cut_sentence(line: str, begin: int, behind: int, found: list[int], max_chars: int) -> str:
+    """The stretch of a long sentence that has most of the found places."""
+    own = [place for place in found if begin <= place < behind]
     reach = max_chars - max_chars // 4
     best = max(
-        found, key=lambda start: (bisect_left(found, start + reach) - bisect_left(found, start), -start), default=0
+        own, key=lambda start: (bisect_left(own, start + reach) - bisect_left(own, start), -start), default=begin
     )
-    start = max(0, min(best - max_chars // 4, len(line) - max_chars))
-    end = start + max_chars
-    # Whole words, unless one is longer than all of it.
-    first = line.find(" ", start, end) + 1 if start else 0
-    last = line.rfind(" ", start, end) if end < len(line) else len(line)
+    start = max(begin, min(best - max_chars // 4, behind - max_chars))
+    end = min(start + max_chars, behind)
+    gaps = [place for place in range(start, end) if line[place] == " " and _may_cut(line, begin, place)]
+    # Between words, unless one is longer than all of it.
+    first = gaps[0] + 1 if start > begin and gaps else start
+    last = gaps[-1] if end < behind and gaps else end
     if last <= first:
         first, last = start, end
-    return ("… " if first else "") + line[first:last] + (" …" if last < len(line) else "")
+    return _with_gaps(line, first, last)
+
+
+def _may_cut(line: str, begin: int, place: int) -> bool:
+    """Whether a space is neither between the digits of a number nor inside inline code."""
+    is_in_number = line[place - 1 : place].isdigit() and line[place + 1 : place + 2].isdigit()
+    ticks = line.count("`", begin, place)
+    return not is_in_number and not (ticks % 2 and "`" in line[place : place + MAX_CODE_CHARS])
+
+
+def _with_gaps(line: str, first: int, last: int) -> str:
+    return ("… " if first else "") + line[first:last].strip() + (" …" if last < len(line) else "")
 
 
 def _is_form(word: str, wanted: list[str]) -> bool:

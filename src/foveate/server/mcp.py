@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -33,8 +33,9 @@ from foveate.errors import FoveateError, InputError, SessionNotFound
 from foveate.server.settings import ServerSettings
 from foveate.session import Session
 from foveate.session.address import parent_id, short_ids
+from foveate.session.found import distinct, hit_lines, list_lines
 from foveate.session.values import Hit, SessionInfo, TextPage, escape_tags
-from foveate.text import for_terminal, several
+from foveate.text import call_text, for_terminal, several
 
 NAME = "foveate"
 INSTRUCTIONS = (
@@ -51,7 +52,6 @@ MAX_PIN_CHARS = 20_000
 MAX_PROMPT_CHARS = 100_000
 MAX_FOUND = 1_000
 """Maximum number of turns on all pages of a search."""
-SNIPPET_CHARS = 400
 NOT_SHOWN = ("system", "explanation", "prompt")
 """Parts of a context that are omitted, because they address the session's own model."""
 LEVELS_NOTE = (
@@ -75,14 +75,18 @@ LevelName = Annotated[Literal["R", "S", "C", "T"], Meta(description="R verbatim,
 
 
 class SearchHistoryArguments(Struct, forbid_unknown_fields=True):
-    """Find earlier turns by words and meaning, in all sessions, one project or one session. Best first."""
+    """Find earlier turns by words and meaning, with their dates, in all sessions, one project or one session. Best
+    first. With order "time" the oldest first, one line per turn, for what happened when or everything said about
+    something; the query may then be empty."""
 
-    query: Annotated[str, Meta(description="Words or a question", min_length=1, max_length=MAX_QUERY_CHARS)]
+    query: Annotated[str, Meta(description="Words or a question", max_length=MAX_QUERY_CHARS)] = ""
     session: SessionName | None = None
     project: Annotated[str, Meta(description="Project name or folder")] | None = None
     role: Annotated[Literal["user", "assistant", "tool", "system"], Meta(description="Who said it")] | None = None
-    after: Annotated[str, Meta(description="2026-11-15, 7d, yesterday")] | None = None
+    after: Annotated[str, Meta(description="2026-11-15, 7d, yesterday, May 2026")] | None = None
     before: str | None = None
+    speaker: Annotated[str, Meta(description="Name that messages begin with")] | None = None
+    order: Literal["relevance", "time"] = "relevance"
     page: PageNumber = 1
 
 
@@ -155,13 +159,15 @@ class HistoryAnswers:
             role=asked.role,
             after=asked.after,
             before=asked.before,
+            speaker=asked.speaker,
+            order=asked.order,
         )
         shown = hits[(asked.page - 1) * size : asked.page * size]
         if not shown:
             found = f"only {several(len(hits), 'turn')} match" if hits else "nothing was found"
             return f"{found.capitalize()}. Use other words, or drop a filter.\n"
         unsearched = await self._fov.unsearched_turns(session_id)
-        lines = _hit_lines(shown, asked.query, sessions)
+        lines = _hit_lines(shown, asked, sessions, size)
         if unsearched:
             lines.append(f"{several(unsearched, 'older turn')} not indexed yet; search again later.\n")
         more = f"More: page {asked.page + 1}. " if len(hits) > asked.page * size else ""
@@ -191,7 +197,8 @@ class HistoryAnswers:
         first, last = (asked.turn, asked.turn) if isinstance(asked, GetTurnArguments) else (asked.first, asked.last)
         tokens = self._settings.mcp_page_tokens
         found = await session.read_page(first, last, asked.level, page=asked.page, page_tokens=tokens)
-        return f"{await self._heading(session)}\n{found.text}{_page_notes(found, asked.level)}"
+        lines = escape_tags(f"{found.parts}{found.days}")
+        return f"{await self._heading(session)}\n{lines}{found.text}{_page_notes(found, asked)}"
 
     async def context(self, asked: GetContextArguments) -> str:
         session = await self._fov.find_session(asked.session)
@@ -377,17 +384,21 @@ def _of_project(sessions: Iterable[SessionInfo], project: str) -> list[SessionIn
     return found
 
 
-def _hit_lines(hits: Sequence[Hit], query: str, sessions: Mapping[str, SessionInfo]) -> list[str]:
-    """Return hits grouped by session, the session with the best hit first."""
+def _hit_lines(
+    hits: Sequence[Hit], asked: SearchHistoryArguments, sessions: Mapping[str, SessionInfo], page_turns: int
+) -> list[str]:
+    """Return hits grouped by session, the session with the best hit first; in a list by time, after all sessions."""
     short = short_ids(sessions)
+    ids = dict.fromkeys(hit.session_id for hit in hits)
+    heads = {session_id: f"{_session_line(sessions[session_id], short[session_id])}\n" for session_id in ids}
+    if asked.order == "time":
+        named = [replace(hit, session_id=_one_line(short[hit.session_id])) for hit in hits]
+        return [*heads.values(), list_lines(named, asked.query, page_turns, own_session="")]
     lines: list[str] = []
-    for session_id in dict.fromkeys(hit.session_id for hit in hits):
-        lines.append(f"{_session_line(sessions[session_id], short[session_id])}\n")
-        for hit in hits:
-            if hit.session_id == session_id:
-                words = "".join(piece for piece, _ in hit.snippet(query, SNIPPET_CHARS))
-                excerpt = escape_tags(_one_line(f"[{hit.tool or hit.role}] {words}"))
-                lines.append(f"  {hit.turn_id}, {_moment(hit.at)} {excerpt}\n")
+    for session_id, head in heads.items():
+        own = distinct(hit for hit in hits if hit.session_id == session_id)
+        written = hit_lines(own, asked.query, page_turns).splitlines()
+        lines += [head, *(f"  {line}\n" for line in written)]
     return lines
 
 
@@ -397,13 +408,18 @@ def _session_line(info: SessionInfo, shown_id: str) -> str:
     return escape_tags(f'{_one_line(shown_id)} "{title}"{project}, {_moment(info.updated_at)}')
 
 
-def _page_notes(found: TextPage, level: str) -> str:
-    notes = [f"Page {found.page} of {found.pages}.\n"] if found.pages > 1 else []
+def _page_notes(found: TextPage, asked: GetTurnArguments | GetTurnsArguments) -> str:
+    notes = []
+    if found.pages > 1:
+        given = {field: getattr(asked, field) for field in asked.__struct_fields__}
+        name = "get_turn" if isinstance(asked, GetTurnArguments) else "get_turns"
+        again = f"; next: {call_text(name, **{**given, 'page': found.page + 1})}" if found.page < found.pages else ""
+        notes.append(f"Page {found.page} of {found.pages}{again or '.'}\n")
     if found.missing:
         listed = ", ".join(found.missing[:MAX_NAMES])
         more = f" and {len(found.missing) - MAX_NAMES} more" if len(found.missing) > MAX_NAMES else ""
-        notes.append(f"No level {level} yet, or pruned: {listed}{more}. Level R has what was recorded.\n")
-    return "".join(notes)
+        notes.append(f"No level {asked.level} yet, or pruned: {listed}{more}. Level R has what was recorded.\n")
+    return escape_tags("".join(notes))
 
 
 def _one_line(text: str) -> str:

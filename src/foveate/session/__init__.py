@@ -286,14 +286,18 @@ class Session:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
         file: str | None = None,
+        speaker: str | None = None,
+        order: str = "relevance",
     ) -> list[Hit]:
         """Search the session's turns by words or by meaning; best first, each with its best passage.
 
-        Filters: `role` is the speaker (`user`, `assistant`, `tool`), `tool` a tool's name, `file` a path that the turn
-        names. `after` and `before` are times, or `7d`, `12h`, `yesterday`, `last week`.
+        Filters: `role` is who said it (`user`, `assistant`, `tool`), `speaker` a name that messages begin with (`Anna:
+        …`), `tool` a tool's name, `file` a path that the turn names. `after` and `before` are times, or `7d`, `12h`,
+        `yesterday`, `last week`, `September 2022`. With the order `time` the oldest turn comes first, and the query may
+        be empty.
         """
-        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file)
-        hits = await self.engine.shared.searcher.search(self.engine.row, query, max_results, filters)
+        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, speaker=speaker)
+        hits = await self.engine.shared.searcher.search(self.engine.row, query, max_results, filters, order=order)
         return [replace(hit, session_id=self.id) for hit in hits]
 
     async def pin(self, text: str, *, locked: bool = False) -> Pin:

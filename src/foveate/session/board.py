@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from foveate.context import board as boards
-from foveate.context.board import Board, ExpiryReport, Note
+from foveate.context.board import Board, BoardEntry, ExpiryReport, Note
+from foveate.context.pages import Days, paginate, parts_line
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.events import EventKind
 from foveate.history.late_writes import LateWrites
@@ -21,6 +22,14 @@ from foveate.store.snapshot import SessionSnapshot, WholeTurn
 from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Json, Text
+
+
+class RetrievedPage(NamedTuple):
+    """A page that was put on the board."""
+
+    entry: BoardEntry
+    parts: str
+    """The outline of a long turn, on its first page; else empty. Not escaped."""
 
 
 class SessionBoard:
@@ -101,25 +110,27 @@ class SessionBoard:
         """Return the size of a page of the board."""
         return int(session.budget_tokens / (counter.factor * session.calibration) * self._settings.allotments.board)
 
-    async def retrieve(self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int) -> str:
-        """Put retrieved blocks on the board. Returns the requested page."""
+    async def retrieve(
+        self, session: SessionRow, counter: Counter, blocks: Sequence[TagBlock], page: int, days: Days
+    ) -> RetrievedPage:
+        """Put a page of retrieved blocks on the board, and return it."""
         exact = session.exact
+        pages = await asyncio.to_thread(paginate, blocks, self.page_tokens(session, counter), exact.base, days)
         async with self._lock:
-            grown = await asyncio.to_thread(
-                boards.retrieve,
+            grown = boards.put_page(
                 await self.load(session),
                 blocks,
+                pages,
                 now_turn=session.last_turn,
-                page_tokens=self.page_tokens(session, counter),
-                count=exact.base,
                 page=page,
                 life_turns=self._settings.context.board_life_turns,
+                days=days,
             )
             await self.keep(grown)
         entry = grown.retrieved[-1]
         self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
-        more = f"Page {entry.page} of {entry.pages}.\n" if entry.pages > 1 else ""
-        return f"{more}{entry.text}"
+        is_long = entry.level == "R" and entry.first == entry.last and entry.page == 1 and entry.pages > 1
+        return RetrievedPage(entry, parts_line(pages) if is_long else "")
 
     async def with_turns(self, session: SessionRow, board: Board, turns: Sequence[int], room_tokens: int) -> Board:
         """Add turns to the board, each complete, at the best level that fits."""

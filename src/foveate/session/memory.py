@@ -49,12 +49,16 @@ class Memory:
         after: str | float | datetime | None = None,
         before: str | float | datetime | None = None,
         file: str | None = None,
+        speaker: str | None = None,
+        order: str = "relevance",
     ) -> list[Hit]:
         """Search the turns of all sessions of the scope; best first, each with its session.
 
         Filters are those of `Session.search`. A turn that forks share is found in the session that recorded it.
         """
         ids = frozenset(row.id for row in await sessions_in(self._store, self._tenant, self._scope))
-        filters = SearchFilter(role=role, tool=tool, after=after, before=before, file=file, session_ids=ids)
-        hits = await self._searcher.search_all(query, max_results, filters)
+        filters = SearchFilter(
+            role=role, tool=tool, after=after, before=before, file=file, session_ids=ids, speaker=speaker
+        )
+        hits = await self._searcher.search_all(query, max_results, filters, order=order)
         return [replace(hit, session_id=public_id(self._tenant, hit.session_id)) for hit in hits]

@@ -3,33 +3,57 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from foveate.context.board import FRAME_TOKENS, paginate
-from foveate.context.tags import TagBlock, TagEntry, escape_tags, write_block
-from foveate.context.tools import GetKnowledge, GetTurn, GetTurns, GetTurnsByTopic, SearchHistory, parse_call
-from foveate.errors import FoveateError, KnowledgeNotFound, LevelNotReady, TurnNotFound, TurnPruned
+from foveate.context.pages import FRAME_TOKENS, Days, days_line, paginate, parts_line
+from foveate.context.tags import SUMS, TagBlock, TagEntry, escape_tags, write_block
+from foveate.context.tools import (
+    ContextRemaining,
+    GetKnowledge,
+    GetTurn,
+    GetTurns,
+    GetTurnsByTopic,
+    Request,
+    SearchHistory,
+    order_problem,
+    parse_call,
+)
+from foveate.errors import (
+    FoveateError,
+    InputError,
+    KnowledgeNotFound,
+    LevelNotReady,
+    TurnNotFound,
+    TurnPruned,
+)
 from foveate.history.texts import TextReader
 from foveate.plan import ShownLevel
 from foveate.recall.scopes import Scope, id_in_tenant, own_scopes, sessions_in, title_of
-from foveate.recall.search import Searcher
+from foveate.recall.search import Hit, Searcher, SearchFilter
 from foveate.recall.topics import TopicMatch, match_topic
-from foveate.recall.words import snippet
 from foveate.session.address import find_session
 from foveate.session.context import Contexts
+from foveate.session.found import distinct, hit_lines, list_lines, orders_first
+from foveate.session.room import describe_room
 from foveate.session.tenant import public_id
 from foveate.session.values import TextPage
 from foveate.store import SessionRow, Store
+from foveate.text import call_text, several
 from foveate.tokens import Counter
-from foveate.turn import from_us, turn_id, turn_number
+from foveate.turn import day_text, from_us, turn_id, turn_number
 
 TOPIC_RESULTS = 8
 """Maximum number of turns that a search for a topic returns."""
 MAX_TOPIC_TURNS = 40
 """Maximum number of turns of a learned topic that one call returns."""
-FOUND_CHARS = 400
-"""Characters shown of each turn that a search found."""
+RANKED_HITS = 60
+"""Minimum number of hits that are ranked and merged for a page of results."""
+HITS_PER_TURN = 3
+"""Hits that are read for each turn of a page, since some are copies."""
+MAX_FOUND = 1_000
+"""Maximum number of hits that one call ranks."""
 MAX_SOURCES = 20
 """Maximum number of source turns that are listed with an item of knowledge."""
 MAX_RANGE_TURNS = 1_000
@@ -65,19 +89,24 @@ class Retrieval:
     async def answer(self, name: str, arguments: object) -> str:
         """Execute a call, and return the result for the model; errors are returned as text."""
         try:
-            match parse_call(name, arguments):
-                case GetKnowledge(item_id):
-                    return await self._knowledge(item_id)
-                case GetTurn(turn, level, page, session):
-                    return await self._turns(GetTurns(turn, turn, level, page, session))
-                case GetTurns() as call:
-                    return await self._turns(call)
-                case SearchHistory(query, max_results):
-                    return await self._search(query, max_results)
-                case GetTurnsByTopic(topic, level):
-                    return await self._on_topic(topic, level)
+            return await self._execute(parse_call(name, arguments))
         except FoveateError as error:
             return escape_tags(f"Error: {error}\n")
+
+    async def _execute(self, call: Request) -> str:
+        match call:
+            case GetKnowledge(item_id):
+                return await self._knowledge(item_id)
+            case GetTurn(turn, level, page, session):
+                return await self._turns(GetTurns(turn, turn, level, page, session), is_one=True)
+            case GetTurns():
+                return await self._turns(call)
+            case SearchHistory():
+                return await (self._list(call) if call.is_list else self._search(call))
+            case GetTurnsByTopic():
+                return await self._on_topic(call)
+            case ContextRemaining():
+                return await describe_room(self._store, self._session, self._counter)
 
     async def on_topic(self, topic: str) -> TopicMatch:
         """Find the turns of a learned topic; if there is none, find turns by a search, without titles."""
@@ -86,34 +115,37 @@ class Retrieval:
         found = await self._searcher.search(self._session, topic, TOPIC_RESULTS)
         return TopicMatch((), tuple(sorted(turn_number(each.turn_id) or 0 for each in found)))
 
-    async def _on_topic(self, topic: str, level: ShownLevel) -> str:
+    async def _on_topic(self, call: GetTurnsByTopic) -> str:
         """Put the newest turns on a topic on the board, and return them."""
-        match = await self.on_topic(topic)
+        match = await self.on_topic(call.topic)
         turns = match.turns[-MAX_TOPIC_TURNS:]
-        head = f"No topic {topic!r} was learned; these turns were found by a search.\n"
+        head = f"No topic {call.topic!r} was learned; these turns were found by a search.\n"
         if match.titles:
             rest = f", the newest {len(turns)} here" if len(turns) < len(match.turns) else ""
             head = f"{len(match.turns)} turns on {'; '.join(match.titles)}{rest}: {', '.join(map(turn_id, turns))}.\n"
         blocks: list[TagBlock] = []
         for turn in turns:
             with suppress(TurnPruned):
-                blocks += await self._at_level_or_raw(turn, level)
+                blocks += await self._at_level_or_raw(turn, call.level)
         if not blocks:
-            return escape_tags(f"No turn mentions {topic!r}.\n")
-        return f"{escape_tags(head)}{await self._retrieve(blocks, 1)}"
+            return escape_tags(f"No turn mentions {call.topic!r}. Search for other words with search_history.\n")
+        again = call_text("get_turns_by_topic", call.topic, call.level, page=call.page + 1)
+        return f"{escape_tags(head)}{await self._retrieve(blocks, call.page, again)}"
 
-    async def _turns(self, call: GetTurns) -> str:
-        first, last, level, page = call.first, call.last, call.level, call.page
+    async def _turns(self, call: GetTurns, *, is_one: bool = False) -> str:
+        first, last, level = call.first, call.last, call.level
         if call.session:
-            return await self._of_other_session(call)
+            return await self._of_other_session(call, _next_call(call, is_one=is_one))
         if level == "E":
             room = self._contexts.board.page_tokens(self._session, self._counter)
-            return await self._retrieve(await self._eras(first, last, room), page)
-        if first < last:
-            last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
-        return await self._retrieve(await self.blocks(first, last, level), page)
+            blocks = await self._eras(first, last, room)
+        else:
+            if first < last:
+                last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
+            blocks = await self.blocks(first, last, level)
+        return await self._retrieve(blocks, call.page, _next_call(call, is_one=is_one))
 
-    async def _of_other_session(self, call: GetTurns) -> str:
+    async def _of_other_session(self, call: GetTurns, next_call: str) -> str:
         """Return a page of turns of another session in the scope. The board holds only turns of its own session, so
         nothing is put on it."""
         session = await self._session_of(call.session)
@@ -124,9 +156,8 @@ class Retrieval:
         found = await other.page(call.first, call.last, call.level, page=call.page, page_tokens=room)
         title = title_of(session)
         named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
-        (row,) = await self._store.turns(session.id, call.first, call.first)
-        pages = f" Page {found.page} of {found.pages}." if found.pages > 1 else ""
-        return f"{escape_tags(f'Session {named}, {from_us(row.first_at_us):%Y-%m-%d}.{pages}')}\n{found.text}"
+        lines = f"Session {named}.\n{page_line(found.page, found.pages, next_call)}{found.parts}{found.days}"
+        return f"{escape_tags(lines)}{found.text}"
 
     async def _session_of(self, address: str) -> SessionRow:
         """Find a session by its address: this one, or one in the scope that it was opened with."""
@@ -170,7 +201,9 @@ class Retrieval:
         return [TagBlock(entries[0].number, entries[-1].number, level, entries, is_range=True)]
 
     def _check_range(self, first: int, last: int) -> None:
-        if not 1 <= first <= self._session.last_turn or last < first:
+        if last < first:
+            raise InputError(f"{order_problem(first, last)}; exchange them")
+        if not 1 <= first <= self._session.last_turn:
             raise TurnNotFound(self._session.id, turn_id(first), self._session.last_turn)
 
     async def page(self, first: int, last: int, level: ShownLevel, *, page: int, page_tokens: int) -> TextPage:
@@ -178,8 +211,8 @@ class Retrieval:
 
         A page number beyond the last page returns the last page.
         """
-        last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
         self._check_range(first, last)
+        last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
         if level == "E":
             blocks = await self._eras(first, last, page_tokens)
             missing: list[int] = []
@@ -187,11 +220,34 @@ class Retrieval:
             blocks = await self.blocks(first, last, level)
             found = {entry.number for block in blocks for entry in block.entries}
             missing = [turn for turn in range(first, last + 1) if turn not in found]
-        count = self._session.exact.base
-        pages = await asyncio.to_thread(paginate, blocks, page_tokens, count)
+        count, days = self._session.exact.base, await self._days(blocks)
+        pages = await asyncio.to_thread(paginate, blocks, page_tokens, count, days)
         chosen = min(max(page, 1), len(pages))
         text = "".join(map(write_block, pages[chosen - 1]))
-        return TextPage(text, chosen, len(pages), tuple(map(turn_id, missing)))
+        is_long = level == "R" and first == last and chosen == 1 < len(pages)
+        return TextPage(
+            text,
+            chosen,
+            len(pages),
+            tuple(map(turn_id, missing)),
+            days=days_line(pages[chosen - 1], days),
+            parts=parts_line(pages) if is_long else "",
+        )
+
+    async def _days(self, blocks: Sequence[TagBlock]) -> Days:
+        """Read the dates of the blocks' turns."""
+        days: dict[int, str] = {}
+        for block in blocks:
+            ends = [(block.first, block.first), (block.last, block.last)]
+            spans = ends if block.level in SUMS else [(block.first, block.last)]
+            rows = [row for first, last in spans for row in await self._store.turns(self._session.id, first, last)]
+            told = {row.turn: day_text(row.first_at_us) for row in rows}
+            if block.level in SUMS:
+                named = list(dict.fromkeys(told.values()))
+                days |= {block.first: " to ".join(named)} if named else {}
+            else:
+                days |= told
+        return days
 
     async def _eras(self, first: int, last: int, page_tokens: int) -> list[TagBlock]:
         """Read the eras of a range, on one page if possible. Turns that are not in an era yet are added as Tiny."""
@@ -207,9 +263,13 @@ class Retrieval:
                     raise
         return blocks
 
-    async def _retrieve(self, blocks: list[TagBlock], page: int) -> str:
-        """Put a page of blocks on the board, and return it."""
-        return await self._contexts.board.retrieve(self._session, self._counter, blocks, page)
+    async def _retrieve(self, blocks: list[TagBlock], page: int, next_call: str) -> str:
+        """Put a page of blocks on the board, and return it with its dates and the call for the next one."""
+        board = self._contexts.board
+        found = await board.retrieve(self._session, self._counter, blocks, page, await self._days(blocks))
+        entry = found.entry
+        lines = f"{page_line(entry.page, entry.pages, next_call)}{found.parts}{entry.days}"
+        return f"{escape_tags(lines)}{entry.text}"
 
     async def _at_level_or_raw(self, turn: int, level: ShownLevel) -> list[TagBlock]:
         """Read a turn at a level, or raw if that level is not made yet."""
@@ -218,14 +278,105 @@ class Retrieval:
         except LevelNotReady:
             return await self.blocks(turn, turn, "R")
 
-    async def _search(self, query: str, max_results: int) -> str:
-        """Search the scope, and return a line for each turn: its best passage and the speaker."""
+    async def _search(self, call: SearchHistory) -> str:
+        """Search the scope, and return each turn with its date, its best passage and what completes it."""
+        end = call.page * call.page_turns
+        hits = await self._hits(call, max(RANKED_HITS, end * HITS_PER_TURN))
+        found = orders_first(distinct(hits, self._own_id))
+        shown = found[end - call.page_turns : end]
+        if not shown:
+            return self._nothing(call, len(found))
+        lines = hit_lines(shown, call.query, call.page_turns, self._own_id)
+        return f"{lines}{self._more(call) if len(found) > end else ''}"
+
+    async def _list(self, call: SearchHistory) -> str:
+        """List the turns of the scope that match, or all, by time, one dated line each."""
+        start = (call.page - 1) * call.page_turns
+        hits = await self._hits(call, call.page_turns + 1, skip=start)
+        if not hits:
+            return self._nothing(call, start)
+        shown = hits[: call.page_turns]
+        if not (call.query or call.role or call.speaker):
+            shown = await self._in_one_line(shown)
+        lines = list_lines(shown, call.query, call.page_turns, self._own_id)
+        unread = await self._searcher.unsearched(self._session)
+        note = f"{several(unread, 'older turn')} not indexed yet and not listed; get_turns reads them.\n"
+        return f"{lines}{note if unread else ''}{self._more(call) if len(hits) > call.page_turns else ''}"
+
+    async def _hits(self, call: SearchHistory, count: int, *, skip: int = 0) -> list[Hit]:
+        """Search the scope. Relative times are counted from the newest turn: the answer depends on the store alone."""
         own = self._session
-        asking = own.last_turn if own.is_open else None
-        found = await self._searcher.search_scope(own, query, max_results, asking=asking)
-        names = ("" if each.session_id == own.id else f"{public_id(own.tenant, each.session_id)}/" for each in found)
-        lines = (
-            f"{name}{each.turn_id}: [{each.role}] {snippet(each.text, query, FOUND_CHARS)}\n"
-            for name, each in zip(names, found, strict=True)
+        newest = await self._store.turns(own.id, own.last_turn, own.last_turn)
+        wanted = SearchFilter(
+            role=call.role,
+            speaker=call.speaker,
+            after=call.after,
+            before=call.before,
+            now=from_us(newest[-1].first_at_us) if newest else None,
         )
-        return escape_tags("".join(lines) or f"Nothing was found for {query!r}.\n")
+        hits = await self._searcher.search_scope(
+            own,
+            call.query,
+            min(count, MAX_FOUND),
+            wanted,
+            asking=own.last_turn if own.is_open else None,
+            order=call.order,
+            skip=skip,
+        )
+        return [replace(hit, session_id=public_id(own.tenant, hit.session_id)) for hit in hits]
+
+    async def _in_one_line(self, hits: Sequence[Hit]) -> list[Hit]:
+        """Return hits with their turns in one sentence, if that is made."""
+        told: dict[str, str] = {}
+        own = [turn_number(hit.turn_id) or 0 for hit in hits if hit.session_id == self._own_id]
+        if own:
+            tinies = await self._reader.texts(self._session, "T", min(own), max(own))
+            told = {turn_id(turn): text for turn, text in tinies.items()}
+        return [
+            replace(hit, text=told[hit.turn_id], role="", tool=None)
+            if hit.session_id == self._own_id and hit.turn_id in told
+            else hit
+            for hit in hits
+        ]
+
+    @property
+    def _own_id(self) -> str:
+        return public_id(self._session.tenant, self._session.id)
+
+    def _more(self, call: SearchHistory) -> str:
+        named = {name: getattr(call, name) for name in ("after", "before", "role", "speaker")}
+        order = call.order if call.is_list else None
+        again = call_text(
+            "search_history",
+            call.query,
+            **named,
+            order=order,
+            max_results=call.max_results or None,
+            page=call.page + 1,
+        )
+        return escape_tags(f"page {call.page}; next: {again}\n")
+
+    def _nothing(self, call: SearchHistory, known: int) -> str:
+        """Return what to do where a page of results is empty."""
+        if call.page > 1 and known:
+            return f"There is no page {call.page}.\n"
+        what = f" for {call.query!r}" if call.query else ""
+        given = [name for name in ("after", "before", "role", "speaker") if getattr(call, name)]
+        advice = f"; leave out {' or '.join(given)}, or use other words" if given else ""
+        return escape_tags(f"Nothing was found{what}{advice}.\n")
+
+
+def page_line(page: int, pages: int, next_call: str) -> str:
+    """Write which page it is, and the call for the next one; empty if there is only one."""
+    if pages == 1:
+        return ""
+    return f"Page {page} of {pages}; next: {next_call}\n" if page < pages else f"Page {page} of {pages}.\n"
+
+
+def _next_call(call: GetTurns, *, is_one: bool) -> str:
+    """Write the call for the page behind that of a call."""
+    where = f"{call.session}/" if call.session else ""
+    first, last = f"{where}{turn_id(call.first)}", f"{where}{turn_id(call.last)}"
+    if is_one:
+        return call_text("get_turn", first, call.level, page=call.page + 1)
+    return call_text("get_turns", first, last, call.level, page=call.page + 1)

@@ -170,6 +170,10 @@ class TextPage:
     pages: int
     missing: tuple[str, ...]
     """Ids of turns without a text at this level, because it is not made yet or the turn was pruned."""
+    days: str = ""
+    """A line with the dates of its turns, in UTC."""
+    parts: str = ""
+    """On the first of several pages of one turn, verbatim: a line with its parts and their pages. Not escaped."""
 
 
 @dataclass(frozen=True, slots=True)

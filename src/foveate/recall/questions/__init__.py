@@ -185,12 +185,19 @@ def _read(prompt: str) -> _Read:
 
 
 def language_of(text: str) -> Language:
-    """The language of a text: by its letters, or by its most common words; English if nothing tells."""
+    """The language of a text; English if nothing tells."""
+    return load(language_name(text) or ENGLISH)
+
+
+def language_name(text: str) -> str | None:
+    """The language of a text by its letters, or by its most common words; None if nothing tells."""
     for name, letters in _SCRIPTS:
         if letters.search(text):
-            return load(name)
+            return name
     words = Counter(match[0].lower().replace(APOSTROPHE, "'") for match in _WORD.finditer(text))
-    return load(max(SPACED, key=lambda name: sum(words[word] for word in _known(name) & words.keys())))
+    counts = {name: sum(words[word] for word in _known(name) & words.keys()) for name in SPACED}
+    best = max(SPACED, key=counts.__getitem__)
+    return best if counts[best] else None
 
 
 @cache

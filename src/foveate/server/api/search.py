@@ -17,20 +17,25 @@ routes = Endpoints("search")
 class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The query and its filters."""
 
-    q: Annotated[str, Meta(min_length=1, max_length=10_000)]
+    q: Annotated[str, Meta(max_length=10_000)] = ""
+    """May be empty with the order `time`."""
     limit: Annotated[int, Meta(ge=1, le=100)] = 10
     role: Literal["user", "assistant", "tool", "system"] | None = None
     tool: str | None = None
     """Only calls and results of this tool."""
     after: str | None = None
-    """`2026-11-15`, `7d` (ago) or `yesterday`."""
+    """`2026-11-15`, `7d` (ago), `yesterday` or `September 2022`."""
     before: str | None = None
     file: str | None = None
     """Only turns that name this path."""
+    speaker: str | None = None
+    """Only messages that begin with this name, `Anna: …`."""
+    order: Literal["relevance", "time"] = "relevance"
+    """`time` lists the oldest turn first."""
 
 
 class SearchPage(ItemList[Hit], frozen=True):
-    """Turns that match, best first, each with its best passage."""
+    """Turns that match, best first or by time, each with its best passage and its date."""
 
 
 @routes.add("GET", "/search", right="read")

@@ -61,7 +61,7 @@ OUTPUT_RESERVE_TOKENS: Final = 4_096
 """Tokens reserved for the answer if the request sets no limit."""
 MAX_TOOLS_SHARE: Final = 0.2
 """The history tools are not offered if their definitions need more than this share of the budget."""
-HISTORY_TOOLS_TOKENS: Final = 400
+HISTORY_TOOLS_TOKENS: Final = 520
 MAX_ERROR_BYTES: Final = 1_000_000
 MAX_ANSWER_BYTES: Final = 64 * 1_048_576
 """Size limit of an answer that is not streamed."""
