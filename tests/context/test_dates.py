@@ -16,13 +16,13 @@ from foveate.context.dates import (
     LONGEST_SPAN,
     MARK_START,
     begins,
-    day_text,
     is_known,
     later_text,
     names_day,
     span_text,
 )
 from foveate.tokens import O200K as COUNTER
+from foveate.turn import day_text
 
 MOMENTS = st.datetimes(datetime(1972, 1, 1), datetime(2100, 1, 1), timezones=st.just(UTC))
 

@@ -5,10 +5,10 @@ A date depends on the times of its turn and of the one before it only, so it sta
 
 from __future__ import annotations
 
-import calendar
 import re
-from datetime import UTC, datetime
 from typing import Literal
+
+from foveate.turn import MONTHS, day_text, from_us
 
 Dates = Literal["auto", "always", "never"]
 
@@ -20,7 +20,7 @@ FIRST_KNOWN_US = 365 * _DAY_US
 """An earlier time means that the time is unknown: some programs write 0."""
 LONGEST_DAY = "28 September 2023"
 LONGEST_SPAN = f"{LONGEST_DAY} to {LONGEST_DAY}"
-_MONTHS = "|".join(name for name in calendar.month_name if name)
+_MONTHS = "|".join(MONTHS)
 DATE = rf"\d{{1,2}}(?::\d\d| (?:{_MONTHS})(?: \d{{4}})?(?: to \d{{1,2}} (?:{_MONTHS}) \d{{4}})?)"
 """What stands in brackets."""
 MARK = re.compile(rf"\[({DATE})\][ \n]")
@@ -43,16 +43,10 @@ def begins(at_us: int, before_us: int | None) -> bool:
     return is_other_day(at_us, before_us) or at_us - before_us >= HOURS_APART * _HOUR_US
 
 
-def day_text(at_us: int) -> str:
-    """Write a day: 4 May 2023."""
-    day = _moment(at_us)
-    return f"{day.day} {calendar.month_name[day.month]} {day.year}"
-
-
 def names_day(text: str, at_us: int) -> bool:
     """Return whether a text names a day in one of the usual forms: 2023-05-04, 4 May 2023, May 4, 2023, 5/4/2023."""
-    day = _moment(at_us)
-    month = calendar.month_name[day.month]
+    day = from_us(at_us)
+    month = MONTHS[day.month - 1]
     forms = (
         f"{day:%Y-%m-%d}",
         f"{day.day} {month} {day.year}",
@@ -66,11 +60,11 @@ def names_day(text: str, at_us: int) -> bool:
 
 def later_text(at_us: int, shown_us: int) -> str:
     """Write the date of a turn behind another one: the day without a year that is the same, or the time of day."""
-    day, shown = _moment(at_us), _moment(shown_us)
+    day, shown = from_us(at_us), from_us(shown_us)
     if day.year != shown.year:
         return day_text(at_us)
     if is_other_day(at_us, shown_us):
-        return f"{day.day} {calendar.month_name[day.month]}"
+        return f"{day.day} {MONTHS[day.month - 1]}"
     return f"{day:%H:%M}"
 
 
@@ -78,10 +72,6 @@ def span_text(first_us: int, last_us: int) -> str:
     """Write the days from one to another: 4 May to 3 June 2023."""
     if not is_other_day(first_us, last_us):
         return day_text(first_us)
-    first, last = _moment(first_us), _moment(last_us)
+    first, last = from_us(first_us), from_us(last_us)
     year = "" if first.year == last.year else f" {first.year}"
-    return f"{first.day} {calendar.month_name[first.month]}{year} to {day_text(last_us)}"
-
-
-def _moment(at_us: int) -> datetime:
-    return datetime.fromtimestamp(at_us / 1_000_000, UTC)
+    return f"{first.day} {MONTHS[first.month - 1]}{year} to {day_text(last_us)}"

@@ -192,8 +192,8 @@ class TextReader:
         turn_rows = [row for row in unwritten if not row.first_step and row.level not in SUMS]
         entries, raws = await self._entries(session, turn_rows, made)
         dated = await self._times.read(session, unwritten)
-        eras = await self._eras([row for row in rows if row.level == "E"], counter, costs)
-        rest = await self._eras([row for row in unwritten if row.era_tokens], counter, costs)
+        eras = await self._eras(session, [row for row in rows if row.level == "E"], costs)
+        rest = await self._eras(session, [row for row in unwritten if row.era_tokens], costs)
         blocks = []
         for planned, key, known in zip(rows, keys, cached, strict=True):
             if known and key:
@@ -308,7 +308,12 @@ class TextReader:
         counter = session.exact
         frame = overheads(session.last_turn, counter).range
         most = max(LEAST_OPENED_TOKENS, room_tokens // max(1, len(found)) - frame)
-        return [_era_block(era, min(most, era.tokens), counter) for era in found]
+        return [await self._era_block(session, era, min(most, era.tokens)) for era in found]
+
+    async def _era_block(self, session: SessionRow, era: EraRow, most_tokens: int) -> TagBlock:
+        turns = era_turns(era.level, era.place)
+        text = await self._dated_era(session, unpack_units(era.units), most_tokens, turns)
+        return TagBlock(turns[0], turns[-1], "E", (TagEntry(turns[0], text or ONLY_NAMED),))
 
     async def raw(self, session: SessionRow, turn: int) -> tuple[Message, ...]:
         """Return the messages of a turn; none if it was pruned."""
@@ -414,7 +419,7 @@ class TextReader:
         is_large = sum(len(row.body or b"") for row in rows) > MAX_LOOP_CHARS
         return await asyncio.to_thread(restore) if is_large else restore()
 
-    async def _eras(self, rows: Sequence[Block], counter: Counter, costs: Overheads) -> dict[Block, TagEntry]:
+    async def _eras(self, session: SessionRow, rows: Sequence[Block], costs: Overheads) -> dict[Block, TagEntry]:
         """Return the texts of rows that are eras, or that have one of their turns without a line."""
         entries: dict[Block, TagEntry] = {}
         cached = self._cache.eras
@@ -423,14 +428,14 @@ class TextReader:
             key = (row.era_level, row.first, row.last, room)
             text = "" if row.is_cut or row.first_step else cached.get(key)
             if text is None and row.era_level:
-                text = cached[key] = await self._era_text(row, room, counter)
+                text = cached[key] = await self._era_text(session, row, room)
             elif text is None:  # not cached: better renditions may be made
-                text = await self._text_of_rest(row, room, counter)
+                text = await self._text_of_rest(session, row, room)
             hidden = HIDDEN_STEPS.format(row.first_step, row.last_step) if row.first_step else ""
             entries[row] = TagEntry(row.first_step or row.first, text or hidden or ONLY_NAMED)
         return entries
 
-    async def _era_text(self, row: Block, room_tokens: int, counter: Counter) -> str:
+    async def _era_text(self, session: SessionRow, row: Block, room_tokens: int) -> str:
         """Write the text of a block of eras; several eras are summarised together, so that none repeats another."""
         turns = ERA_FANOUT**row.era_level
         places = (row.first - 1) // turns, (row.last - 1) // turns
@@ -438,10 +443,10 @@ class TextReader:
         units = tuple(unit for era in found for unit in unpack_units(era.units))
         shown = range(row.first, row.last + 1)
         if len(found) > 1:
-            units = roll_up(units, room_tokens, counter.base, turns=shown)
-        return era_text(units, room_tokens, counting("E", counter), turns=shown)
+            units = roll_up(units, room_tokens, session.exact.base, turns=shown)
+        return await self._dated_era(session, units, room_tokens, shown)
 
-    async def _text_of_rest(self, row: Block, room_tokens: int, counter: Counter) -> str:
+    async def _text_of_rest(self, session: SessionRow, row: Block, room_tokens: int) -> str:
         """Write a text about the turns of a block that have no line."""
         levels = row.levels or NO_LINE * (row.last - row.first + 1)
         turns = [turn for turn, letter in enumerate(levels, row.first) if letter == NO_LINE]
@@ -449,8 +454,15 @@ class TextReader:
         for first, last in runs_of(turns, gap=READ_GAP_TURNS):
             for made in await self._store.derived.renditions(self._session_id, first, last):
                 units += unpack_units(made.units) if made.turn in turns else ()
-        units = list(roll_up(units, room_tokens, counter.base, turns=turns))
-        return era_text(units, room_tokens, counting("E", counter), turns=turns)
+        rolled = roll_up(units, room_tokens, session.exact.base, turns=turns)
+        return await self._dated_era(session, rolled, room_tokens, turns)
+
+    async def _dated_era(
+        self, session: SessionRow, units: Sequence[Unit], room_tokens: int, turns: Sequence[int]
+    ) -> str:
+        """Write the text of an era, with the days of its lines."""
+        days = await self._times.days(session, {unit.turn for unit in units})
+        return era_text(units, room_tokens, counting("E", session.exact), turns=turns, days=days)
 
     def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
         if not messages:
@@ -544,9 +556,3 @@ def _restored(rows: Sequence[MessageRow], sizes: SentSizes, begun: RawTurn | Non
     extra = (begun.extra_tokens if begun else 0) + sizes.extra_tokens(added)
     is_plain = not extra and escape_text(text, "R") == text
     return RawTurn(messages, text, counted, counted if is_plain else None, extra)
-
-
-def _era_block(era: EraRow, most_tokens: int, counter: Counter) -> TagBlock:
-    turns = era_turns(era.level, era.place)
-    text = era_text(unpack_units(era.units), most_tokens, counter.base, turns=turns)
-    return TagBlock(turns[0], turns[-1], "E", (TagEntry(turns[0], text or ONLY_NAMED),))

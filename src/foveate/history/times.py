@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 
 from foveate.cache import BoundedCache
 from foveate.context.assemble import BlockText
-from foveate.context.dates import Dates, begins, day_text, is_known, is_other_day, later_text, span_text
+from foveate.context.dates import Dates, begins, is_known, is_other_day, later_text, span_text
 from foveate.context.tags import SUMS, TagEntry
 from foveate.plan import Block, ShownLevel
 from foveate.store import SessionRow, Store
+from foveate.turn import day_text
 
 MAX_CACHED_TIMES = 20_000
 """Maximum times in memory; more if one context needs more."""
@@ -97,6 +98,12 @@ class TurnTimes:
         others = (times.get(session.last_turn, 0), session.created_us)
         self._is_dated = is_known(first_us) and any(is_other_day(each, first_us) for each in others)
         return self._is_dated
+
+    async def days(self, session: SessionRow, turns: Collection[int]) -> dict[int, str]:
+        """Return the days of turns, if the conversation has dates."""
+        if not await self.is_dated(session):
+            return {}
+        return {turn: day_text(at_us) for turn, at_us in (await self._read(turns)).items() if is_known(at_us)}
 
     async def read(self, session: SessionRow, rows: Sequence[Block]) -> TurnDates:
         """Read the times that the dates of rows need."""

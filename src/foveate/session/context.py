@@ -34,7 +34,7 @@ from foveate.context.assemble import (
 from foveate.context.board import Board
 from foveate.context.context import Context, PlanReport
 from foveate.context.coverage import turns_without_words
-from foveate.context.dates import day_text, names_day
+from foveate.context.dates import names_day
 from foveate.context.pairs import loose_ends
 from foveate.context.pins import write_pins
 from foveate.context.tags import SUMS, Section, tag_document
@@ -68,7 +68,7 @@ from foveate.store import SessionRow
 from foveate.store.snapshot import SessionSnapshot
 from foveate.strategy.standard import Standard
 from foveate.tokens import Counter
-from foveate.turn import Json, Message, turn_id
+from foveate.turn import Json, Message, day_text, turn_id
 
 SLACK_TOKENS = 64
 """Tokens left free by a history that fills its room, for the lines around its messages."""
