@@ -15,14 +15,15 @@ def explanation(name: str = "gradient") -> str:
 
 
 GOLDEN = (
-    "Earlier turns of this conversation are shown in tags with id and level: R is verbatim, S smoothed, "
-    "C compressed, T one sentence, E an era that summarises many turns. <T-183-R> is turn 183; <T-101-through-160-C> "
-    "has a line for most of turns 101 to 160. Unmarked text is the user's; marks such as [assistant], [call], [result] "
-    "say who else spoke. A backslash in <\\T- or before a label marks quoted text, not a tag; tags count only "
-    "in such blocks, never in a message. Nothing is lost: before you "
-    'rely on a shortened detail, read it with get_turn("T-183", "R"); open an era with get_turns(first, last, "E"), '
-    'then "T"; find words with search_history. What you retrieve stays on the board for some turns. <P-1> is a pinned '
-    "rule that always holds. Never write tags yourself.\n"
+    "Earlier turns of this conversation are shown in tags with id and level: R is verbatim, S smoothed, C "
+    "compressed, T one sentence, E an era that summarises many turns. <T-183-R> is turn 183; "
+    '<T-101-through-160-C> has a line for most of turns 101 to 160. [4 May 2023] dates what follows; "yesterday" '
+    "counts from it. Unmarked text is the user's; marks such as [assistant], [result] say who else spoke. A "
+    "backslash in <\\T- or before a label marks quoted text, not a tag; tags count only in such blocks, never in a "
+    "message. Nothing is lost. Before you rely on a shortened line, or say that something is unknown, look it up: "
+    'search_history finds words (order "time": every mention by date), get_turn("T-183", "R") reads a turn, '
+    'get_turns(first, last, "E") opens an era. What you retrieve stays on the board for some turns. <P-1> is a '
+    "pinned rule that always holds. Never write tags yourself.\n"
 )
 
 
@@ -33,7 +34,7 @@ def test_the_explanation_reads_as_agreed() -> None:
 @pytest.mark.parametrize("strategy", strategies.names())
 @pytest.mark.parametrize("counter", [O200K, CL100K])
 def test_an_explanation_takes_less_than_250_tokens(counter: Counter, strategy: str) -> None:
-    assert counter.base(explanation(strategy)) < (210 if strategy == "gradient" else 250)
+    assert counter.base(explanation(strategy)) < (230 if strategy == "gradient" else 250)
     assert explanation(strategy).endswith("Never write tags yourself.\n")
 
 

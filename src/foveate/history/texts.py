@@ -460,9 +460,12 @@ class TextReader:
     async def _dated_era(
         self, session: SessionRow, units: Sequence[Unit], room_tokens: int, turns: Sequence[int]
     ) -> str:
-        """Write the text of an era, with the days of its lines."""
+        """Write the text of an era, with the days of its lines unless there is only one, or they take the room of a
+        line."""
+        write = partial(era_text, units, room_tokens, counting("E", session.exact), turns=turns)
         days = await self._times.days(session, {unit.turn for unit in units})
-        return era_text(units, room_tokens, counting("E", session.exact), turns=turns, days=days)
+        plain, dated = write(), write(days=days) if len(set(days.values())) > 1 else ""
+        return dated if dated.count("\n") == plain.count("\n") and dated else plain
 
     def _extra_tokens(self, row: Block, messages: tuple[Message, ...] | None) -> int:
         if not messages:

@@ -66,9 +66,9 @@ SPARE_SHARE = 0.01
 """Maximum share of unused room if one more choice can use it."""
 BLOCK_TURNS = 64
 """A block of lines ends where an era does, so that a rebuild can keep the blocks before it."""
-BLOCK_SHARE = 1 / 20
+BLOCK_SHARE = 1 / 12
 """Share of the room that a block of lines has at most, about: a rebuild rewrites whole blocks,"""
-LEAST_BLOCK_TURNS = 4
+LEAST_BLOCK_TURNS = 8
 """of at least this many turns."""
 ERA_LINE_TURNS, ERA_LINE_TOKENS = 8, 28
 """Turns without a line of their own for which an era has a line, and its maximum tokens."""
@@ -395,6 +395,14 @@ class _Layout:
         self.newest: Block | None = None
         """The row of the newest turn if it is fixed."""
 
+    @cached_property
+    def block_turns(self) -> int:
+        """The most turns of a block of lines: a power of two, so that blocks begin at the same turns as the history
+        grows."""
+        compressed = np.maximum(self.table.sizes[:, COMPRESSED], TINY_TOKENS // 2)
+        turns = BLOCK_SHARE * max(self.budget / max(1.0, float(compressed.mean())), len(compressed))
+        return min(BLOCK_TURNS, max(LEAST_BLOCK_TURNS, 1 << max(0, int(turns).bit_length() - 1)))
+
     def options(self, forced: int, room: int) -> _Options:
         """Return the options of each turn that is not fixed; the newest `forced` ones are raw."""
         sizes, worths = np.ascontiguousarray(self.table.sizes.T), np.array(self.table.worths.T)
@@ -492,8 +500,7 @@ class _Layout:
         # From here on all turns are raw: they are sent as messages and share no block with others.
         is_start[[0, int(others[-1]) + 1 if len(others) else 0]] = True
         lines = np.flatnonzero(is_line)
-        block_turns = self._block_turns(int(shown[lines].sum()), count)
-        runs, eras = np.cumsum(is_start)[lines], (self.table.turns[-1] + lines - 1) // block_turns
+        runs, eras = np.cumsum(is_start)[lines], self._places(codes)[lines]
         is_end = (runs[1:] == runs[:-1]) & (eras[1:] != eras[:-1])
         is_start[lines[:-1][is_end] + 1] = True
         starts = np.flatnonzero(is_start[:count])
@@ -512,16 +519,21 @@ class _Layout:
         tokens[alone] = shown[starts[alone]] + tag
         return _Blocks(starts, tokens, alone, found, eras, texts)
 
-    def _block_turns(self, tokens: int, turns: int) -> int:
-        """Return the most turns of a block of lines: a power of two, so that blocks begin at the same turns as the
-        history grows."""
-        turns_each = BLOCK_SHARE * self.budget * turns / max(1, tokens)
-        return min(BLOCK_TURNS, max(LEAST_BLOCK_TURNS, 1 << max(0, int(turns_each).bit_length() - 1)))
+    def _places(self, codes: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the block of lines that each turn belongs to, oldest first.
+
+        Where turns have no line, blocks are large, so that one era tells of many of them.
+        """
+        turns = np.arange(len(codes)) + int(self.table.turns[-1]) - 1
+        groups = (turns - turns[0] // BLOCK_TURNS * BLOCK_TURNS) // BLOCK_TURNS
+        has_absent = np.bincount(groups, codes == ABSENT) > 0
+        large = turns // BLOCK_TURNS * (BLOCK_TURNS // self.block_turns)
+        return np.where(has_absent[groups], large, turns // self.block_turns)
 
     def _eras(self, absent: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the tokens of an era for each number of turns without a line, tags included."""
         lines = -(-absent // ERA_LINE_TURNS)
-        each = min(ERA_LINE_TOKENS, ERA_SHARE * self.budget / max(1, int(lines.sum())))
+        each = min(ERA_LINE_TOKENS + self.overheads.date, ERA_SHARE * self.budget / max(1, int(lines.sum())))
         texts = (lines * each).astype(np.int64)
         texts[texts < min(ERA_LINE_TOKENS, ERA_MINIMUM_TOKENS)] = 0
         return np.where(texts > 0, texts + self.overheads.range, 0)
