@@ -199,7 +199,7 @@ def test_the_documented_order_puts_memory_and_board_before_the_history() -> None
 def test_a_budget_below_the_fixed_part_is_an_error_that_says_what_takes_how_much() -> None:
     with pytest.raises(BudgetExceeded) as caught:
         assemble(replace(sample_parts(), budget_tokens=200))
-    assert str(caught.value).startswith("the budget is 200 tokens, but the parts that are never compressed take 5")
+    assert str(caught.value).startswith("the budget is 200 tokens, but the parts that are never compressed take 6")
     assert str(caught.value).endswith("raise the budget, or shorten the largest of these")
     assert list(caught.value.parts) == [
         *("system", "explanation", "pins", "prompt", "tool definitions", "framing of messages")
@@ -214,7 +214,7 @@ def test_pins_alone_above_the_budget_are_named() -> None:
 
 def test_a_plan_that_does_not_fit_is_never_given_out() -> None:
     with pytest.raises(InvariantBroken, match="fits_budget"):
-        assemble(replace(sample_parts(), budget_tokens=600))
+        assemble(replace(sample_parts(), budget_tokens=820))
 
 
 def test_turns_that_fit_only_as_text_go_out_as_text() -> None:

@@ -280,7 +280,7 @@ def test_the_same_store_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_a_turn_at_work_recalls_what_its_user_asked(tmp_path: Path) -> None:
     async def job(session: Session, _: Foveate) -> None:
-        call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+        call = {"id": "c1", "type": "function", "function": {"name": "peek", "arguments": "{}"}}
         await session.record(
             [
                 {"role": "user", "content": QUESTION},
@@ -294,7 +294,7 @@ def test_a_turn_at_work_recalls_what_its_user_asked(tmp_path: Path) -> None:
 
 
 def step(number: int) -> list[dict[str, object]]:
-    call = {"id": f"c{number}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    call = {"id": f"c{number}", "type": "function", "function": {"name": "peek", "arguments": "{}"}}
     return [
         {"role": "assistant", "content": None, "tool_calls": [call]},
         {"role": "tool", "tool_call_id": f"c{number}", "content": f"no spare key on shelf {number}"},
@@ -320,7 +320,7 @@ def test_while_a_turn_is_at_work_what_it_brought_up_stands_before_it_and_stays(t
                 said = json.dumps(context.messages(name))
                 assert said.count("</memory>") == 1
                 assert said[said.index("<memory>") : said.index("</memory>")].count("KH-731") == 1
-                assert said.index("</memory>") < said.index("c0" if number else "look")
+                assert said.index("</memory>") < said.index("c0" if number else "peek")
             before = context
 
     run(tmp_path, job, budget_tokens=4_000)

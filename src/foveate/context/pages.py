@@ -27,7 +27,7 @@ from foveate.context.tags import (
 from foveate.plan import ShownLevel
 from foveate.text import MARK_WORDS
 from foveate.turn import turn_id
-from foveate.words.grammar import ITEM
+from foveate.words.grammar import INDENTED_FENCE, ITEM
 
 FRAME_TOKENS = 64
 """Room that each page leaves for the lines around it."""
@@ -45,8 +45,6 @@ Days: TypeAlias = Mapping[int, str]
 NO_DAYS: Days = MappingProxyType({})
 
 _MARK = re.compile(rf"\[((?:{MARK_WORDS})\b[^\]\n]{{0,{PART_CHARS}}})\]")
-_FENCE = re.compile(r"(?:\[[^\]\n]{1,80}\] )?[ \t]{0,12}(```+|~~~+)")
-"""The line that opens or closes code, perhaps behind the mark of a message or inside a list."""
 _HEADING = re.compile(r"#{1,4} +(\S.*)")
 
 
@@ -211,9 +209,10 @@ def _code_end(text: str, code: int) -> int:
 
 def _fence_after(fence: str, line: str) -> str:
     """Return the mark of the code block that is open behind a line; empty if none is. A message ends its code."""
-    if _MARK.match(line):
+    mark = _MARK.match(line)
+    if mark:
         fence = ""
-    found = _FENCE.match(line)
+    found = INDENTED_FENCE.match(line, mark.end() if mark else 0)
     if not found:
         return fence
     if not fence:

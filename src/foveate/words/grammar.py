@@ -43,6 +43,8 @@ _MESSAGE_BORDER = re.compile(rf"(?<![{_MESSAGE_ENDS}])[{_MESSAGE_ENDS}]+(?=\s|$|
 
 FENCE = re.compile(r"^ {0,3}(```+|~~~+)")
 """The line that opens or closes fenced code in Markdown; the group is its mark."""
+INDENTED_FENCE = re.compile(r"[ \t]{0,12}(```+|~~~+)")
+"""The same at a position, with the indentation of a list item."""
 _LOOSE_FENCE = re.compile(r"\A\s*(?:```|~~~)")
 _FENCED = re.compile(r"^[ \t]*(```|~~~).*?(?:^[ \t]*\1|\Z)", re.MULTILINE | re.DOTALL)
 _BACKTICKS = "```"

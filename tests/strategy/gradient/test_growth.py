@@ -138,7 +138,7 @@ def poor() -> KeptPlan:
     """A plan of which all turns are in an era."""
     plan = filled(CHAT).plan
     assert plan.reach
-    return with_rows(plan, Block(1, plan.reach[0], "E", 300, era_level=1))
+    return with_rows(plan, Block(1, plan.reach[0], "E", 2_000, era_level=1))
 
 
 def test_old_blocks_are_rewritten_if_a_new_plan_is_worth_more() -> None:

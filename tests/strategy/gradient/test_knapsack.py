@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foveate.history.worth import pack_words
 from foveate.plan import BRIEF_LINE, NO_LINE, Overheads, Plan, TurnSizes, WordWeights
 from foveate.strategy.gradient import Gradient
-from foveate.strategy.gradient.knapsack import BLOCK_TURNS
+from foveate.strategy.gradient.knapsack import LEAST_BLOCK_TURNS
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
@@ -191,11 +191,11 @@ def test_the_newest_turns_have_their_share_verbatim() -> None:
     assert sum(row.tokens for row in recent) >= 0.3 * 10_000 - 4 * 116
 
 
-def test_a_block_of_lines_ends_where_an_era_does() -> None:
+def test_a_block_of_lines_ends_at_a_multiple_of_a_power_of_two() -> None:
     plan = GRADIENT.levels(EvenHistory(400, sized(100, 90, 40, 15)), 9_000)
     lines = [row for row in plan.rows if row.is_range and row.level in ("C", "T")]
     assert len(lines) > 5
-    assert all(row.last % BLOCK_TURNS == 0 for row in lines[:-1])
+    assert all(row.last % LEAST_BLOCK_TURNS == 0 for row in lines[:-1])
 
 
 @pytest.mark.parametrize("budget", [4_000, 6_000, 8_000])
