@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from foveate.plan import Block, KeptPlan, Ledger, Plan, TurnInfo
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.knapsack import KnapsackPlanner
-from foveate.strategy.gradient.rebuild import KEPT_WORTH, WORK_KEPT_WORTH, RebuildState, settings_key
+from foveate.strategy.gradient.rebuild import KEPT_WORTH, RebuildState, settings_key
 from foveate.strategy.gradient.tail import work_share
 from foveate.testing.histories import exchange
 from support.drawn_histories import covered
@@ -116,8 +116,7 @@ def test_a_plan_with_kept_blocks_is_worth_nearly_as_much_as_a_new_one(seed: int,
     last = filled(turns)
     plan = rebuilt_after(grown(turns), kept_of(last.plan, len(turns)))
     planner = planner_of(grown(turns), plan)
-    least_worth = WORK_KEPT_WORTH if is_work else KEPT_WORTH
-    assert planner.worth(plan.rows) >= least_worth * planner.worth(planner.plan().rows)
+    assert planner.worth(plan.rows) >= KEPT_WORTH * planner.worth(planner.plan().rows)
 
 
 CHAT = drawn_turns(7, 120, 60, 300, is_work=False)

@@ -42,9 +42,8 @@ UNUSED_SHARE = 0.05
 """Share of the room that older turns leave unused above which the verbatim part is made larger,"""
 MAX_TAILS = 4
 """with at most this many attempts."""
-KEPT_WORTH, WORK_KEPT_WORTH = 0.9, 0.8
-"""Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept: in a chat, and in work with
-tools or code, whose next step uses the newest turns, and where each call pays for what is rewritten."""
+KEPT_WORTH = 0.8
+"""Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
 LEAST_ERA_TURNS = 32
 """Minimum turns of an era after which blocks can be divided."""
 MOST_WORK = 0.5
@@ -221,8 +220,7 @@ class Rebuild:
             room = max(left - free, min(left, int(limit * LEAST_SHARE)))
         older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
         # Beside memory, the prefix that is cached counts more than the best choice of old turns.
-        least_worth = KEPT_WORTH - (KEPT_WORTH - WORK_KEPT_WORTH) * self._work
-        plan = self._older(reach, room, 0.0 if ledger.needed_tokens else least_worth)
+        plan = self._older(reach, room, 0.0 if ledger.needed_tokens else KEPT_WORTH)
         bands = self._bands(plan, reach, limit - left)
         return replace(plan, bands=bands, reach=reach, raw_tokens=older_tokens, target_tokens=room)
 
