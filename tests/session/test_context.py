@@ -171,6 +171,27 @@ def test_a_giant_running_turn_is_shown_step_by_step_within_the_budget(tmp_path: 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_the_board_says_which_steps_of_the_turn_in_progress_a_rebuild_shortened(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("agent", budget_tokens=3_000)
+        await session.record([user("Read all the logs.")])
+        noted: list[bool] = []
+        for number in range(1, 25):
+            await session.record(tool_step(number, "\n".join(f"line {line} of {number}" for line in range(30))))
+            context = await session.context("", tools=True)
+            assert context.tokens <= context.budget_tokens
+            board = "".join(segment.text for segment in context.segments if segment.name == "board")
+            noted.append("Shortened since you read it: step" in board)
+            assert noted[-1] == ("line 15 of 1\n" not in context.text)
+            assert 'get_turn("T-1", "R") has every word' in board or not noted[-1]
+        assert noted[0] is False
+        assert noted[-1] is True
+        closed = await session.context("What now?", tools=True)
+        assert "Shortened since you read it" not in closed.text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_a_fork_in_the_middle_of_an_open_turn_never_shows_what_the_parent_said_later(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         parent = await fov.session("parent", budget_tokens=3_000)

@@ -25,8 +25,9 @@ MAX_TURNS = 100
 """Limits of a board. Above them the oldest entries are dropped, saved ones last."""
 MAX_NOTE_CHARS = 500
 
-NoteKind = Literal["fetch", "cabinet", "agent", "reminder", "bands"]
+NoteKind = Literal["fetch", "cabinet", "agent", "reminder", "bands", "moved"]
 NOTE_HEADINGS: dict[NoteKind, str] = {
+    "moved": "Shortened since you read it",
     "bands": "Shown now",
     "reminder": "Remember",
     "cabinet": "In the file cabinet",
@@ -254,6 +255,15 @@ def with_notes(board: Board, bands: Iterable[Band], *, has_tools: bool) -> Board
     ranges = (f"{_turns(band.first, band.last)} {LEVEL_WORDS[band.level]}" for band in shortened)
     board = add_note(board, Note("bands", "bands", f"{', '.join(ranges)}; later turns verbatim"))
     return add_note(board, Note("reminder", "tools", REMINDER)) if has_tools else board
+
+
+def with_moved(board: Board, turn: int, steps: Sequence[int]) -> Board:
+    """Add a note on steps of the turn in progress that were verbatim when the model read them, if there are any."""
+    if not steps:
+        return board
+    shown = f"step {steps[0]}" if len(steps) == 1 else f"steps {steps[0]} to {steps[-1]}"
+    text = f'{shown} of this turn, by a rebuild of the history; get_turn("{turn_id(turn)}", "R") has every word'
+    return add_note(board, Note("moved", "moved", text))
 
 
 def _turns(first: int, last: int) -> str:

@@ -203,7 +203,7 @@ class Contexts:
             view = replace(view, blocks=[replace(block, messages=None) for block in view.blocks])
         if not request.ends_turn:
             await self._check_waiting(request, counter, view, ledger)
-        if not request.is_preview and (shown or layer.in_part):  # in a preview the history uses the board's room
+        if not request.is_preview:  # in a preview the history uses the board's room
             board, shown = await self._prefetched(request, ledger, view, layer, board=board, shown=shown)
         context = assemble(
             replace(
@@ -318,13 +318,17 @@ class Contexts:
     ) -> tuple[Board, str]:
         """Add notes, and turns of which recall shows excerpts, to the board as room allows; return it and its text."""
         session, most = request.session, ledger.board_limit_tokens
+        moved = () if request.ends_turn or not request.tools_tokens else _shortened_steps(session, view.blocks)
+        if not (shown or moved or layer.in_part):
+            return board, shown
         if request.strategy.gives_back or not request.strategy.holds_back:
             left = ledger.history_tokens - view.framed_tokens - layer.tokens
             most = min(most, ledger.board_tokens + max(0, left))
         noted = boards.with_notes(board, view.planned.bands, has_tools=request.tools_tokens > 0)
+        noted = boards.with_moved(noted, session.last_turn, moved)
         noted = await self.board.with_turns(session, noted, layer.in_part, most)
-        # Notes alone are not shown: a board in every request would prevent caching of the newest turn.
-        if not (shown or noted.prefetched):
+        # Other notes alone are not shown: a board in every request would prevent caching of the newest turn.
+        if not (shown or moved or noted.prefetched):
             return board, shown
         return noted, boards.render(noted, now_turn=session.last_turn, budget_tokens=most, count=session.exact.base)
 
@@ -561,6 +565,14 @@ def _blocks_in_progress(session: SessionRow, blocks: Sequence[BlockText]) -> int
     if not session.is_open:
         return 0
     return len(list(takewhile(lambda block: block.row.first == session.last_turn, reversed(blocks))))
+
+
+def _shortened_steps(session: SessionRow, blocks: Sequence[BlockText]) -> list[int]:
+    """Return the steps of the turn in progress that are not verbatim any more."""
+    count = _blocks_in_progress(session, blocks)
+    rows = (block.row for block in blocks[len(blocks) - count :])
+    shortened = (row for row in rows if row.first_step and (row.level != "R" or row.is_cut))
+    return [step for row in shortened for step in range(row.first_step, row.last_step + 1)]
 
 
 def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
