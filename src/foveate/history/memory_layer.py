@@ -18,8 +18,9 @@ from foveate.turn import MONTHS, day_text, turn_id
 Count = Callable[[str], int]
 
 LEAD = (
-    'Earlier passages that match this prompt, verbatim; some are excerpts, and there may be more. get_turn("T-12", "R") '
-    'has a whole turn; for a complete list, a count or an order, search_history("words", order="time").\n'
+    "Earlier passages that match this prompt, verbatim; some are excerpts, and there may be more. "
+    'get_turn("T-12", "R") has a whole turn; for a complete list, a count or an order, '
+    'search_history("words", order="time").\n'
 )
 LEAD_OF_SCOPE = f'{LEAD[:-2]}; get_turn("SESSION/T-12", "R") has a turn of another session.\n'
 TODAY = "Today is {}. "
