@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from foveate.errors import SettingsError
 from foveate.recall.settings import RecallSettings
-from foveate.settings import Settings, describe, load_settings, sections
+from foveate.settings import Settings, describe, load_settings, sections, settings_of, settings_table
 from support.settings_page import PAGE, generate
 
 TOML = '[store]\nreaders = 2\nsynchronous = "normal"\n\n[session]\nbudget_tokens = 5000\n'
@@ -52,6 +52,18 @@ def test_an_empty_file_says_nothing(name: str, tmp_path: Path) -> None:
 def test_the_environment_sets_keys_by_part_and_name() -> None:
     settings = load(FOVEATE_STORE__READERS="7", FOVEATE_SESSION__MODEL="gpt-5", FOVEATE_STORE__LOCK_TIMEOUT_SECONDS="1")
     assert (settings.store.readers, settings.session.model, settings.store.lock_timeout_seconds) == (7, "gpt-5", 1.0)
+
+
+def test_settings_as_a_table_read_back_as_they_were() -> None:
+    overrides = {
+        "store": {"readers": 7},
+        "server": {"upstreams": {"one": {"url": "http://127.0.0.1:1", "models": ["a*"]}}},
+        "gradient": {"raw_share": 0.2},
+        "profiles": {"project:shop": {"gradient": {"raw_share": 0.3}}},
+    }
+    chosen = load_settings(environment={}, overrides=overrides)
+    assert settings_of(settings_table(chosen)) == chosen
+    assert settings_of(settings_table(Settings())) == Settings()
 
 
 def test_other_variables_are_not_settings() -> None:

@@ -237,6 +237,19 @@ def load_settings(
     return settings
 
 
+def settings_table(settings: Settings) -> dict[str, Any]:
+    """Return settings as plain tables, as `settings_of` reads them: in another process, whose modules may differ."""
+    plain = {name: getattr(settings, name) for name in Settings.__struct_fields__ if name not in _BY_NAME}
+    plain |= {_section_name(name): strategy for name, strategy in settings.strategies.items()}
+    table: dict[str, Any] = msgspec.to_builtins({**plain, **settings.upper, "profiles": settings.profiles})
+    return table
+
+
+def settings_of(table: Mapping[str, object]) -> Settings:
+    """Return the settings of a `settings_table`."""
+    return _convert(dict(table))
+
+
 def config_file(environment: Mapping[str, str] | None = None) -> Path | None:
     """Return the settings file: the one in `$FOVEATE_CONFIG`, else `foveate/config.toml` in the user's configuration
     folder (`$XDG_CONFIG_HOME`, or `~/.config`); None if there is no home folder. It need not exist."""

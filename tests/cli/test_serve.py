@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,11 @@ from support.patience import PATIENCE_SECONDS
 
 
 @contextmanager
-def served(shell: Shell, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+def served(shell: Shell, *arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
     """A real server, with the line it prints when it is ready."""
     words = command("serve", "--port", "0", "--json", *arguments)
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=shell.environment()
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=shell.environment(**variables)
     )
     try:
         assert process.stdout
@@ -69,6 +70,32 @@ def test_tools_over_http_use_the_folders_and_commands_that_the_server_was_starte
         body = {"arguments": {"command": "cat a.txt; exit 3"}, "approve": True}
         executed = client.post("/api/v1/tools/exec/call", json=body).json()
         assert ("A wall." in executed["text"], executed["exit_code"]) == (True, 3) or "sandbox" in executed["text"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/api/v1/sessions/chat/compare", {"strategies": ["gradient"], "budgets_tokens": [2_000]}),
+        ("/api/v1/knowledge/learn", {}),
+    ],
+)
+def test_every_kind_of_job_is_done_by_a_server_with_settings_of_its_own(
+    tmp_path: Path, path: str, body: dict[str, Any]
+) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    (tmp_path / "foveate.toml").write_text("[server]\nmax_jobs = 3\n[tools]\n[gradient]\nraw_share = 0.2\n")
+    with (
+        served(shell, FOVEATE_CONFIG=str(tmp_path / "foveate.toml")) as (_, ready),
+        httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client,
+    ):
+        client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
+        said = [{"role": "user", "content": "Always deploy on Tuesdays."}, {"role": "assistant", "content": "I will."}]
+        client.post("/api/v1/sessions/chat/turns", json={"messages": said}).raise_for_status()
+        job = client.post(path, json=body).raise_for_status().json()
+        while job["status"] in ("queued", "running"):
+            time.sleep(0.05)
+            job = client.get(f"/api/v1/jobs/{job['id']}").json()
+        assert (job["status"], job["problem"]) == ("done", None)
 
 
 def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:

@@ -115,6 +115,12 @@ def test_the_same_history_gives_the_same_figures_in_processes_of_their_own() -> 
     assert replace(one.runs[0], cpu_ms_per_turn=0) == replace(two.runs[0], cpu_ms_per_turn=0)
 
 
+def test_settings_of_any_package_and_strategy_reach_the_processes() -> None:
+    chosen: dict[str, Any] = {"compress": {"processes": 1}, "server": {"max_jobs": 3}, "topics": {"enabled": False}}
+    given = compared(20, strategies=["topics", "standard"], settings=settings(**chosen))
+    assert run(given, "topics").strip == run(given, "standard").strip
+
+
 def test_progress_is_told_of_every_turn_compressed_and_played() -> None:
     told: list[int] = []
     compared(strategies=["standard"], budgets_tokens=[4_000, 8_000], progress=told.append)

@@ -42,7 +42,7 @@ from foveate.replay.report import (
     tally,
 )
 from foveate.replay.script import Progress, Script, Surroundings, prepare
-from foveate.settings import Settings, load_settings, make_strategy
+from foveate.settings import Settings, load_settings, make_strategy, settings_of, settings_table
 from foveate.strategy import names as strategy_names
 from foveate.text import turn_text
 from foveate.turn import Json, Turn
@@ -73,7 +73,8 @@ class _Task:
     strategy: str
     strategy_settings: Mapping[str, Json] | None
     budget_tokens: int
-    settings: Settings
+    settings: Mapping[str, Json]
+    """As a table: the sections of packages and strategies that the process has not loaded have no class there."""
     system: str
     sampling: CallSample
     needles: tuple[str, ...]
@@ -175,6 +176,7 @@ async def compare(
     compressed = time.perf_counter()
     sampling = sampling_for(script.calls, every)
     texts = [turn_text(turn.messages) for turn in turns]
+    table = settings_table(settings)
     with tempfile.TemporaryDirectory(prefix="foveate-compare-") as folder:
         tasks = [
             _Task(
@@ -183,7 +185,7 @@ async def compare(
                 strategy=name,
                 strategy_settings=given.get(name),
                 budget_tokens=budget,
-                settings=settings,
+                settings=table,
                 system=system,
                 sampling=sampling,
                 needles=tuple(needles),
@@ -279,7 +281,7 @@ def play(task: _Task) -> _Played | _Failed:
                     budget_tokens=task.budget_tokens,
                     strategy=task.strategy,
                     strategy_settings=task.strategy_settings,
-                    settings=task.settings,
+                    settings=settings_of(task.settings),
                     system=task.system,
                     sampling=task.sampling,
                     progress=tick,
