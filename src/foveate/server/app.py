@@ -20,6 +20,7 @@ import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
 from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.admission import AdmissionMiddleware
 from foveate.server.api.context import OpenSessions
 from foveate.server.api.endpoint import BASE, ApiParts, Replies
 from foveate.server.api.events import EventHub
@@ -81,6 +82,7 @@ def create_app(
         middleware=[
             Middleware(MetricsMiddleware, metrics=metrics),
             Middleware(AccessMiddleware, access=access),
+            Middleware(AdmissionMiddleware),
             Middleware(_RawPaths),
         ],
         exception_handlers=_HANDLERS,

@@ -41,6 +41,9 @@ ERA_BATCH = 64
 """Eras made between two checks of the clock."""
 GATHER_SECONDS = 0.1
 """Delay after a wake-up to collect more work: a burst of turns is claimed and stored in few commits."""
+LANES = 4
+"""Sessions processed at the same time for each process: while one waits for the store, another one is compressed. With
+64 busy clients, one lane made 17 turns a second, four made 45."""
 POLL_SECONDS = 0.02
 WATCH_SECONDS = 1.0
 """Maximum interval between polls of an idle worker."""
@@ -79,7 +82,8 @@ class Worker:
         self._with_open: set[str] = set()
         """Sessions whose newest turn has been quiet long enough."""
         self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._lanes: list[asyncio.Task[None]] = []
+        self._in_progress: set[str] = set()
         self._failures: dict[str, int] = {}
         self._closed = False
         self._closing = asyncio.Event()
@@ -133,8 +137,8 @@ class Worker:
         self._sessions.setdefault(session_id)
         self._idle.clear()
         self._woken.set()
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
+        if not self._lanes:
+            self._lanes = [asyncio.create_task(self._run()) for _ in range(LANES * self._pool.width)]
 
     async def watch(self, is_stopping: Callable[[], bool] | None = None, *, drain: bool = False) -> None:
         """Process what any process records in the store, until stopped or, with `drain`, until nothing is left."""
@@ -142,8 +146,8 @@ class Worker:
         while not (is_stopping and is_stopping()):
             with contained(_log, "work can't be taken from the queue; retrying") as outcome:
                 taken = await due.take_sessions(limit=WATCH_SESSIONS, lease_seconds=self._settings.lease_seconds)
-                for work in taken:
-                    await self._attend(work, include_open=drain or not work.is_new)
+                attended = (self._attend(work, include_open=drain or not work.is_new) for work in taken)
+                await asyncio.gather(*attended)
                 self._refiner.look()
                 if not taken and drain and not (await due.state(limit=0)).sessions:
                     await self.settle()
@@ -217,7 +221,7 @@ class Worker:
         with suppress(TimeoutError):
             async with asyncio.timeout(self._settings.close_seconds):
                 await self._drain()
-        running = [*self._beside, *([self._task] if self._task else [])]
+        running = [*self._beside, *self._lanes]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
@@ -239,26 +243,35 @@ class Worker:
         await self._idle.wait()
 
     async def _run(self) -> None:
+        """Process the queue, beside the other lanes; a session is in one lane at a time."""
         while True:
             await self._woken.wait()
             with suppress(TimeoutError):
                 async with asyncio.timeout(GATHER_SECONDS):
                     await self._closing.wait()
             self._woken.clear()
-            while self._sessions:
-                session_id = next(iter(self._sessions))
+            while session_id := next((each for each in self._sessions if each not in self._in_progress), None):
                 del self._sessions[session_id]
-                include_open = session_id in self._with_open
-                # Unfinished work of an earlier process uses rules only; models wait until the session continues.
-                with_models = session_id in self._recorded
-                seconds = await self._advance(session_id, include_open=include_open, with_models=with_models)
-                if seconds is None and include_open:
-                    self._with_open.discard(session_id)
-                elif seconds:
-                    asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
-                elif seconds is not None:
-                    self._sessions.setdefault(session_id)
-            self._idle.set()
+                self._in_progress.add(session_id)
+                try:
+                    await self._process(session_id)
+                finally:
+                    self._in_progress.remove(session_id)
+            if not self._sessions and not self._in_progress:
+                self._idle.set()
+
+    async def _process(self, session_id: str) -> None:
+        """Process one batch of a session, and put it back into the queue while something is left."""
+        include_open = session_id in self._with_open
+        # Unfinished work of an earlier process uses rules only; models wait until the session continues.
+        with_models = session_id in self._recorded
+        seconds = await self._advance(session_id, include_open=include_open, with_models=with_models)
+        if seconds is None and include_open:
+            self._with_open.discard(session_id)
+        elif seconds:
+            asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
+        elif seconds is not None:
+            self._sessions.setdefault(session_id)
 
     async def _advance(self, session_id: str, *, include_open: bool, with_models: bool) -> float | None:
         """Process one batch of a session, or once none is left its index, eras and roll-ups.

@@ -40,7 +40,7 @@ JOBS: Mapping[str, str] = {
 }
 """All jobs, with their functions."""
 LENGTH = struct.Struct(">Q")
-NICENESS = 10
+NICENESS = 5
 """Lower priority than the program's own work."""
 MAX_MEMORY_BYTES = 4 << 30
 """Memory limit: a job that exceeds it fails, so that the machine does not swap."""
