@@ -13,6 +13,7 @@ from foveate import renditions
 from foveate.context.tools import (
     HISTORY_TOOLS,
     MAX_DEFINITIONS_TOKENS,
+    MAX_RESULTS,
     TOOLS,
     ContextRemaining,
     GetTurn,
@@ -67,6 +68,7 @@ def test_an_unknown_format_has_no_definitions() -> None:
         ("get_turns", {"first": "101", "last": "T-160"}, GetTurns(101, 160, "C")),
         ("search_history", {"query": " zlib "}, SearchHistory("zlib")),
         ("search_history", {"query": "zlib", "max_results": "7"}, SearchHistory("zlib", 7)),
+        ("search_history", {"query": "zlib", "max_results": 500}, SearchHistory("zlib", MAX_RESULTS)),
         (
             "search_history",
             {"after": "May 2023", "before": "last week", "role": "User", "speaker": "Anna", "order": "time", "page": 2},
@@ -101,7 +103,7 @@ def test_a_good_call_becomes_a_typed_request(name: str, arguments: object, reque
             {"turn_id": "T-1", "levle": "R"},
             "get_turn: there is no argument 'levle'; call get_turn(turn_id, [level], [page])",
         ),
-        ("get_turn", {"turn_id": "T-1", "page": 0}, "get_turn: page takes a whole number from 1 to 100,000, not 0"),
+        ("get_turn", {"turn_id": "T-1", "page": 0}, "get_turn: page takes a whole number from 1 on, not 0"),
         ("get_turn", "{", "get_turn: the arguments are not JSON; call get_turn(turn_id, [level], [page])"),
         ("get_turn", "[1]", "get_turn: the arguments are not an object; call get_turn(turn_id, [level], [page])"),
         (

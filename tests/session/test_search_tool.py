@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foveate import Foveate, Session
+from foveate.context.tools import MAX_RESULTS
 from foveate.session.found import MAX_ANSWER_CHARS
 from foveate.turn import Message, Text
 from support.engine import assistant, settings, user, with_store
@@ -196,6 +197,26 @@ def test_a_line_of_a_list_keeps_what_was_stated_and_its_numbers(tmp_path: Path) 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_a_list_has_every_turn_that_names_what_is_looked_for(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        others = "I met him at the film festival and I'm not sure how to include him; can you help me figure it out?"
+        for number in range(40):
+            await session.record(
+                [user(f"I've known Douglas for {number} years. {others * (number % 3)}"), assistant("Ok.")]
+            )
+            await session.record([user("Douglas, Douglas."), assistant("Who?")])
+        await fov.settle()
+        listed = [
+            turn
+            for page in (1, 2, 3)
+            for turn in turns(await found(session, query="Douglas", order="time", role="user", page=page))
+        ]
+        assert listed == [f"T-{number}" for number in range(1, 81)]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_pages_of_a_list_have_every_turn_once_and_name_the_next_call(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await diary(fov)
@@ -302,7 +323,7 @@ def test_a_standing_order_is_found_by_what_it_is_about(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("order", ["relevance", "time"])
-@pytest.mark.parametrize("results", [1, 5, 50])
+@pytest.mark.parametrize("results", [1, 5, MAX_RESULTS])
 def test_an_answer_stays_within_its_size(order: str, results: int, tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
@@ -361,8 +382,8 @@ def test_a_list_says_how_many_turns_are_not_indexed_yet(tmp_path: Path) -> None:
         session = await fov.session("s")
         for number in range(40):
             await session.record([user(f"The zebra number {number} is fed."), assistant("Noted.")])
-        answer = await found(session, order="time", max_results=50)
-        assert len(turns(answer)) == 32
+        answer = await found(session, order="time", max_results=500)
+        assert len(turns(answer)) == MAX_RESULTS
         assert "8 older turns not indexed yet and not listed; get_turns reads them.\n" in answer
 
     asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"enabled": False})))

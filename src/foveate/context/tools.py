@@ -29,7 +29,8 @@ MAX_DEFINITIONS_TOKENS = 520
 DEFAULT_RESULTS = 5
 DEFAULT_LISTED = 30
 """Turns on a page of a search: by relevance, and in a list by time."""
-MAX_RESULTS = 50
+MAX_RESULTS = 30
+"""More on a page would shorten each line to a few words."""
 ROLES = ("user", "assistant", "tool")
 ORDERS = ("relevance", "time")
 MAX_PAGE = 100_000
@@ -169,13 +170,15 @@ def _read_level(levels: Sequence[ShownLevel]) -> Callable[[object], ShownLevel]:
 
 
 def _read_number(most: int) -> Callable[[object], int]:
+    """Return a reader of numbers from 1 on; a larger one than `most` counts as that, since pages say what is left."""
+
     def read(value: object) -> int:
         whole = int(value) if isinstance(value, float) and value.is_integer() else value
         if isinstance(whole, str) and whole.strip().isascii() and whole.strip().isdigit():
             whole = int(whole[:20])
-        if not isinstance(whole, int) or isinstance(whole, bool) or not 1 <= whole <= most:
-            raise ValueError(f"takes a whole number from 1 to {most:,}")
-        return whole
+        if not isinstance(whole, int) or isinstance(whole, bool) or whole < 1:
+            raise ValueError("takes a whole number from 1 on")
+        return min(whole, most)
 
     return read
 

@@ -18,11 +18,12 @@ from foveate.turn import MONTHS, day_text, turn_id
 Count = Callable[[str], int]
 
 LEAD = (
-    "Earlier passages that match this prompt, verbatim; some are excerpts, and there may be more. "
-    'get_turn("T-12", "R") has a whole turn; for a complete list, a count or an order, '
-    'search_history("words", order="time").\n'
+    'Earlier passages that match this prompt, verbatim; some are excerpts. get_turn("T-12", "R") has the whole turn.\n'
 )
-LEAD_OF_SCOPE = f'{LEAD[:-2]}; get_turn("SESSION/T-12", "R") has a turn of another session.\n'
+LEAD_OF_SCOPE = (
+    'Earlier passages that match this prompt, verbatim; some are excerpts. get_turn("T-12", "R") has the whole turn, '
+    'get_turn("SESSION/T-12", "R") that of another session.\n'
+)
 TODAY = "Today is {}. "
 LEAD_OF_ITEMS = 'Learned earlier; get_turn("k-1a2b") has the whole item and names its source turns.\n'
 KNOWLEDGE_SHARE = 0.3

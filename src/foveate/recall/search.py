@@ -45,7 +45,7 @@ MAX_RESULTS = 1_000
 MAX_LISTED = 400
 """Turns that a list by date has for a query, the best of those that match."""
 LEAST_LISTED_SCORE = 0.3
-"""Share of the best turn's score that a turn in such a list has at least."""
+"""Share of the best turn's score that a turn in such a list has at least, unless it has all words of the query."""
 EVERY_TURN = 2**62
 """A last turn that no session reaches."""
 LEAST_ALIKE = 0.25
@@ -382,7 +382,8 @@ def _best_turns(
     )
     if is_listed:
         least = LEAST_LISTED_SCORE * max((hit.score for hit in found), default=0.0)
-        found = [hit for hit in found if hit.score >= least]
+        words = telling_words(asked.query)
+        found = [hit for hit in found if hit.score >= least or words <= telling_words(hit.text)]
         found.sort(key=lambda hit: (hit.at_us, hit.session, hit.turn))
     return found[asked.skip : asked.skip + asked.max_results]
 
