@@ -211,6 +211,8 @@ class AccessMiddleware:
         if path in PUBLIC_PATHS or path.startswith(STATIC_PATH):
             return NOBODY
         self._access.check_names(connection)
+        if "\0" in path:  # no id has one, and PostgreSQL accepts none
+            raise ProblemError(404, "there is nothing at a path with a NUL character")
         if method == "HEAD" and path == "/":
             return NOBODY
         principal = await self._access.identify(connection)
