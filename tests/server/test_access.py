@@ -24,7 +24,28 @@ def test_without_keys_a_request_from_this_machine_is_the_owners(tmp_path: Path) 
 
 @pytest.mark.parametrize(
     "headers",
-    [{"Forwarded": "for=10.0.0.1"}, {"X-Forwarded-For": "127.0.0.1"}, {"X-Forwarded-Host": "localhost"}],
+    [
+        {"Forwarded": "for=10.0.0.1"},
+        {"X-Forwarded-For": "127.0.0.1"},
+        {"X-Forwarded-Host": "localhost"},
+        *(
+            {name: "10.0.0.1"}
+            for name in (
+                *(
+                    "Via",
+                    "X-Real-IP",
+                    "CF-Connecting-IP",
+                    "CF-Ray",
+                    "True-Client-IP",
+                    "X-Client-IP",
+                    "X-Cluster-Client-IP",
+                ),
+                *("Fastly-Client-IP", "Fly-Client-IP", "X-Azure-ClientIP", "X-Appengine-User-IP", "X-Originating-IP"),
+                *("X-Remote-IP", "X-Remote-Addr", "X-Original-Forwarded-For", "X-Envoy-External-Address", "CDN-Loop"),
+                *("Proxy-Client-IP", "WL-Proxy-Client-IP", "X-ProxyUser-Ip", "CF-Connecting-IPv6", "X-Azure-SocketIP"),
+            )
+        ),
+    ],
 )
 def test_a_forwarded_request_is_not_one_of_this_machine(tmp_path: Path, headers: dict[str, str]) -> None:
     with client_of(tmp_path / "a.db") as client:
@@ -122,6 +143,33 @@ def test_a_page_of_another_origin_is_rejected(tmp_path: Path) -> None:
             answer = client.get(PATH, headers={"Origin": origin})
             assert answer.status_code == 200, origin
             assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Host": "evil.example"}])
+@pytest.mark.parametrize(("method", "path"), [("GET", "/ui/login"), ("POST", "/ui/login"), ("POST", "/ui/login/end")])
+def test_another_site_neither_logs_in_nor_out(tmp_path: Path, method: str, path: str, headers: dict[str, str]) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        answer = client.request(method, path, headers=headers, follow_redirects=False)
+        assert answer.status_code == 403
+        assert "set-cookie" not in answer.headers
+        assert client.get("/healthz", headers=headers).status_code == 200
+
+
+def test_headers_of_programs_are_no_headers_of_a_proxy(tmp_path: Path) -> None:
+    names = (
+        "User-Agent",
+        "X-Stainless-OS",
+        "Anthropic-Version",
+        "Session-Id",
+        "X-Client-Request-Id",
+        "X-App",
+        "OpenAI-Beta",
+    )
+    with client_of(tmp_path / "a.db") as client:
+        assert (
+            client.get(PATH, headers=dict.fromkeys((*names, "X-Codex-Turn-Metadata", "X-Title"), "a")).status_code
+            == 200
+        )
 
 
 def test_requests_per_minute_are_limited_per_key(tmp_path: Path) -> None:

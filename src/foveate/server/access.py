@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import re
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -23,12 +24,20 @@ from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_da
 from foveate.server.settings import ServerSettings
 from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right
 
-PUBLIC_PATHS = ("/healthz", "/readyz", LOGIN_PATH, f"{LOGIN_PATH}/end")
+HEALTH_PATHS = ("/healthz", "/readyz")
+"""Paths for supervisors, which may use any Host."""
+PUBLIC_PATHS = (LOGIN_PATH, f"{LOGIN_PATH}/end")
 COOKIE = "foveate_key"
 """The cookie with the key of a dashboard login."""
 LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 KEY_HEADERS = ("x-foveate-key", "authorization", "x-api-key", "x-goog-api-key")
 """Headers that are searched for a Foveate key, in this order."""
+_FORWARDING = re.compile(
+    r"forwarded|^via$|^cdn-loop$|-(real|client|connecting|cluster-client|user|originating|remote|peer|socket)-?ip(v6)?$"
+    r"|^(client|real|remote|x)-ip$|remote-addr|proxyuser|^cf-|^x-envoy-|^x-original-(host|url|for)$|^x-host$"
+)
+"""Headers by which proxies and content networks tell for whom they send a request: Forwarded, X-Forwarded-…, Via,
+X-Real-IP, True-Client-IP, CF-Connecting-IP and their like. Programs of this machine send none of them."""
 MAX_CACHED_KEYS = 10_000
 BUSY_SECONDS = 1
 CREATE_KEY = "create one with 'foveate keys create'"
@@ -208,9 +217,13 @@ class AccessMiddleware:
 
     async def _checked(self, connection: HTTPConnection) -> Principal:
         path, method = connection.scope["path"], connection.scope["method"]
-        if path in PUBLIC_PATHS or path.startswith(STATIC_PATH):
+        if path in HEALTH_PATHS:
             return NOBODY
         self._access.check_names(connection)
+        if path in PUBLIC_PATHS or path.startswith(STATIC_PATH):
+            return NOBODY
+        if "\0" in path:  # no id has one, and PostgreSQL accepts none
+            raise ProblemError(404, "there is nothing at a path with a NUL character")
         if method == "HEAD" and path == "/":
             return NOBODY
         principal = await self._access.identify(connection)
@@ -243,7 +256,7 @@ def is_loopback(connection: HTTPConnection) -> bool:
 
     A proxy is detected by the headers that it adds, or by the host name of the request.
     """
-    if any(name == "forwarded" or name.startswith("x-forwarded-") for name in connection.headers):
+    if any(_FORWARDING.search(name) for name in connection.headers):
         return False
     if host_name(connection.headers.get("host", "")) not in LOCAL_NAMES:
         return False

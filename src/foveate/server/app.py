@@ -52,6 +52,7 @@ def create_app(
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)
     jobs, replies = Jobs(settings.max_jobs), Replies(settings.idempotency_buffer)
+    gateway = GatewayEndpoints(fov, settings)
     parts = ApiParts(fov, settings, access, events, jobs, replies, OpenSessions(), Approvals())
     routes = [
         Route("/healthz", _health, methods=["GET"]),
@@ -59,7 +60,7 @@ def create_app(
         Route("/metrics", _metrics, methods=["GET"]),
         Route("/mcp", mcp),
         *api_routes(parts),
-        *GatewayEndpoints(fov, settings).routes(),
+        *gateway.routes(),
         *dashboard_routes(parts),
         *extra_routes,
     ]
@@ -76,6 +77,7 @@ def create_app(
         finally:
             events.stop()
             await jobs.stop()
+            await gateway.close()
 
     app = Starlette(
         routes=routes,
@@ -92,6 +94,7 @@ def create_app(
     app.state.settings = settings
     app.state.access = access
     app.state.metrics = metrics
+    app.state.gateway = gateway
     app.state.end_streams = events.stop
     return app
 
@@ -183,7 +186,7 @@ def _tenant_of(request: Request) -> str:
 
 async def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    return refusal(request.url.path, error)
+    return refusal(request.scope["path"], error)
 
 
 async def _on_foveate_error(request: Request, error: Exception) -> Response:
@@ -191,12 +194,12 @@ async def _on_foveate_error(request: Request, error: Exception) -> Response:
     problem = problem_of(error, _tenant_of(request))
     if problem.status >= SERVER_ERROR:
         _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
-    return refusal(request.url.path, problem)
+    return refusal(request.scope["path"], problem)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    path = request.url.path
+    path = request.scope["path"]
     details = {404: f"there is nothing at {path[:200]}", 405: f"{request.method} is not allowed here"}
     detail = details.get(error.status_code, error.detail)
     return refusal(path, ProblemError(error.status_code, detail, headers=error.headers))
@@ -204,7 +207,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 async def _on_defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
-    return refusal(request.url.path, ProblemError(500, DEFECT))
+    return refusal(request.scope["path"], ProblemError(500, DEFECT))
 
 
 async def _on_disconnect(_request: Request, _error: Exception) -> Response:

@@ -54,7 +54,7 @@ HOME_PATH = "/"
 DASHBOARD_PATH = "/ui"
 LOGIN_PATH = f"{DASHBOARD_PATH}/login"
 STATIC_PATH = f"{DASHBOARD_PATH}/static/"
-_GATEWAY_PATH = re.compile(r"(?:/s/.+?)?/(v1(?:beta)?)(/.*)?", re.DOTALL)
+_GATEWAY_PATH = re.compile(r"(?:/+s/.+?)?/+(?:upload/+)?(v1(?:beta)?)(/.*)?", re.DOTALL)
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 _log = logging.getLogger(__name__)

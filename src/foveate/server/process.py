@@ -20,6 +20,7 @@ from foveate.client import open as open_store
 from foveate.errors import InputError
 from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
+from foveate.server.connection import LimitedConnection
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
@@ -116,11 +117,13 @@ def set_aside_startup_objects() -> None:
 
 
 def server_config(app: Starlette, settings: ServerSettings) -> uvicorn.Config:
-    """Return uvicorn's configuration: requests are not logged, and proxy headers are not trusted."""
+    """Return uvicorn's configuration: requests are limited and not logged, and proxy headers are not trusted."""
     return uvicorn.Config(
         app,
         host=settings.host,
         port=settings.port,
+        http=LimitedConnection,
+        ws="none",
         log_level="critical",
         access_log=False,
         proxy_headers=False,

@@ -6,6 +6,8 @@ from typing import Annotated
 
 from msgspec import Meta, Struct
 
+from foveate.session.keys import RouteName
+
 MB = 1_000_000
 
 
@@ -34,6 +36,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     upstreams: dict[str, Upstream] = {}
     """More providers by name, each a table with `url` and optionally `key_variable`, `models` and `formats`. The first
     that matches the model and the format of a request is used, otherwise `upstream`."""
+    shared_routes: tuple[RouteName, ...] = ()
+    """Routes of the gateway that may use a provider key of the server, besides conversations, model lists and token
+    counts. With `files`, `batches`, `caches` or `responses` all clients reach each other's data at the provider."""
     bypass: bool = False
     """Forward requests of the gateway unchanged, and record nothing."""
     recall_projects: bool = True

@@ -23,6 +23,21 @@ from foveate.turn import from_us
 
 Right = Literal["gateway", "read", "write", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
+RouteName = Literal[
+    "chat",
+    "models",
+    "count_tokens",
+    "embeddings",
+    "moderations",
+    "completions",
+    "images",
+    "audio",
+    "responses",
+    "files",
+    "batches",
+    "caches",
+]
+"""A group of the gateway's routes."""
 PREFIX = "fov_"
 """Beginning of every key, so that it is never mistaken for a provider's key."""
 SECRET_BYTES = 24

@@ -5,25 +5,36 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any, Final
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+from urllib.parse import quote
 
 import httpx2
 import msgspec
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
+from starlette.types import Scope
 
 from foveate.additions import is_compaction
 from foveate.client import Foveate
-from foveate.errors import BadRequest, FoveateError
+from foveate.errors import BadRequest, BadUpstream, FoveateError
 from foveate.intake.project import folder_of
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
+from foveate.server.access import check_right
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
-from foveate.server.gateway.reply import error_reply
+from foveate.server.gateway.reply import GatewayReply, error_reply
+from foveate.server.gateway.table import (
+    TABLE,
+    UNSHARED_SAFE,
+    GatewayPath,
+    GatewayRoute,
+    named_models,
+    read_path,
+)
 from foveate.server.gateway.transport import upstream_client
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
@@ -34,12 +45,58 @@ from foveate.tokens import counter_for
 NO_UPSTREAM: Final = (
     "no upstream is configured; start the gateway with --upstream URL, or set server.upstream in the configuration"
 )
-_PATHS: Final = {
-    "anthropic": "/v1/messages",
-    "openai": "/v1/chat/completions",
-    "openai-responses": "/v1/responses",
-}
+NOT_SHARED: Final = (
+    "{name} requests are not sent with the server's provider key; send a provider key of your own (with the Foveate "
+    "key in X-Foveate-Key), or let the operator add {name!r} to server.shared_routes"
+)
+FORBIDDEN: Final = 403
 MAX_ID_CHARS: Final = 200
+_KEPT_PATH: Final = "foveate.gateway_path"
+
+
+class TableRoute(Route):
+    """A route of the table, matched against the normalised path, also under `/s/{session}`."""
+
+    def __init__(self, row: GatewayRoute, endpoint: Callable[[Request], Awaitable[Response]]) -> None:
+        super().__init__(row.pattern, endpoint)
+        self.methods = set(row.methods)  # Starlette would add HEAD
+        self._row = row
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        if scope["type"] != "http":
+            return Match.NONE, {}
+        if _KEPT_PATH not in scope:
+            scope[_KEPT_PATH] = read_path(_raw_path(scope))
+        found: GatewayPath | None = scope[_KEPT_PATH]
+        if found is None or (parameters := self._row.match(found.path)) is None:
+            return Match.NONE, {}
+        is_allowed = scope["method"] in self._row.methods
+        return Match.FULL if is_allowed else Match.PARTIAL, {"endpoint": self.endpoint, "path_params": parameters}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request of the gateway with its route."""
+
+    row: GatewayRoute
+    wire: Wire
+    request: Request
+    path: str
+    """The path at the provider."""
+
+    @property
+    def query(self) -> str:
+        return self.request.url.query
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return dict(self.request.headers)
+
+    @property
+    def session(self) -> str | None:
+        """The session that the path names."""
+        found: GatewayPath = self.request.scope[_KEPT_PATH]
+        return found.session
 
 
 class GatewayEndpoints:
@@ -52,24 +109,7 @@ class GatewayEndpoints:
         self._client: httpx2.AsyncClient | None = None
 
     def routes(self) -> list[BaseRoute]:
-        found: list[BaseRoute] = [Route("/", self._alive, methods=["HEAD"])]
-        for before in ("", "/s/{session}"):
-            for format_name, path in _PATHS.items():
-                found.append(Route(f"{before}{path}", self._answering(WIRES[format_name]), methods=["POST"]))
-            found += [
-                Route(f"{before}/v1/messages/count_tokens", self._count_tokens, methods=["POST"]),
-                Route(f"{before}/v1/models", self._forward, methods=["GET"]),
-                Route(f"{before}/v1/models/{{model:path}}", self._forward, methods=["GET"]),
-            ]
-            for version in ("v1beta", "v1"):  # google-genai 3 uses v1
-                path = f"{before}/{version}/models/{{model:path}}"
-                found.append(Route(path, self._answering(WIRES["gemini"]), methods=["POST"]))
-            found += [
-                Route(f"{before}/v1beta/models", self._forward, methods=["GET"]),
-                Route(f"{before}/v1/responses/compact", self._compact, methods=["POST"]),
-                Route(f"{before}/v1/responses/{{id}}", self._stored_response, methods=["GET", "DELETE"]),
-            ]
-        return found
+        return [Route("/", self._alive, methods=["HEAD"]), *(TableRoute(row, self._endpoint(row)) for row in TABLE)]
 
     def use(self, client: httpx2.AsyncClient) -> None:
         """Send requests upstream with this client."""
@@ -82,61 +122,66 @@ class GatewayEndpoints:
     async def _alive(self, _request: Request) -> Response:
         return Response(status_code=200)
 
-    def _answering(self, wire: Wire) -> Any:
+    def _endpoint(self, row: GatewayRoute) -> Callable[[Request], Awaitable[Response]]:
+        """Return the endpoint of a route, which answers errors in the protocol's format."""
+        handlers = {
+            "converse": self._converse,
+            "compact": self._compact,
+            "stored": self._stored_response,
+            "count": self._count_tokens,
+            "forward": self._forward,
+        }
+        handle = handlers[row.handling]
+
         async def endpoint(request: Request) -> Response:
+            wire = WIRES[row.format or _format_of(request.headers)]
             try:
-                return await self._answer(wire, request)
+                check_right(request.state.principal, "gateway")
+                return await handle(Asked(row, wire, request, row.upstream_path(request.path_params)))
             except ProblemError as error:
-                body = wire.error(error.status, str(error))
-                return JSONResponse(body, error.status, headers=dict(error.headers or {}))
+                headers = {**error.headers, "x-should-retry": "false"} if error.status == FORBIDDEN else error.headers
+                return JSONResponse(wire.error(error.status, error.detail), error.status, headers=headers)
             except FoveateError as error:
                 return error_reply(wire, error).response()
 
         return endpoint
 
-    async def _answer(self, wire: Wire, request: Request) -> Response:
-        call = self._call(wire, request, await self._raw(request))
-        is_stored = not self._settings.bypass and request.headers.get("x-foveate-store", "").strip().lower() != "off"
-        reply = await self._gateway(request).handle(call, store=is_stored)
+    async def _converse(self, asked: Asked) -> Response:
+        call = self._call(asked, await self._raw(asked.request))
+        is_stored = not self._settings.bypass and asked.headers.get("x-foveate-store", "").strip().lower() != "off"
+        reply = await self._gateway(asked.request).handle(call, store=is_stored)
         return reply.response()
 
-    def _call(self, wire: Wire, request: Request, raw: bytes, target: Target | None = None) -> ClientCall:
-        path = _own_path(request)
-        asked = wire.read(_decoded(raw), path=f"{path}?{request.url.query}" if request.url.query else path)
-        if not asked.messages and "previous_response_id" not in asked.hints:
+    def _call(self, asked: Asked, raw: bytes, target: Target | None = None) -> ClientCall:
+        wire, path, query = asked.wire, asked.path, asked.query
+        read = wire.read(_decoded(raw), path=f"{path}?{query}" if query else path)
+        if not read.messages and "previous_response_id" not in read.hints:
             raise BadRequest("is empty; send at least one message", "messages")
         return ClientCall(
             wire=wire,
-            request=asked,
+            request=read,
             path=path,
-            query=request.url.query,
-            headers=dict(request.headers),
-            target=target or self._target(asked.model, wire.format),
-            named=client_id(request.headers, asked.hints, request.path_params.get("session")),
-            choice=_choice(request, asked, recalls_project=self._settings.recall_projects),
+            query=query,
+            headers=asked.headers,
+            target=target or self._target(read.model, wire.format),
+            named=client_id(asked.headers, read.hints, asked.session),
+            choice=_choice(asked.request, read, recalls_project=self._settings.recall_projects),
             raw=raw,
         )
 
-    async def _compact(self, request: Request) -> Response:
+    async def _compact(self, asked: Asked) -> Response:
         """Return the compacted conversation, as items that a client sends instead of its history."""
-        wire = WIRES["openai-responses"]
-        try:
-            call = self._call(wire, request, await self._raw(request), Target(""))
-            items = await self._gateway(request).compact(call)
-        except BadRequest as error:
-            return JSONResponse(wire.error(400, str(error), param=error.param), 400)
-        except FoveateError as error:
-            return JSONResponse(wire.error(503, str(error)), 503)
+        call = self._call(asked, await self._raw(asked.request), Target(""))
         compacted = {
             "id": f"resp_{secrets.token_hex(16)}",
             "object": "response.compaction",
             "created_at": int(time.time()),
-            "output": items,
+            "output": await self._gateway(asked.request).compact(call),
         }
         return Response(msgspec.json.encode(compacted), media_type="application/json")
 
-    async def _stored_response(self, request: Request) -> Response:
-        wire = WIRES["openai-responses"]
+    async def _stored_response(self, asked: Asked) -> Response:
+        request = asked.request
         response_id = request.path_params["id"]
         stored = self._gateway(request).responses
         if request.method == "DELETE":
@@ -144,43 +189,53 @@ class GatewayEndpoints:
                 return JSONResponse({"id": response_id, "object": "response", "deleted": True})
         elif (found := await stored.get_response(response_id)) is not None:
             return Response(msgspec.json.encode(found.data), media_type="application/json")
-        return JSONResponse(wire.error(404, f"no response {response_id[:100]!r} is stored"), 404)
+        raise ProblemError(404, f"no response {response_id[:100]!r} is stored")
 
-    async def _count_tokens(self, request: Request) -> Response:
+    async def _count_tokens(self, asked: Asked) -> Response:
         """Return the provider's token count of the client's body, or our own if it has no such endpoint."""
-        wire = WIRES["anthropic"]
-        raw = await self._raw(request)
-        try:
-            asked = wire.read(_decoded(raw), path=_own_path(request))
-        except BadRequest as error:
-            return JSONResponse(wire.error(400, str(error), param=error.param), 400)
-        target = choose(self._settings, asked.model, wire.format)
+        raw = await self._raw(asked.request)
+        read = asked.wire.read(_decoded(raw), path=asked.path)
+        target = choose(self._settings, read.model, asked.wire.format)
         if target is not None:
-            headers = {**target.headers(dict(request.headers), wire.format), "content-type": "application/json"}
-            url = target.url(_own_path(request), request.url.query)
+            headers = {**target.headers(asked.headers, asked.wire.format), "content-type": "application/json"}
             try:
-                counted = await self._http().post(url, headers=headers, content=raw)
+                counted = await self._http().post(target.url(asked.path, asked.query), headers=headers, content=raw)
             except httpx2.HTTPError:
                 counted = None
             if counted is not None and counted.status_code == httpx2.codes.OK:
                 return Response(counted.content, media_type="application/json", headers=answer_headers(counted.headers))
-        text = msgspec.json.encode({key: asked.body.get(key) for key in ("system", "messages", "tools")}).decode()
-        tokens = await asyncio.to_thread(counter_for(asked.model or None).count, text)
+        text = msgspec.json.encode({key: read.body.get(key) for key in ("system", "messages", "tools")}).decode()
+        tokens = await asyncio.to_thread(counter_for(read.model or None).count, text)
         return JSONResponse({"input_tokens": tokens})
 
-    async def _forward(self, request: Request) -> Response:
-        """Forward a request without a conversation unchanged."""
-        format_name = "gemini" if "/v1beta/" in request.url.path else _format_of(request.headers)
-        wire = WIRES[format_name]
-        target = choose(self._settings, "", format_name)
-        if target is None:
-            return JSONResponse(wire.error(503, NO_UPSTREAM), 503)
-        url = target.url(_own_path(request), request.url.query)
+    async def _forward(self, asked: Asked) -> Response:
+        """Pass a request and its answer on unchanged; nothing is recorded."""
+        request, headers = asked.request, asked.headers
+        raw = await self._raw(request)
+        models = await named_models(asked.row, request, raw)
+        target = self._target(models[0] if models else "", asked.wire.format)
+        if target.key is not None and asked.row.name not in (*UNSHARED_SAFE, *self._settings.shared_routes):
+            own = target.of_client(headers, asked.query)
+            if own is None:
+                raise ProblemError(403, NOT_SHARED.format(name=asked.row.name))
+            target = own
+        sent = self._http().build_request(
+            request.method,
+            target.url(asked.path, asked.query),
+            headers=target.headers(headers, asked.wire.format),
+            content=raw,
+        )
         try:
-            found = await self._http().get(url, headers=target.headers(dict(request.headers), format_name))
+            answer = await self._http().send(sent, stream=True)
         except httpx2.HTTPError as error:
-            return JSONResponse(wire.error(502, f"the upstream can't be reached: {error}"), 502)
-        return Response(found.content, found.status_code, headers=answer_headers(found.headers))
+            raise BadUpstream(f"the upstream can't be reached: {error}") from error
+        return GatewayReply(
+            answer.status_code,
+            answer_headers(answer.headers),
+            stream=_received(answer),
+            close=answer.aclose,
+            media_type=answer.headers.get("content-type", "application/octet-stream"),
+        ).response()
 
     async def _raw(self, request: Request) -> bytes:
         return await read_body(request, max_mb=self._settings.max_body_mb)
@@ -209,6 +264,16 @@ class GatewayEndpoints:
         return self._client
 
 
+async def _received(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    async for chunk in answer.aiter_bytes():
+        yield chunk
+
+
+def _raw_path(scope: Scope) -> str:
+    raw: bytes = scope.get("raw_path") or quote(scope["path"]).encode()
+    return raw.partition(b"?")[0].decode("latin-1")
+
+
 def _decoded(raw: bytes) -> object:
     try:
         return msgspec.json.decode(raw)
@@ -218,14 +283,9 @@ def _decoded(raw: bytes) -> object:
         raise ProblemError(400, f"the body is not JSON: {error}") from error
 
 
-def _own_path(request: Request) -> str:
-    """Return the path without its session prefix."""
-    session = request.path_params.get("session")
-    path = request.url.path
-    return path if session is None else path[path.index("/v1", 2) :]
-
-
 def _format_of(headers: Mapping[str, str]) -> str:
+    if "x-goog-api-key" in headers:
+        return "gemini"
     return "anthropic" if "anthropic-version" in headers else "openai"
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
+from urllib.parse import parse_qs
 
 from foveate.errors import InputError
 from foveate.server.settings import ServerSettings
@@ -56,6 +57,12 @@ class Target:
     """Base URL, without a trailing slash and without `/v1`."""
     key: str | None = None
     """Our key for the provider; None forwards the client's own."""
+
+    def of_client(self, given: Mapping[str, str], query: str) -> Target | None:
+        """Return the same provider with the client's own key; None if the client sends none."""
+        values = [given.get(name, "") for name in CREDENTIALS] + parse_qs(query).get("key", [])
+        has_own = any(value.strip() and KEY_PREFIX not in value for value in values)
+        return replace(self, key=None) if has_own else None
 
     def url(self, path: str, query: str = "") -> str:
         return f"{self.base}{path}{'?' if query else ''}{query}"

@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 
 from foveate.errors import BadRequest, BadUpstream
 from foveate.server.gateway.wires.fields import (
@@ -77,7 +77,7 @@ class GeminiWire:
         config = data.get(_key(data, "generationConfig", "generation_config"))
         return ClientRequest(
             body=data,
-            model=method[1] if method else request_text(data, "model").removeprefix("models/"),
+            model=unquote(method[1]) if method else request_text(data, "model").removeprefix("models/"),
             is_stream=is_stream,
             system=text_of(system.get("parts")) if system else "",
             messages=_contents(data),

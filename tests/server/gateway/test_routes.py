@@ -1,0 +1,220 @@
+"""Which requests of the gateway reach a provider, and with whose key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from foveate.server.gateway.table import TABLE, GatewayPath, read_path
+from support.servers import ServerClient, bearer, call, client_of
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+EMBEDDING = {"model": "text-embedding-3-small", "input": "tides"}
+OWN = {"Authorization": "Bearer sk-client"}
+
+
+class Provider:
+    """A provider that answers every path with what it was sent."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+
+    async def _answer(self, request: Request) -> Response:
+        body = await request.body()
+        path = request.scope["raw_path"].decode()
+        self.seen.append((request.method, path, dict(request.headers), body))
+        return Response(b"\x00provider\xff", 202, {"x-request-id": "r-1"}, "audio/mpeg")
+
+    @property
+    def app(self) -> Starlette:
+        return Starlette(routes=[Route("/{path:path}", self._answer, methods=list(METHODS))])
+
+    @property
+    def paths(self) -> list[str]:
+        return [path for _, path, _, _ in self.seen]
+
+
+@contextmanager
+def gateway(path: Path, *, has_key: bool = True, **server: Any) -> Iterator[tuple[ServerClient, Provider]]:
+    """A server whose provider is a `Provider`, with a key of the server's own for it."""
+    provider = Provider()
+    upstream = {"url": "http://provider/v1"} | ({"key_variable": "PROVIDER_KEY"} if has_key else {})
+    with client_of(path / "a.db", upstreams={"all": upstream}, **server) as client:
+        client.server.state.gateway.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(provider.app)))
+        yield client, provider
+
+
+@pytest.fixture(autouse=True)
+def _key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROVIDER_KEY", "sk-server")
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/v1/models/%2e%2e/files",
+        "/v1/models/..%2Ffiles/file-1/content",
+        "/v1/models/x/..%2f..%2f..%2Fadmin",
+        "/v1/models/%252e%252e%252ffiles",
+        "/v1/models/..%5Cfiles",
+        "/v1/models/%00",
+        "/v1/models/%ff",
+        "/v1/%4Dodels",
+        "/v1/MODELS",
+        "/v1/organization/admin_api_keys",
+        "/v1/fine_tuning/jobs",
+        "/v1beta/tunedModels",
+        "/s/%00/v1/models",
+        "/s/a%0Ab/v1/models",
+        "/v1//organization/",
+    ],
+)
+def test_a_key_of_the_gateway_reaches_no_other_path(tmp_path: Path, path: str) -> None:
+    with gateway(tmp_path) as (client, provider):
+        key = call(client, client.fov.keys.create, rights=["gateway"]).secret
+        answer = client.get(path, headers=bearer(key))
+        other = client.post(path, headers=bearer(key), json=EMBEDDING)
+    assert (answer.status_code, other.status_code, provider.paths) == (404, 404, [])
+    assert "there is nothing at" in answer.json()["error"]["message"]
+
+
+def test_a_known_path_with_another_method_is_refused(tmp_path: Path) -> None:
+    with gateway(tmp_path) as (client, provider):
+        answer = client.delete("/v1/models/gpt-5", headers=OWN)
+    assert (answer.status_code, provider.paths) == (405, [])
+    assert "DELETE" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sent"),
+    [
+        ("/v1/models", "/v1/models"),
+        ("/v1//models/", "/v1/models"),
+        ("/v1/models/gpt-5?a=%2F", "/v1/models/gpt-5"),
+        ("/v1/models/meta%2Fllama", "/v1/models/meta%2Fllama"),
+        ("/v1/models/meta/llama", "/v1/models/meta%2Fllama"),
+        ("/v1beta/models/x/operations/y", "/v1beta/models/x%2Foperations%2Fy"),
+        ("/v1/models/a%3Fkey=b%23c", "/v1/models/a%3Fkey%3Db%23c"),
+        ("/s/v1abc/v1/models", "/v1/models"),
+        ("/s/v1/v1beta/models", "/v1beta/models"),
+        ("/s/a%2Fv1%2Fb/v1/models", "/v1/models"),
+    ],
+)
+def test_the_provider_gets_the_path_that_was_checked(tmp_path: Path, asked: str, sent: str) -> None:
+    with gateway(tmp_path) as (client, provider):
+        assert client.get(asked).status_code == 202
+    assert provider.paths == [sent]
+
+
+@pytest.mark.parametrize(
+    ("raw", "path", "session"),
+    [
+        ("/s/v1abc/v1/messages", "/v1/messages", "v1abc"),
+        ("/s/a%2Fb/v1//messages/", "/v1/messages", "a/b"),
+        ("/v1/models/a/b", "/v1/models/a/b", None),
+        ("/S/a/v1/models", "/S/a/v1/models", None),
+    ],
+)
+def test_a_path_is_normalised(raw: str, path: str, session: str | None) -> None:
+    assert read_path(raw) == GatewayPath(path, session)
+
+
+@pytest.mark.parametrize("raw", ["/v1/../x", "/v1/./x", "/v1/x\\y", "/v1/%2e%2E/x", "/v1/%25x", "/v1/%7f", "/s/%00/v1"])
+def test_a_path_that_is_not_plain_is_no_path(raw: str) -> None:
+    assert read_path(raw) is None
+
+
+def _requests() -> list[tuple[str, str, str]]:
+    """Every forwarded route of the table as name, method and path."""
+    return [
+        (row.name, method, row.upstream_path({"id": "id-1", "model": "gpt-5"}))
+        for row in TABLE
+        for method in row.methods
+        if row.handling == "forward"
+    ]
+
+
+def _send(client: ServerClient, method: str, path: str, headers: dict[str, str]) -> httpx2.Response:
+    body: dict[str, Any] = {} if method == "GET" else {"json": EMBEDDING}
+    return client.request(method, path, headers=headers, **body)
+
+
+def test_routes_beside_conversations_are_passed_on_with_the_clients_key(tmp_path: Path) -> None:
+    with gateway(tmp_path, has_key=False) as (client, provider):
+        key = call(client, client.fov.keys.create, rights=["gateway"]).secret
+        for _name, method, path in _requests():
+            answer = _send(client, method, f"{path}?a=b", {**OWN, "X-Foveate-Key": key})
+            assert (answer.status_code, answer.content) == (202, b"\x00provider\xff"), path
+            assert (answer.headers["content-type"], answer.headers["x-request-id"]) == ("audio/mpeg", "r-1")
+            seen_method, seen_path, headers, body = provider.seen[-1]
+            assert (seen_method, seen_path, headers["authorization"]) == (method, path, "Bearer sk-client")
+            assert body == b"" if method == "GET" else json.loads(body) == EMBEDDING
+            assert not any("fov_" in value for value in headers.values())
+        assert call(client, client.fov.sessions) == []
+
+
+def test_a_key_of_the_servers_is_sent_on_harmless_routes_only(tmp_path: Path) -> None:
+    with gateway(tmp_path) as (client, provider):
+        key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)
+        for name, method, path in _requests():
+            answer = _send(client, method, path, key)
+            if name in ("models", "count_tokens"):
+                assert answer.status_code == 202, path
+            else:
+                assert answer.status_code == 403, path
+                assert "server.shared_routes" in json.dumps(answer.json()["error"])
+                assert answer.headers["x-should-retry"] == "false"
+        assert {request_path.split("/")[2] for request_path in provider.paths} <= {"models", "responses"}
+
+
+def test_a_client_with_a_provider_key_of_its_own_never_uses_the_servers(tmp_path: Path) -> None:
+    with gateway(tmp_path) as (client, provider):
+        key = call(client, client.fov.keys.create, rights=["gateway"]).secret
+        client.post("/v1/embeddings", headers={**OWN, "X-Foveate-Key": key}, json=EMBEDDING)
+        client.post("/v1beta/models/e:embedContent?key=AIza-own", headers=bearer(key), json=EMBEDDING)
+    assert provider.seen[0][2]["authorization"] == "Bearer sk-client"
+    assert not {"authorization", "x-goog-api-key"} & set(provider.seen[1][2])
+
+
+def test_the_operator_shares_the_servers_key_by_route(tmp_path: Path) -> None:
+    with gateway(tmp_path, shared_routes=["embeddings"]) as (client, provider):
+        key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)
+        assert client.post("/v1/embeddings", headers=key, json=EMBEDDING).status_code == 202
+        assert client.get("/v1/files", headers=key).status_code == 403
+    assert provider.seen[0][2]["authorization"] == "Bearer sk-server"
+
+
+def test_an_upload_is_passed_on_byte_by_byte(tmp_path: Path) -> None:
+    with gateway(tmp_path, has_key=False) as (client, provider):
+        sent = client.build_request(
+            "POST", "/v1/audio/transcriptions", data={"model": "whisper-1"}, files={"file": ("a.wav", b"\x00\xffRIFF")}
+        )
+        expected = sent.read()
+        assert client.send(sent).status_code == 202
+    assert provider.seen[0][3] == expected
+    assert provider.seen[0][2]["content-type"] == sent.headers["content-type"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "envelope"),
+    [
+        ({"anthropic-version": "2023-06-01"}, lambda body: body["error"]["type"] == "permission_error"),
+        ({}, lambda body: "param" in body["error"]),
+        ({"x-goog-api-key": ""}, lambda body: body["error"]["status"] == "PERMISSION_DENIED"),
+    ],
+)
+def test_shared_paths_are_refused_in_the_clients_protocol(
+    tmp_path: Path, headers: dict[str, str], envelope: Callable[[Any], bool]
+) -> None:
+    with gateway(tmp_path) as (client, _):
+        assert envelope(client.get("/v1/files", headers=headers).json())
