@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
     from foveate.session import Session
     from foveate.session.cabinet import Cabinet
+    from foveate.session.keys import Right
     from foveate.tools.toolbox import Toolbox
 
 JOURNAL = ".foveate-patch"
@@ -39,6 +40,11 @@ class Workspace:
     """MCP servers of the settings whose tools the toolbox includes; agents that a model starts get them too."""
     toolbox: Toolbox | None = None
     """The toolbox that executes the call, for tools that call others. The toolbox sets it."""
+
+    @property
+    def right(self) -> Right:
+        """The right that the calls are made with: that of the view of the store. Without a store, the user's own."""
+        return self.fov.right if self.fov else "admin"
 
     @property
     def cabinet(self) -> Cabinet | None:
