@@ -138,14 +138,14 @@ def _confinement_spec(confinement: Confinement) -> dict[str, object]:
         "read": confinement.read,
         "write": confinement.write,
         "devices": sandbox_layers.DEVICES,
-        "hidden": confinement.hidden,
+        "pinned": confinement.pinned,
         "frozen": confinement.frozen,
         "linux": layers.linux,
         "landlock": layers.landlock >= MIN_ABI,
         "seccomp": layers.seccomp,
         "scoped_signals": layers.scoped_signals,
         "bubblewrap": layers.bubblewrap,
-        "cover": bool(confinement.hidden or confinement.frozen) and not layers.bubblewrap,
+        "cover": bool(confinement.frozen) and not layers.bubblewrap,
         "inside": sandbox_layers.program("enter"),
     }
 

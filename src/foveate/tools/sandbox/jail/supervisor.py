@@ -98,7 +98,7 @@ class _Supervisor:
                 descriptors[0],
                 machine,
                 writable=self.spec["write"],
-                protected=[*self.spec["hidden"], *self.spec["frozen"]],
+                protected=self.spec["frozen"],
                 max_processes=self.limits["processes"],
                 count=lambda: tasks(descendants(os.getpid())),
             )
@@ -111,7 +111,7 @@ class _Supervisor:
                 enter.enter(spec, channel)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.set_inheritable(channel.fileno(), True)
-            paths = {key: spec[key] for key in ("read", "write", "hidden", "frozen", "folder")}
+            paths = {key: spec[key] for key in ("read", "write", "pinned", "frozen", "folder")}
             command = namespaces.bubblewrap(spec["bubblewrap"], **paths)
             os.execve(command[0], [*command, *spec["inside"], str(channel.fileno())], spec["environment"])  # noqa: S606
         finally:
