@@ -140,6 +140,9 @@ SHARED_MEMORY = (
     "import mmap, os, time\nfor i in range(5): os.fork()\nblock = mmap.mmap(-1, 20_000_000)\n"
     "for at in range(0, 20_000_000, 4096): block[at] = 1\ntime.sleep(600)"
 )
+MANY_DESCRIPTORS = (
+    "import os, time\nfor i in range(6): os.fork()\ntry:\n    while True: os.dup(1)\nexcept OSError: time.sleep(600)"
+)
 MANY_FILES = "for i in $(seq 3000); do head -c 1000000 /dev/zero > file$i || exit 3; done; echo filled"
 BOMBS: dict[str, tuple[str, float, ExecSettings]] = {
     "a fork bomb": (FORK_BOMB, 1.0, LIMITS),
@@ -149,6 +152,7 @@ BOMBS: dict[str, tuple[str, float, ExecSettings]] = {
     "memory of one process": (f"{sys.executable} -c '{MEMORY}'", LONG_SECONDS, LIMITS),
     "memory of many processes": (f"{sys.executable} -c '{SHARED_MEMORY}'", LONG_SECONDS, LIMITS),
     "a large file": ("head -c 900000000 /dev/zero > large; echo exit $?", LONG_SECONDS, SMALL_DISK),
+    "many descriptors": (f"{sys.executable} -c '{MANY_DESCRIPTORS}'", LONG_SECONDS, LIMITS),
     "many files": (MANY_FILES, LONG_SECONDS, SMALL_DISK),
     "endless output": ("yes", LONG_SECONDS, LIMITS),
     "endless time": ("trap '' TERM INT; while true; do sleep 30; done", 1.0, LIMITS),
@@ -176,6 +180,7 @@ def bombs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run.CommandResu
         ("a fork bomb", "time limit"),
         ("processes that leave their session", "time limit"),
         ("memory of many processes", "memory"),
+        ("many descriptors", "at the same time"),
         ("many files", "disk"),
         ("endless output", "output"),
         ("endless time", "time limit"),
@@ -193,6 +198,46 @@ def test_a_bomb_fails_at_its_limit(bombs: dict[str, run.CommandResult]) -> None:
     assert "MemoryError" in bombs["memory of one process"].output
     large = bombs["a large file"]
     assert "exit 153" in large.output or "disk" in large.stopped  # SIGXFSZ; or another test used the disk meanwhile
+
+
+FILL_SOCKETS = """if True:
+    import os, signal, socket
+    reader, writer = os.pipe()
+    block = bytes(1 << 16)
+    for child in range(6):
+        if os.fork() == 0:
+            filled, pairs = 0, []
+            try:
+                while filled < 40_000_000:
+                    pairs.append(socket.socketpair())
+                    for each in pairs[-1]:
+                        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_000_000)
+                        each.setblocking(False)
+                        try:
+                            while True: filled += each.send(block)
+                        except BlockingIOError: pass
+            except OSError: pass
+            os.write(writer, b"%d\\n" % filled)
+            signal.pause()
+    lines = open(reader)
+    print(sum(int(next(lines)) for child in range(6)))
+"""
+
+
+@needs_sandbox
+def test_the_buffers_of_sockets_hold_no_more_than_the_limit_of_memory(tmp_path: Path) -> None:
+    (tmp_path / "fill.py").write_text(FILL_SOCKETS)
+    limits = ExecSettings(memory_bytes=100_000_000)
+    place = replace(workspace(tmp_path), settings=ToolsSettings(exec=limits))
+    result = execute(place, f"{sys.executable} fill.py")
+    assert "memory" in result.stopped or 0 < int(result.output) <= limits.memory_bytes
+
+
+@needs_sandbox
+def test_sockets_that_were_closed_make_room_for_others(tmp_path: Path) -> None:
+    many = "import socket\nfor _ in range(20_000):\n    for each in socket.socketpair(): each.close()"
+    result = execute(workspace(tmp_path), f"{sys.executable} -c '{many}'")
+    assert (result.exit_code, result.output) == (0, "")
 
 
 @needs_sandbox
