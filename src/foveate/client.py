@@ -19,7 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from foveate.errors import InputError, InvalidMessage, Refused, SessionExists, SessionNotFound
+from foveate.errors import InputError, InvalidMessage, Refused, RightMissing, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.history.kept_plans import stored_state
 from foveate.history.late_writes import LateWrites
@@ -37,7 +37,7 @@ from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
 from foveate.session.engine import SessionEngine
-from foveate.session.keys import Keys
+from foveate.session.keys import Keys, Right, includes
 from foveate.session.knowledge import Knowledge
 from foveate.session.memory import Memory
 from foveate.session.prompts import Prompts
@@ -151,6 +151,9 @@ class Foveate:
             view=self._view,
         )
         self._tenant = ""
+        self._right: Right = "admin"
+        self.is_view: bool = False
+        """Whether this was made by `tenant` or `limited`; closing it does nothing."""
 
     @property
     def location(self) -> str:
@@ -171,6 +174,11 @@ class Foveate:
     def tenant_name(self) -> str:
         """The tenant whose sessions are visible; empty: the owner, who sees all."""
         return self._tenant
+
+    @property
+    def right(self) -> Right:
+        """The right with which tools are called and agents are started here. `admin`, unless `limited` lowered it."""
+        return self._right
 
     @property
     def keys(self) -> Keys:
@@ -207,11 +215,26 @@ class Foveate:
         The owner sees such a session as `tenant:id`. Closing the view does not close the store.
         """
         self._check_owner()
-        view = copy.copy(self)
+        view = self._copied()
         view._tenant = check_tenant(name)
         view._store = self._store.for_tenant(name)
         view._shared = replace(self._shared, store=view._store)
         return view
+
+    def limited(self, right: Right) -> Foveate:
+        """Return the store for a caller with this right: tools called here, and agents started here, can do no more.
+
+        Only tools and agents are limited. A right is never raised. Closing the view does not close the store.
+        """
+        view = self._copied()
+        view._right = right if includes(self._right, right) else self._right
+        return view
+
+    def check_right(self, needed: Right, action: str) -> None:
+        """Raise `RightMissing` if the right of this view does not include another one."""
+        if not includes(self._right, needed):
+            keys = "a key of the store's owner" if needed == "admin" else "a key"
+            raise RightMissing(f"{action} needs the right {needed!r} for tools; use {keys} with that right")
 
     async def session(
         self,
@@ -531,13 +554,18 @@ class Foveate:
 
     async def close(self) -> None:
         """Stop background work and close the store. Recorded turns are durable in any case."""
-        if self._tenant:
+        if self.is_view:
             return
         await self._shared.uses.settle()
         await self._worker.close()
         await self._caller.close()
         self._events.close()
         await self._store.close()
+
+    def _copied(self) -> Foveate:
+        view = copy.copy(self)
+        view.is_view = True
+        return view
 
     def _view(self, tenant: str) -> Foveate:
         return self.tenant(tenant) if tenant else self

@@ -26,7 +26,8 @@ FoveateError
 │   ├── PinLocked
 │   ├── LimitReached      a tree of agents has no room for one more, or for a call
 │   ├── ClaimLost         another worker runs the agent, or it was cancelled
-│   └── AgentEnded        the agent no longer waits for this
+│   ├── AgentEnded        the agent no longer waits for this
+│   └── RightMissing      the caller's key has no right for this
 ├── ModelError            a model could not be called, or its answer is unusable
 │   ├── ModelUnavailable  permanent: a missing extra or key, a wrong name, a window too small
 │   ├── ModelFailed       temporary: network, overload, timeout, unusable answer
@@ -308,6 +309,10 @@ class KnowledgeNotFound(NotFound):
 
 class Refused(FoveateError):
     """Possible, but not allowed in this state; the message says how to force it, if that can be done."""
+
+
+class RightMissing(Refused):
+    """The right that the caller acts with does not allow this."""
 
 
 class SessionExists(Refused):

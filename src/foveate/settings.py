@@ -65,6 +65,8 @@ RETIRED_KEYS = {
 """Settings that no longer exist, each with the reason. They are accepted for one release, with a warning."""
 
 
+_files_read: dict[Path, None] = {}
+"""The settings files that this process has read."""
 _BY_NAME = ("strategies", "upper", "profiles")
 """Attributes of the settings that hold several sections."""
 UPPER_SECTIONS = {
@@ -261,12 +263,19 @@ def config_file(environment: Mapping[str, str] | None = None) -> Path | None:
     return Path(folder) / "foveate" / "config.toml" if folder else None
 
 
+def settings_files() -> tuple[Path, ...]:
+    """Return the files that decide the settings: the default one, which need not exist, and those that were read."""
+    default = config_file()
+    return tuple(dict.fromkeys([*([default] if default else []), *_files_read]))
+
+
 def _default_file(environment: Mapping[str, str]) -> Path | None:
     path = config_file(environment)
     return path if path and path.is_file() else None
 
 
 def _read_file(path: Path) -> dict[str, object]:
+    _files_read[path.expanduser().absolute()] = None
     is_yaml = path.suffix.lower() in (".yaml", ".yml")
     try:
         text = path.expanduser().read_text("utf-8")

@@ -211,7 +211,7 @@ class Foveate(_Blocking, of=api.Foveate):
     """See `foveate.Foveate`."""
 
     def close(self) -> None:
-        if not self._wrapped.tenant_name:
+        if not self._wrapped.is_view:
             self._loop.stop(self._wrapped.close)
 
     def __enter__(self) -> Foveate:

@@ -576,6 +576,7 @@ def test_an_agent_that_waits_for_an_approval_goes_on_after_it(client: ServerClie
         "tool": "deploy",
         "arguments": {"place": "here"},
         "can_remember": True,
+        "right": "admin",
     }
     approved = client.post(f"{path}/approval", json={"allow": True, "for_session": True})
     assert (approved.status_code, approved.json()["state"]) == (200, "queued")

@@ -147,8 +147,9 @@ def test_an_agent_is_started_with_a_stored_prompt_whose_variables_are_checked(st
         assert (answer.status_code, problem in answer.json()["detail"]) == (422, True), body
 
 
-def test_a_background_agent_of_a_tenant_has_no_mcp_servers(stage: Stage) -> None:
+def test_a_background_agent_has_mcp_servers_only_for_an_admin_of_the_owner(stage: Stage) -> None:
     body = {"task": "Look.", "mcp_servers": ["harbour"]}
     assert stage.client.post(f"{API}/agents", json=body, headers=stage.tenant).status_code == 403
-    missing = stage.client.post(f"{API}/agents", json=body, headers=stage.owner["write"])
+    assert stage.client.post(f"{API}/agents", json=body, headers=stage.owner["write"]).status_code == 403
+    missing = stage.client.post(f"{API}/agents", json=body, headers=stage.owner["admin"])
     assert (missing.status_code, "no MCP server 'harbour'" in missing.json()["detail"]) == (422, True)

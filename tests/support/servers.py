@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -37,25 +37,31 @@ class ServerClient(TestClient):
 
 
 @contextmanager
-def client_of(location: Path, *, client: tuple[str, int] = LOCAL, **server: Any) -> Iterator[ServerClient]:
+def client_of(
+    location: Path,
+    *,
+    client: tuple[str, int] = LOCAL,
+    opened: AbstractAsyncContextManager[Foveate] | None = None,
+    **server: Any,
+) -> Iterator[ServerClient]:
     """A client of the application, which runs in a thread of its own together with its store.
 
-    `server` are settings of its section.
+    `server` are settings of its section. With `opened` the store is that one.
     """
     settings = load_settings(overrides={"server": server})
-    opened: dict[str, Any] = {}
+    running: dict[str, Any] = {}
 
     async def app(scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            async with foveate.open(location, settings=settings) as fov:
-                opened["app"] = create_app(fov)
-                await opened["app"](scope, receive, send)
+            async with opened or foveate.open(location, settings=settings) as fov:
+                running["app"] = create_app(fov)
+                await running["app"](scope, receive, send)
         else:
-            await opened["app"](scope, receive, send)
+            await running["app"](scope, receive, send)
 
     with ServerClient(app, base_url=URL, client=client, raise_server_exceptions=False) as made:
-        made.fov = opened["app"].state.fov
-        made.server = opened["app"]
+        made.fov = running["app"].state.fov
+        made.server = running["app"]
         yield made
 
 

@@ -22,6 +22,7 @@ import httpx2
 import pytest
 
 from foveate.client import Foveate
+from foveate.settings import load_settings
 from foveate.tools import Toolbox, ToolError, ToolOutput, Workspace, registry
 from foveate.tools.patch import commit
 from foveate.tools.sandbox import layers, run
@@ -57,7 +58,7 @@ class Scene:
         self.outside.mkdir()
         for name in ("secret", "target", "moved", "deleted", "readable"):
             (self.outside / name).write_text("SECRET")
-        self.store = self.root / "store.db"
+        self.store = base / "store.db"
         for suffix in ("", "-wal"):
             Path(f"{self.store}{suffix}").write_text("SECRET")
         shutil.copy(escape_attempts.__file__, self.root / "attempts.py")
@@ -139,6 +140,9 @@ SHARED_MEMORY = (
     "import mmap, os, time\nfor i in range(5): os.fork()\nblock = mmap.mmap(-1, 20_000_000)\n"
     "for at in range(0, 20_000_000, 4096): block[at] = 1\ntime.sleep(600)"
 )
+MANY_DESCRIPTORS = (
+    "import os, time\nfor i in range(6): os.fork()\ntry:\n    while True: os.dup(1)\nexcept OSError: time.sleep(600)"
+)
 MANY_FILES = "for i in $(seq 3000); do head -c 1000000 /dev/zero > file$i || exit 3; done; echo filled"
 BOMBS: dict[str, tuple[str, float, ExecSettings]] = {
     "a fork bomb": (FORK_BOMB, 1.0, LIMITS),
@@ -148,6 +152,7 @@ BOMBS: dict[str, tuple[str, float, ExecSettings]] = {
     "memory of one process": (f"{sys.executable} -c '{MEMORY}'", LONG_SECONDS, LIMITS),
     "memory of many processes": (f"{sys.executable} -c '{SHARED_MEMORY}'", LONG_SECONDS, LIMITS),
     "a large file": ("head -c 900000000 /dev/zero > large; echo exit $?", LONG_SECONDS, SMALL_DISK),
+    "many descriptors": (f"{sys.executable} -c '{MANY_DESCRIPTORS}'", LONG_SECONDS, LIMITS),
     "many files": (MANY_FILES, LONG_SECONDS, SMALL_DISK),
     "endless output": ("yes", LONG_SECONDS, LIMITS),
     "endless time": ("trap '' TERM INT; while true; do sleep 30; done", 1.0, LIMITS),
@@ -175,6 +180,7 @@ def bombs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, run.CommandResu
         ("a fork bomb", "time limit"),
         ("processes that leave their session", "time limit"),
         ("memory of many processes", "memory"),
+        ("many descriptors", "at the same time"),
         ("many files", "disk"),
         ("endless output", "output"),
         ("endless time", "time limit"),
@@ -192,6 +198,46 @@ def test_a_bomb_fails_at_its_limit(bombs: dict[str, run.CommandResult]) -> None:
     assert "MemoryError" in bombs["memory of one process"].output
     large = bombs["a large file"]
     assert "exit 153" in large.output or "disk" in large.stopped  # SIGXFSZ; or another test used the disk meanwhile
+
+
+FILL_SOCKETS = """if True:
+    import os, signal, socket
+    reader, writer = os.pipe()
+    block = bytes(1 << 16)
+    for child in range(6):
+        if os.fork() == 0:
+            filled, pairs = 0, []
+            try:
+                while filled < 40_000_000:
+                    pairs.append(socket.socketpair())
+                    for each in pairs[-1]:
+                        each.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_000_000)
+                        each.setblocking(False)
+                        try:
+                            while True: filled += each.send(block)
+                        except BlockingIOError: pass
+            except OSError: pass
+            os.write(writer, b"%d\\n" % filled)
+            signal.pause()
+    lines = open(reader)
+    print(sum(int(next(lines)) for child in range(6)))
+"""
+
+
+@needs_sandbox
+def test_the_buffers_of_sockets_hold_no_more_than_the_limit_of_memory(tmp_path: Path) -> None:
+    (tmp_path / "fill.py").write_text(FILL_SOCKETS)
+    limits = ExecSettings(memory_bytes=100_000_000)
+    place = replace(workspace(tmp_path), settings=ToolsSettings(exec=limits))
+    result = execute(place, f"{sys.executable} fill.py")
+    assert "memory" in result.stopped or 0 < int(result.output) <= limits.memory_bytes
+
+
+@needs_sandbox
+def test_sockets_that_were_closed_make_room_for_others(tmp_path: Path) -> None:
+    many = "import socket\nfor _ in range(20_000):\n    for each in socket.socketpair(): each.close()"
+    result = execute(workspace(tmp_path), f"{sys.executable} -c '{many}'")
+    assert (result.exit_code, result.output) == (0, "")
 
 
 @needs_sandbox
@@ -278,18 +324,85 @@ FULL = layers.Layers(linux=True, machine=True, landlock=7, seccomp=True, namespa
         (replace(FULL, landlock=0, bubblewrap="/usr/bin/bwrap", root=True), "as root bubblewrap is not enough"),
         (replace(FULL, machine=False), "network confinement: there is no system call filter for this processor"),
         (replace(FULL, seccomp=False), "network confinement: seccomp"),
-        (replace(FULL, namespaces=False), "protection of .*store.db, which lies inside"),
     ],
 )
 def test_without_a_layer_nothing_is_executed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, found: layers.Layers, missing: str
 ) -> None:
-    (tmp_path / "store.db").touch()
     monkeypatch.setattr(layers, "detect", lambda: found)
-    place = workspace(tmp_path, tmp_path / "store.db")
     with pytest.raises(ToolError, match=missing):
-        execute(place, "touch executed")
+        execute(workspace(tmp_path), "touch executed")
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("place", ["store.db", "deep/er/store.db", "link/store.db", "../beside/store.db"])
+@pytest.mark.parametrize("what", ["the store", "the settings"])
+def test_no_command_is_executed_in_a_folder_that_the_store_or_the_settings_lie_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str, what: str
+) -> None:
+    """Neither by their own name nor by that of a folder or link on the way, and whether they exist or not."""
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    for folder in (root / "deep", elsewhere, tmp_path / "beside"):
+        folder.mkdir(parents=True)
+    (root / "link").symlink_to(elsewhere)
+    (tmp_path / "beside" / "store.db").symlink_to(root / "real.db")
+    path = root / place
+    if what == "the settings":
+        monkeypatch.setenv("FOVEATE_CONFIG", str(path))
+    with pytest.raises(ToolError, match=f"protection of {what} .*lies inside the working folder .*keep"):
+        execute(workspace(root, path if what == "the store" else None), "touch executed")
+    assert not (root / "executed").exists()
+
+
+def test_no_command_is_executed_in_a_folder_with_settings_that_were_read(tmp_path: Path) -> None:
+    (tmp_path / "own.toml").write_text("")
+    load_settings(tmp_path / "own.toml")
+    with pytest.raises(ToolError, match="protection of the settings"):
+        execute(workspace(tmp_path), "touch executed")
+
+
+@needs_sandbox
+def test_the_folders_on_the_way_to_the_python_of_foveate_keep_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python = tmp_path / "tools" / "python"
+    python.mkdir(parents=True)
+    (python / "pyvenv.cfg").write_text("own")
+    (tmp_path / "tools" / "other").mkdir()
+    monkeypatch.setattr(sys, "prefix", str(python))
+    attempts = (
+        "mv tools moved", "mv tools/python tools/moved", "rm -r tools/python", "echo x > tools/python/pyvenv.cfg",
+        "python3 -c 'import os; os.rename(\"tools\", \"moved\")'", "mv -T tools/other tools/python",
+        "python3 -c 'import ctypes; ctypes.CDLL(None).umount2(b\"tools\", 2)'; mv tools moved",
+    )  # fmt: skip
+    for attempt in attempts:
+        assert execute(workspace(tmp_path), attempt).exit_code != 0, attempt
+        assert (python / "pyvenv.cfg").read_text() == "own", attempt
+    ordinary = "touch tools/new && mv tools/new tools/other/ && mv tools/other/new here && mkdir a && mv a b"
+    assert execute(workspace(tmp_path), ordinary).exit_code == 0
+    assert (tmp_path / "here").exists()
+
+
+def test_a_link_to_the_python_of_foveate_is_not_left_to_commands(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "python").symlink_to(tmp_path)
+    monkeypatch.setattr(sys, "prefix", str(root / "python"))
+    with pytest.raises(ToolError, match="protection of the link that leads to"):
+        execute(workspace(root), "touch executed")
+
+
+@needs_sandbox
+def test_a_working_folder_inside_another_can_be_exchanged_for_no_folder_outside(tmp_path: Path) -> None:
+    root, outside = tmp_path / "root", tmp_path / "outside"
+    (root / "inner").mkdir(parents=True)
+    outside.mkdir()
+    place = replace(workspace(root), roots=(root, root / "inner"))
+    assert execute(place, f"mv inner moved && ln -s {outside} inner").exit_code == 0
+    assert execute(place, "touch inner/executed").exit_code != 0
+    assert not list(outside.iterdir())
 
 
 def test_a_layer_that_fails_at_the_last_moment_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,3 +596,13 @@ def test_an_allowed_host_does_not_open_others(connections: list[str]) -> None:
         with pytest.raises(ToolError):
             asyncio.run(fetch.fetch(url, settings, resolver=Resolver()))
     assert set(connections) == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize("name", ["write_file", "apply_patch"])
+def test_no_file_tool_writes_the_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv("FOVEATE_CONFIG", str(tmp_path / "own.toml"))
+    patch = "*** Begin Patch\n*** Add File: own.toml\n+[tools]\n*** End Patch"
+    arguments = {"patch": patch} if name == "apply_patch" else {"path": "own.toml", "content": "[tools]"}
+    output = asyncio.run(Toolbox([registry.find(name)], Workspace.at([tmp_path]), approve=_yes).call(name, arguments))
+    assert (output.is_error, "settings of Foveate" in output.text) == (True, True)
+    assert not (tmp_path / "own.toml").exists()

@@ -27,6 +27,7 @@ from foveate.store.operations import AgentRows
 from foveate.text import compact_json
 from foveate.tools import Tool, Toolbox
 from foveate.tools.mcp_client import configured, mcp_tools
+from foveate.tools.rights import needed_right
 from foveate.turn import Message
 
 NO_MODEL = "no model is configured; name one when you spawn it, or run 'foveate models set chat NAME'"
@@ -66,12 +67,13 @@ class StoredApprover:
             return decision.allow
         if self.grants(tool):
             return True
-        raise Suspension(PendingApproval(tool=tool.name, arguments=given, can_remember=tool.approval == "ask"))
+        can_remember, right = tool.approval == "ask", needed_right(tool)
+        raise Suspension(PendingApproval(tool=tool.name, arguments=given, can_remember=can_remember, right=right))
 
 
 async def execute(fov: Foveate, rows: AgentRows, row: AgentRow, limits: AgentLimits) -> AgentOutcome:
     """Work on a claimed agent until it ends. `Suspension` if it has to wait; `ClaimLost` if another worker took it."""
-    view = fov.tenant(row.tenant) if row.tenant else fov
+    view = (fov.tenant(row.tenant) if row.tenant else fov).limited(spec_of(row).right)
     session = await view.open_session(row.id if row.tenant else row.session_id)
     within = CallLimit(tree=row.tree, agent_id=row.id, owner=row.owner, limits=limits)
     work = _Work(view, row, session, rows=rows, approve=StoredApprover(row), within=within)
@@ -133,6 +135,7 @@ class _Work:
         )
         extra: list[Tool] = []
         if spec.mcp_servers:
+            self._fov.check_right("admin", "an MCP server")
             servers = configured(settings.tools.mcp_servers, spec.mcp_servers)
             extra = await connections.enter_async_context(mcp_tools(servers))
         self._toolbox = await open_toolbox(self._fov, self._session, choice, approve=self._approve, extra=extra)

@@ -16,7 +16,7 @@ from foveate.session import Session
 from foveate.session.documents import PACK
 from foveate.tools import Tool, Toolbox, Workspace, packs, registry
 from foveate.tools.settings import ToolsSettings
-from foveate.tools.toolbox import EXEC, Approver, refuse
+from foveate.tools.toolbox import Approver, refuse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,18 +51,17 @@ async def open_toolbox(
     if not choice.packs and not extra:
         return None
     settings: ToolsSettings = fov.settings.tools
-    allow_exec = choice.allow_exec or settings.allow_exec
     workspace = Workspace.at(
         choice.roots,
         session=session,
         fov=fov,
         settings=settings,
-        allow_exec=allow_exec,
+        allow_exec=choice.allow_exec or settings.allow_exec,
         allow_unsandboxed=choice.allow_unsandboxed,
         mcp_servers=choice.mcp_servers,
     )
     names = {name for pack in choice.packs for name in packs.tools_of(pack, settings.packs)}
-    chosen = [registry.find(name) for name in sorted(names) if name != EXEC or allow_exec]
+    chosen = [registry.find(name) for name in sorted(names)]
     taken = sorted(names & {tool.name for tool in extra})
     if taken:
         raise InputError(f"an MCP server has a tool {taken[0]!r}, and so has a pack; allow it in one of them only")

@@ -19,10 +19,11 @@ from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.cache import BoundedCache
+from foveate.client import Foveate
 from foveate.errors import StoreError
 from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_dashboard_path, is_gateway_path, refusal
 from foveate.server.settings import ServerSettings
-from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right
+from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right, tool_right
 
 HEALTH_PATHS = ("/healthz", "/readyz")
 """Paths for supervisors, which may use any Host."""
@@ -55,6 +56,12 @@ class Principal:
 
     def may(self, right: Right) -> bool:
         return right in self.rights or "admin" in self.rights
+
+
+def view_of(fov: Foveate, principal: Principal) -> Foveate:
+    """Return the store as a caller sees it: their tenant's sessions, and tools and agents with their right."""
+    view = fov.tenant(principal.tenant) if principal.tenant else fov
+    return view.limited(tool_right(principal.rights, tenant=principal.tenant))
 
 
 OWNER = Principal("", frozenset(RIGHTS), "")

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, StoreError
-from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address
+from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address, view_of
 from foveate.server.admission import AdmissionMiddleware
 from foveate.server.api.context import OpenSessions
 from foveate.server.api.endpoint import BASE, ApiParts, Replies
@@ -169,8 +169,7 @@ def _mcp(fov: Foveate, settings: ServerSettings) -> McpApp:
         return found
 
     def view_for(scope: Scope) -> Foveate:
-        tenant = principal(scope).tenant
-        return fov.tenant(tenant) if tenant else fov
+        return view_of(fov, principal(scope))
 
     def may_write(scope: Scope) -> bool:
         return principal(scope).may("write")

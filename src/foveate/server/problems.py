@@ -20,6 +20,7 @@ BUSY_SECONDS = 1
 STATUSES: tuple[tuple[type[FoveateError], int], ...] = (
     (errors.InputError, 422),
     (errors.NotFound, 404),
+    (errors.RightMissing, 403),
     (errors.Refused, 409),
     (errors.ModelHeldBack, 503),
     (errors.ModelError, 502),

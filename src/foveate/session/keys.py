@@ -44,6 +44,21 @@ SECRET_BYTES = 24
 MAX_NAME_CHARS = 200
 
 
+def includes(held: Right, needed: Right) -> bool:
+    """Check whether a right includes another one: `admin` all others, `write` also `read`."""
+    return RIGHTS.index(held) >= RIGHTS.index(needed)
+
+
+def tool_right(rights: Collection[str], *, tenant: str) -> Right:
+    """Return the right that a key with these rights has for tools.
+
+    A tenant's key never has `admin` there: tools that need it use the machine, which belongs to the owner of the store.
+    """
+    if "admin" in rights:
+        return "write" if tenant else "admin"
+    return "write" if "write" in rights else "read"
+
+
 @dataclass(frozen=True, slots=True)
 class KeyInfo:
     """A key without its secret."""

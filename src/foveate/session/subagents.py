@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from foveate.errors import AgentNotFound, InputError, InvalidMessage, Refused, SessionNotFound
 from foveate.events import Event
+from foveate.session.keys import Right
 from foveate.session.record import check_text
 from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import copied
@@ -76,6 +77,8 @@ class AgentSpec(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Names of tools that need no approval."""
     mcp_servers: tuple[str, ...] = ()
     """Names of the MCP servers (`tools.mcp_servers` in the settings) whose tools are offered."""
+    right: Right = "write"
+    """The right that its tools are called with: that of the caller who started it. `spawn` sets it."""
     max_output_tokens: int | None = None
     max_iterations: int = 100
     """Maximum number of iterations of a run."""
@@ -88,6 +91,8 @@ class PendingApproval(Struct, frozen=True, kw_only=True, tag="approval", tag_fie
     arguments: Any
     can_remember: bool = True
     """Whether the tool can be allowed for the rest of the session."""
+    right: Right = "admin"
+    """The right that approving it needs, which is the one that calling the tool needs."""
 
 
 class PendingQuestion(Struct, frozen=True, kw_only=True, tag="question", tag_field="for"):
@@ -189,7 +194,9 @@ class Agents:
         if not task.strip() or len(task) > MAX_TASK_CHARS:
             raise InvalidMessage("task", f"must have 1 to {MAX_TASK_CHARS:,} characters")
         check_text("task", task)
-        chosen = _checked(spec or AgentSpec(), changes)
+        chosen = _checked(spec or AgentSpec(), {**changes, "right": self._fov.right})
+        if chosen.mcp_servers:
+            self._fov.check_right("admin", "an MCP server")
         known = self._fov.settings.tools.mcp_servers
         missing = next((name for name in chosen.mcp_servers if name not in known), None)
         if missing is not None:
@@ -287,12 +294,14 @@ class Agents:
     async def approve(self, agent_id: str, *, allow: bool = True, for_session: bool = False) -> AgentInfo:
         """Allow or reject the tool call that an agent waits for, and resume the agent.
 
-        `for_session` allows the tool for the rest of the session.
+        `for_session` allows the tool for the rest of the session. `RightMissing` if the tool needs a right that this
+        caller does not have.
         """
         row = await self._row(agent_id)
         pending = waits_of(row)
         if not isinstance(pending, PendingApproval):
             raise Refused(f"agent {agent_id} is not waiting for an approval; it is {row.state}")
+        self._fov.check_right(pending.right, f"a decision about a call of {pending.tool}")
         if for_session and not pending.can_remember:
             raise Refused(f"{pending.tool} needs approval for each call; approve it without for_session")
         grants = grants_of(row)
@@ -302,11 +311,15 @@ class Agents:
         return await self._resume(row, grants, decision)
 
     async def answer(self, agent_id: str, text: str) -> AgentInfo:
-        """Answer the question that an agent waits for, and resume the agent."""
+        """Answer the question that an agent waits for, and resume the agent.
+
+        An answer directs the agent: `RightMissing` if the agent acts with a right that this caller does not have.
+        """
         row = await self._row(agent_id)
         pending = waits_of(row)
         if not isinstance(pending, PendingQuestion):
             raise Refused(f"agent {agent_id} is not waiting for an answer; it is {row.state}")
+        self._fov.check_right(spec_of(row).right, f"an answer to agent {agent_id}")
         if not text.strip():
             raise InvalidMessage("answer", "has no text")
         grants = msgspec.structs.replace(grants_of(row), question=pending.question, answer=check_text("answer", text))

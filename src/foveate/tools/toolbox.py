@@ -19,13 +19,13 @@ from foveate.text import encodable
 from foveate.tools import packs, registry
 from foveate.tools.cabinet import shorten
 from foveate.tools.patch.commit import recover_interrupted
+from foveate.tools.rights import refusal
 from foveate.tools.tool import Tool, ToolOutput, plain_arguments
 from foveate.tools.workspace import Workspace
 from foveate.turn import Json
 
 Approver = Callable[[Tool, Mapping[str, Any]], Awaitable[bool]]
 """Asks a person whether a call may be executed."""
-EXEC = "exec"
 FORMATS = ("openai", "openai-responses", "anthropic", "gemini", "mcp")
 _NOT_GEMINI = ("additionalProperties",)
 """Keys of a schema that Gemini rejects."""
@@ -38,20 +38,21 @@ async def refuse(_tool: Tool, _arguments: Mapping[str, Any]) -> bool:
 
 
 class Toolbox:
-    """The tools that a model may call."""
+    """The tools that a model may call: those of the given ones that the caller has the right for."""
 
     def __init__(self, tools: Iterable[Tool], workspace: Workspace, *, approve: Approver = refuse) -> None:
         self.workspace = replace(workspace, toolbox=self)
-        self.tools = {tool.name: tool for tool in sorted(tools, key=lambda tool: tool.name)}
+        listed = sorted(tools, key=lambda tool: tool.name)
+        may_exec = workspace.allow_exec
+        self._refused = {tool.name: refusal(tool, workspace.right, allow_exec=may_exec) for tool in listed}
+        self.tools = {tool.name: tool for tool in listed if not self._refused[tool.name]}
         self._approve = approve
         recover_interrupted(workspace)
 
     @classmethod
     def of_pack(cls, pack: str, workspace: Workspace, *, approve: Approver = refuse) -> Toolbox:
-        """Make a toolbox with the tools of a pack; `exec` only if the workspace allows it."""
-        chosen = packs.tools_of(pack, workspace.settings.packs)
-        allowed = (name for name in chosen if name != EXEC or workspace.allow_exec)
-        return cls(map(registry.find, allowed), workspace, approve=approve)
+        """Make a toolbox with the tools of a pack that the caller may call."""
+        return cls(map(registry.find, packs.tools_of(pack, workspace.settings.packs)), workspace, approve=approve)
 
     def definitions(self, format: str) -> list[dict[str, Json]]:  # noqa: A002
         """Return the tools in a provider's format, or MCP's. Order and bytes depend only on the tools."""
@@ -68,6 +69,8 @@ class Toolbox:
         A result longer than the tool's limit goes to the file cabinet and is returned in its short form, for a model.
         With `whole` it is returned as it is, for a program that records it by itself.
         """
+        if problem := self._refused.get(name):
+            return _error(problem)
         tool = self.tools.get(name)
         if tool is None:
             return _error(f"there is no tool {name!r} here; available: {', '.join(self.tools)}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from foveate.settings import settings_files
 from foveate.tools.files import resolved
 from foveate.tools.settings import ToolsSettings
 from foveate.tools.tool import ToolError
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
     from foveate.session import Session
     from foveate.session.cabinet import Cabinet
+    from foveate.session.keys import Right
     from foveate.tools.toolbox import Toolbox
 
 JOURNAL = ".foveate-patch"
@@ -39,6 +41,11 @@ class Workspace:
     """MCP servers of the settings whose tools the toolbox includes; agents that a model starts get them too."""
     toolbox: Toolbox | None = None
     """The toolbox that executes the call, for tools that call others. The toolbox sets it."""
+
+    @property
+    def right(self) -> Right:
+        """The right that the calls are made with: that of the view of the store. Without a store, the user's own."""
+        return self.fov.right if self.fov else "admin"
 
     @property
     def cabinet(self) -> Cabinet | None:
@@ -76,8 +83,10 @@ class Workspace:
         return found
 
     def target(self, given: str) -> Path:
-        """Return the real path of a file to write. `ToolError` as for `path`, and for the journal of patches."""
+        """Return the real path of a file to write. `ToolError` as for `path`, and for a name that Foveate reserves."""
         found = self.path(given)
+        if found in [file.resolve() for file in settings_files()]:
+            raise ToolError(f"{given} has the settings of Foveate, which tools can't write")
         if found.name.casefold().startswith(JOURNAL):
             raise ToolError(f"{given} is the journal of patches, which tools can't write")
         return found
@@ -90,10 +99,15 @@ class Workspace:
         return found
 
     @property
+    def store_path(self) -> Path | None:
+        """The path that the store was opened by; None without one, or for a database server."""
+        return None if self.fov is None or "://" in self.fov.location else Path(self.fov.location)
+
+    @property
     def store_files(self) -> tuple[Path, ...]:
         """The files of the store, whether they exist or not."""
-        store = self.fov and Path(self.fov.location).resolve()
-        return tuple(Path(f"{store}{ending}") for ending in _STORE_ENDS) if store else ()
+        store = self.store_path
+        return tuple(Path(f"{store.resolve()}{ending}") for ending in _STORE_ENDS) if store else ()
 
     def shown(self, path: Path) -> str:
         """Return a path as the model writes it: relative to the first root if it is inside it."""

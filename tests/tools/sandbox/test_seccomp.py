@@ -46,8 +46,11 @@ def decide(machine: Machine, number: int, *arguments: int, arch: int | None = No
         ("socket", (2, 1), DENIED),
         ("socket", (1, 1), DENIED),
         ("connect", (), DENIED),
-        ("socketpair", (1, 1), ALLOW),
-        ("socketpair", (1, 1 | 0o2000000 | 0o4000), ALLOW),  # closed on exec, not blocking
+        ("socketpair", (1, 1), NOTIFY),
+        ("socketpair", (1, 1 | 0o2000000 | 0o4000), NOTIFY),  # closed on exec, not blocking
+        ("setsockopt", (3, 1, 7), error(0)),  # the size of a buffer
+        ("setsockopt", (3, 1, 33), error(0)),
+        ("setsockopt", (3, 1, 16), ALLOW),
         ("socketpair", (1, 2), DENIED),
         ("socketpair", (2, 1), DENIED),
         ("ptrace", (), DENIED),

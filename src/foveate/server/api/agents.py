@@ -9,7 +9,6 @@ from msgspec import Meta, Struct
 from foveate.errors import InputError
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import ItemList
-from foveate.server.problems import ProblemError
 from foveate.session.subagents import AgentInfo
 
 routes = Endpoints("agents")
@@ -48,7 +47,8 @@ class AgentBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A model that is configured for chats. Default: the first."""
     packs: tuple[Text, ...] = ()
     mcp_servers: tuple[Text, ...] = ()
-    """MCP servers of the server's settings (`tools.mcp_servers`), by name; not for keys of a tenant."""
+    """MCP servers of the server's settings (`tools.mcp_servers`), by name; for a key with the right `admin` and without
+    a tenant."""
     system: str = ""
     max_output_tokens: Annotated[int, Meta(ge=1)] | None = None
     max_tokens: Annotated[int, Meta(ge=1)] | None = None
@@ -85,16 +85,15 @@ async def get_agent(call: Call, agent: str) -> AgentInfo:
 
 @routes.add("POST", "/agents", right="write", status=201)
 async def spawn_agent(call: Call, body: AgentBody) -> AgentInfo:
-    """Start an agent in the background, with a task or a stored prompt. 409 if a limit of its tree is reached, 422 if
-    variables of the prompt are missing or unknown."""
+    """Start an agent in the background, with a task or a stored prompt. It has the tools of its packs that this key may
+    call by `POST /tools/{tool}/call`. 409 if a limit of its tree is reached, 422 if variables of the prompt are missing
+    or unknown."""
     models = call.view.models_for("chat")
     if body.model is not None and body.model not in models:
         known = ", ".join(models) or "none; set models.chat"
         raise InputError(f"the model {body.model!r} is not configured for chats; available: {known}")
     if body.fork and body.session is None:
         raise InputError("fork needs session, the session whose turns the agent sees")
-    if body.mcp_servers and call.principal.tenant:
-        raise ProblemError(403, "MCP servers are for the owner of the store; use a key without a tenant")
     task = await _task(call, body)
     settings = call.parts.fov.settings.agents
     given = {"tokens": body.max_tokens, "usd": body.max_usd}
@@ -135,11 +134,13 @@ async def cancel_agent(call: Call, agent: str) -> AgentList:
 
 @routes.add("POST", "/agents/{agent}/approval", right="write")
 async def decide_call(call: Call, agent: str, body: ApprovalBody) -> AgentInfo:
-    """Approve or deny the tool call that an agent waits for, and resume it. 409 if it waits for none."""
+    """Approve or deny the tool call that an agent waits for, and resume it. 403 if the key may not call that tool, 409
+    if the agent waits for none."""
     return await call.view.agents.approve(agent, allow=body.allow, for_session=body.for_session)
 
 
 @routes.add("POST", "/agents/{agent}/answer", right="write")
 async def answer_agent(call: Call, agent: str, body: AnswerBody) -> AgentInfo:
-    """Answer the question that an agent is waiting on, and resume it. 409 if there is none."""
+    """Answer the question that an agent is waiting on, and resume it. 403 if the agent was started with a right that
+    the key does not have, 409 if there is no question."""
     return await call.view.agents.answer(agent, body.text)

@@ -33,7 +33,7 @@ from starlette.routing import Route
 
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
-from foveate.server.access import AccessControl, Principal, check_right
+from foveate.server.access import AccessControl, Principal, check_right, view_of
 from foveate.server.bodies import decode_json, read_body
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
@@ -88,8 +88,7 @@ class Call:
     @classmethod
     def of(cls, request: Request, parts: ApiParts) -> Self:
         principal: Principal = request.state.principal
-        view = parts.fov.tenant(principal.tenant) if principal.tenant else parts.fov
-        return cls(request, principal, view, parts)
+        return cls(request, principal, view_of(parts.fov, principal), parts)
 
     def path_arguments(self) -> dict[str, Any]:
         """The path parameters as arguments of the handler."""

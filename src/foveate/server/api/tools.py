@@ -1,7 +1,7 @@
 """`/tools`: list the tools of the registry, and call them.
 
-The right that a call needs depends on the tool. `write` is enough for tools that only read, or change the store. Tools
-that overwrite something or reach beyond the machine need `admin`, and a key without a tenant.
+The right that a call needs depends on the tool (`foveate.tools.rights`). Tools that overwrite something or reach beyond
+the machine need `admin`, and a key without a tenant.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from foveate.agents.suspension import Suspension
-from foveate.server.access import check_right
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.problems import ProblemError
 from foveate.session.keys import Right
 from foveate.session.values import copied
 from foveate.tools import Tool, Toolbox, ToolOutput, Workspace, packs, registry
-from foveate.tools.toolbox import EXEC
+from foveate.tools.rights import needed_right, refusal
 from foveate.turn import Attachment
 
 routes = Endpoints("tools")
@@ -121,7 +120,8 @@ async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCall
     """
     found = _find(tool)
     settings = call.view.settings
-    _check_access(call, found, allow_exec=settings.tools.allow_exec)
+    if problem := refusal(found, call.view.right, allow_exec=settings.tools.allow_exec):
+        raise ProblemError(403, problem)
     if tool not in packs.tools_of(body.pack, settings.tools.packs):
         raise ProblemError(404, f"the pack {body.pack!r} has no tool {tool!r}", kind=NO_TOOL)
     if found.approval != "never" and not body.approve:
@@ -144,22 +144,6 @@ async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCall
         raise ProblemError(409, problem) from suspension
 
 
-def call_right(tool: Tool) -> Right:
-    """Return the right that a call of a tool needs."""
-    hints = tool.annotations
-    is_harmless = not hints.open_world and (hints.read_only or not hints.destructive)
-    return "write" if is_harmless else "admin"
-
-
-def _check_access(call: Call, tool: Tool, *, allow_exec: bool) -> None:
-    right = call_right(tool)
-    check_right(call.principal, right)
-    if right == "admin" and call.principal.tenant:
-        raise ProblemError(403, f"{tool.name} is for the owner of the store; use a key without a tenant")
-    if tool.name == EXEC and not allow_exec:
-        raise ProblemError(403, "exec is off; start the server with 'foveate serve --allow-exec'")
-
-
 def _find(name: str) -> Tool:
     if name not in registry.names():
         raise ProblemError(404, f"there is no tool {name[:80]!r}; 'GET /tools' lists them", kind=NO_TOOL)
@@ -175,7 +159,7 @@ def _resource(tool: Tool) -> ToolResource:
         read_only=hints.read_only,
         destructive=hints.destructive and not hints.read_only,
         open_world=hints.open_world,
-        right=call_right(tool),
+        right=needed_right(tool),
     )
 
 

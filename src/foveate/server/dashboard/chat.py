@@ -52,8 +52,8 @@ class ToolChoices:
 
 
 async def tool_choices(visit: Visit, session: Session) -> ToolChoices | None:
-    """Return the available packs; None if the caller may not use tools."""
-    if not _may_use_packs(visit):
+    """Return the available packs; None if the caller may not use tools: a chat uses the owner's folders."""
+    if visit.view.right != "admin":
         return None
     settings = visit.view.settings
     used = read_packs(await session.documents.get(PACK))
@@ -82,8 +82,7 @@ async def say(visit: Visit, session: str) -> Response:
 async def decide(visit: Visit, question: str, form: Form) -> Response:
     """Approve or deny a waiting tool call."""
     decision = form.get("decision", "")
-    if not _may_use_packs(visit):
-        raise ProblemError(403, "tool calls are approved with a key that has the right 'admin' and no tenant")
+    visit.view.check_right("admin", "a decision about a tool call")
     found = visit.parts.approvals.decide(visit.principal.tenant, question, decision)
     if visit.is_fragment:
         return visit.part("approval_answer.html", question=found, decision=decision)
@@ -121,16 +120,10 @@ async def edited_prompt(visit: Visit, fork: Session) -> str:
     return "\n\n".join(part.text for part in parts if isinstance(part, Text))[:MAX_PROMPT_CHARS]
 
 
-def _may_use_packs(visit: Visit) -> bool:
-    """Report whether the caller may use tool packs: they use the server's folders, which belong to the owner."""
-    return not visit.principal.tenant and visit.principal.may("admin")
-
-
 async def _toolbox(visit: Visit, session: Session, names: tuple[str, ...], approve: ChatApprover) -> Toolbox | None:
     if not names:
         return None
-    if not _may_use_packs(visit):
-        raise ProblemError(403, "tools need a key that has the right 'admin' and no tenant")
+    visit.view.check_right("admin", "a pack of tools")
     choice = ToolChoice(packs=names, roots=visit.view.settings.agents.roots)
     toolbox = await open_toolbox(visit.view, session, choice, approve=approve)
     await note_packs(session, choice)

@@ -7,6 +7,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from foveate.text import without_terminal_codes
+from foveate.tools.rights import EXEC, EXEC_OFF
 from foveate.tools.sandbox.run import CommandResult, run
 from foveate.tools.tool import Annotations, ToolError, ToolOutput, tool
 from foveate.tools.workspace import Workspace
@@ -15,7 +16,7 @@ MAX_SECONDS = 3_600
 _GRACE_SECONDS = 60
 
 
-@tool(name="exec", annotations=Annotations(), timeout_seconds=MAX_SECONDS + _GRACE_SECONDS, approval="ask")
+@tool(name=EXEC, annotations=Annotations(), timeout_seconds=MAX_SECONDS + _GRACE_SECONDS, approval="ask")
 async def _exec(
     workspace: Workspace,
     command: Annotated[str, "Command for bash"],
@@ -25,7 +26,7 @@ async def _exec(
     """Execute a command in a sandbox: it reads and writes the working folders, has no network, and no process outlives
     it. The answer has its output and exit code."""
     if not workspace.allow_exec:
-        raise ToolError("commands are not allowed here; a person allows them with --allow-exec or tools.allow_exec")
+        raise ToolError(EXEC_OFF)
     folder = workspace.folder(workdir)
     seconds = float(timeout_seconds or workspace.settings.exec.seconds)
     result = await run(workspace, command, folder=folder, seconds=seconds)

@@ -7,14 +7,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-import foveate
-from foveate.settings import config_file
 from foveate.tools.sandbox.jail.landlock import MIN_ABI, SCOPES_ABI
+from foveate.tools.sandbox.protection import outermost, protect
 from foveate.tools.tool import ToolError
 from foveate.tools.workspace import Workspace
 
@@ -96,10 +94,10 @@ class Confinement:
 
     read: tuple[str, ...]
     write: tuple[str, ...]
-    hidden: tuple[str, ...] = ()
-    """Paths inside a writable folder that are not readable."""
+    pinned: tuple[str, ...] = ()
+    """Folders inside a writable folder that can't be renamed or removed, outer ones first."""
     frozen: tuple[str, ...] = ()
-    """Paths inside a writable folder that are not writable."""
+    """Folders inside a writable folder that are not writable."""
     layers: Layers
     confined: bool = True
 
@@ -122,12 +120,11 @@ def confine(workspace: Workspace, layers: Layers, temporary: Path) -> Confinemen
 
     With `allow_unsandboxed`, it is confined by the layers that there are.
     """
-    missing = list(layers.missing())
-    hidden = _inside(workspace.store_files, workspace.roots)
-    frozen = _inside(_own_files(), workspace.roots)
-    if not (layers.bubblewrap or layers.namespaces):
-        missing += [_in_the_way(path, workspace.roots) for path in (*hidden, *frozen)]
-    missing += [problem for root in workspace.roots if (problem := _too_wide(root))]
+    own = protect(workspace)
+    missing = [*layers.missing(), *own.problems]
+    has_mounts = bool(layers.bubblewrap or layers.namespaces)
+    if not has_mounts:
+        missing += [f"protection of {path}, which needs bubblewrap or mount namespaces" for path in own.frozen]
     if workspace.session is not None and workspace.fov is None:
         missing.append("protection of the store: the workspace has a session and not its store")
     if missing and not workspace.allow_unsandboxed:
@@ -138,43 +135,12 @@ def confine(workspace: Workspace, layers: Layers, temporary: Path) -> Confinemen
     extra = [str(Path(folder).expanduser().resolve()) for folder in workspace.settings.exec.read_folders]
     return Confinement(
         read=tuple(path for path in (*_SYSTEM, *_python_folders(), *extra) if Path(path).exists()),
-        write=(*map(str, workspace.roots), str(temporary)),
-        hidden=tuple(map(str, hidden)) if layers.bubblewrap or layers.namespaces else (),
-        frozen=tuple(map(str, frozen)) if layers.bubblewrap or layers.namespaces else (),
+        write=(*map(str, outermost(workspace.roots)), str(temporary)),
+        pinned=own.pinned if has_mounts else (),
+        frozen=own.frozen if has_mounts else (),
         layers=layers,
         confined=not missing,
     )
-
-
-def _inside(paths: Sequence[Path], roots: Sequence[Path]) -> list[Path]:
-    found = (path.resolve() for path in paths if path.exists())
-    return sorted({path for path in found if any(root in path.parents for root in roots)})
-
-
-def _in_the_way(path: Path, roots: Sequence[Path]) -> str:
-    root = next(root for root in roots if root in path.parents)
-    return (
-        f"protection of {path}, which lies inside {root}: it needs bubblewrap or mount namespaces; "
-        "move it, or give another folder"
-    )
-
-
-def _too_wide(root: Path) -> str:
-    """Return a problem if the folder holds files that decide what runs outside the sandbox."""
-    home = Path.home().resolve()
-    if root == home or root in home.parents:
-        return f"protection of the home folder, which {root} includes; give a folder below it"
-    python = Path(sys.base_prefix).resolve()
-    return (
-        f"protection of Python in {python}, which {root} includes" if root == python or root in python.parents else ""
-    )
-
-
-def _own_files() -> list[Path]:
-    """Return files that run outside the sandbox later: Foveate, its environment and its settings."""
-    settings = config_file()
-    folders = map(Path, (sys.prefix, sys.base_prefix))
-    return [Path(foveate.__file__).parent, *folders, *([settings] if settings else [])]
 
 
 def _python_folders() -> list[str]:

@@ -26,6 +26,8 @@ FLOOD_FACTOR = 64
 """A command that writes this many times the stored output is stopped."""
 MAX_FILES = 500_000
 """Limit of files that a command may create."""
+MAX_DESCRIPTORS = 50_000
+"""Limit of open descriptors of a command and all its processes: each pipe takes two, and up to 8 kB of the kernel."""
 _CHUNK_BYTES = 1 << 16
 _END_SECONDS = 15.0
 _GRACE_SECONDS = 60.0
@@ -34,6 +36,7 @@ _STOPPED = {
     "time": "stopped at its time limit of {seconds:g} seconds",
     "memory": "stopped: it used more than {memory_bytes:,} bytes of memory",
     "disk": "stopped: it used more than {disk_bytes:,} bytes of disk, or too many files",
+    "descriptors": "stopped: it opened more than {descriptors:,} files, pipes and sockets at the same time",
     "processes": "stopped: it started more than {processes:,} processes",
     "flood": "stopped: it wrote too much output",
 }
@@ -128,6 +131,7 @@ def _limits(settings: ExecSettings, seconds: float) -> dict[str, float]:
         "disk_bytes": settings.disk_bytes,
         "files": MAX_FILES,
         "processes": settings.processes,
+        "descriptors": MAX_DESCRIPTORS,
     }
 
 
@@ -138,14 +142,14 @@ def _confinement_spec(confinement: Confinement) -> dict[str, object]:
         "read": confinement.read,
         "write": confinement.write,
         "devices": sandbox_layers.DEVICES,
-        "hidden": confinement.hidden,
+        "pinned": confinement.pinned,
         "frozen": confinement.frozen,
         "linux": layers.linux,
         "landlock": layers.landlock >= MIN_ABI,
         "seccomp": layers.seccomp,
         "scoped_signals": layers.scoped_signals,
         "bubblewrap": layers.bubblewrap,
-        "cover": bool(confinement.hidden or confinement.frozen) and not layers.bubblewrap,
+        "cover": bool(confinement.frozen) and not layers.bubblewrap,
         "inside": sandbox_layers.program("enter"),
     }
 

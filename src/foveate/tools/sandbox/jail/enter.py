@@ -37,7 +37,7 @@ def enter(spec: dict[str, Any], channel: socket.socket) -> None:
             kernel.prctl(kernel.PR_SET_PDEATHSIG, signal.SIGKILL)
         if spec["cover"]:
             layer = "mount namespace"
-            namespaces.cover(spec["hidden"], spec["frozen"])
+            namespaces.cover(spec["pinned"], spec["frozen"])
         os.chdir(spec["folder"])
         if linux:
             layer = "capabilities"

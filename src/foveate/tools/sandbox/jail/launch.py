@@ -69,7 +69,7 @@ def _find_bubblewrap() -> str:
     if not found:
         return ""
     read = [path for path in ("/usr", "/bin", "/lib", "/lib64", "/lib32") if Path(path).exists()]
-    command = namespaces.bubblewrap(found, read=read, write=[], hidden=[], frozen=[], folder="/")
+    command = namespaces.bubblewrap(found, read=read, write=[], pinned=[], frozen=[], folder="/")
     try:
         tried = subprocess.run([*command, "/bin/true"], capture_output=True, timeout=_PROBE_SECONDS, check=False)  # noqa: S603
     except (OSError, subprocess.TimeoutExpired):

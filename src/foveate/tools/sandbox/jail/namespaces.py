@@ -1,7 +1,8 @@
-"""Mount namespaces: protect paths inside a writable folder from being written or read.
+"""Mount namespaces: protect folders inside a writable folder from being written, renamed or removed.
 
-Landlock can only allow. Where the store, or the Python that runs Foveate, is inside a folder that a command may
-write, bubblewrap or a mount namespace of our own covers them.
+Landlock can only allow. Where Foveate, or the Python that runs it, is inside a folder that a command may write,
+bubblewrap or a mount namespace of our own makes it read-only, and the folders on the way to it mount points: the kernel
+renames and removes no mount point.
 """
 
 from __future__ import annotations
@@ -14,11 +15,10 @@ from . import kernel
 
 _NEW_NAMESPACE, _NEW_USER = 0x00020000, 0x10000000
 _READ_ONLY, _NO_SET_ID, _NO_DEVICES, _REMOUNT, _BIND, _RECURSIVE, _PRIVATE = 1, 2, 4, 32, 4096, 16384, 1 << 18
-_NOTHING = "/dev/null"
 
 
-def cover(hidden: Sequence[str], frozen: Sequence[str]) -> None:
-    """Enter a mount namespace in which `hidden` files are empty and `frozen` folders and files are read-only."""
+def cover(pinned: Sequence[str], frozen: Sequence[str]) -> None:
+    """Enter a mount namespace in which `pinned` folders keep their names, and `frozen` folders are read-only."""
     owner, group = os.getuid(), os.getgid()
     if owner == 0:
         kernel.unshare(_NEW_NAMESPACE)
@@ -28,8 +28,8 @@ def cover(hidden: Sequence[str], frozen: Sequence[str]) -> None:
         Path("/proc/self/uid_map").write_text(f"{owner} {owner} 1", "ascii")
         Path("/proc/self/gid_map").write_text(f"{group} {group} 1", "ascii")
     kernel.mount("none", "/", _RECURSIVE | _PRIVATE)
-    for path in hidden:
-        kernel.mount(_NOTHING, path, _BIND)
+    for path in pinned:
+        kernel.mount(path, path, _BIND | _RECURSIVE)
     for path in frozen:
         kernel.mount(path, path, _BIND | _RECURSIVE)
         kept = _kept_flags(path)
@@ -46,7 +46,7 @@ def bubblewrap(
     *,
     read: Sequence[str],
     write: Sequence[str],
-    hidden: Sequence[str],
+    pinned: Sequence[str],
     frozen: Sequence[str],
     folder: str,
 ) -> list[str]:
@@ -57,10 +57,8 @@ def bubblewrap(
     arguments += ["--dev", "/dev", "--proc", "/proc", "--tmpfs", "/tmp"]  # noqa: S108 - the sandbox's own
     for path in read:
         arguments += ["--ro-bind-try", path, path]
-    for path in write:
+    for path in (*write, *pinned):
         arguments += ["--bind", path, path]
-    for path in hidden:
-        arguments += ["--ro-bind", _NOTHING, path]
     for path in frozen:
         arguments += ["--ro-bind", path, path]
     return [*arguments, "--remount-ro", "/", "--chdir", folder, "--"]

@@ -1,8 +1,9 @@
-"""Answer the calls that the filter forwards to the supervisor: new processes, changes of mode, owner and times.
+"""Answer the calls that the filter forwards to the supervisor: new processes and sockets, changes of mode, owner and
+times.
 
-Landlock covers neither. A new process is counted and allowed while there are fewer than the limit, which holds for
-root too. A change is made here, on a file that was opened and found inside the writable folders, never by the path
-that the command could exchange after the check.
+Landlock covers none of them. A new process is counted and allowed while there are fewer than the limit, which holds for
+root too; so is a new pair of sockets. A change is made here, on a file that was opened and found inside the writable
+folders, never by the path that the command could exchange after the check.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from . import kernel
-from .seccomp import FORKS
+from .seccomp import FORKS, PAIR
 from .syscalls import Machine
 
 _RECEIVE, _SEND, _STILL_VALID = 0xC0502100, 0xC0182101, 0x40082102
@@ -60,18 +61,24 @@ class Listener:
         protected: Sequence[str],
         max_processes: int,
         count: Callable[[], int],
+        max_sockets: int,
     ) -> None:
         self.descriptor = descriptor
         self.closing = False
         """If True, no more processes are allowed."""
         self.refused_processes = 0
-        self._names = {machine.numbers[name]: name for name in (*_AT, *FORKS) if name in machine.numbers}
+        self._names = {machine.numbers[name]: name for name in (*_AT, *FORKS, PAIR) if name in machine.numbers}
         self._writable = tuple(writable)
         self._protected = tuple(protected)
         self._max_processes = max_processes
         self._count = count
         self._allowance = 0
         self._counted = 0.0
+        self._max_sockets = max_sockets
+        self._pairs = max_sockets // 2
+        """Pairs of sockets that may be made before the next count."""
+        self._sockets_before: int | None = None
+        """The sockets of the network namespace before the command made any."""
 
     def answer(self) -> None:
         """Answer the next call; there is one to read."""
@@ -90,7 +97,11 @@ class Listener:
             flags = 0 if result else _CONTINUE
         else:
             try:
-                self._change(name, pid, arguments, identity)
+                if name == PAIR:
+                    result = self._pair(pid)
+                    flags = 0 if result else _CONTINUE
+                else:
+                    self._change(name, pid, arguments, identity)
             except OSError as failure:
                 result = -(failure.errno or errno.EPERM)
         with suppress(OSError):  # it was killed in the meantime
@@ -107,6 +118,17 @@ class Listener:
             self.refused_processes += 1
             return -errno.EAGAIN
         self._allowance -= 1
+        return 0
+
+    def _pair(self, pid: int) -> int:
+        """Allow another pair of sockets while those that are alive are fewer than the limit."""
+        if self._sockets_before is None:
+            self._sockets_before = _sockets(pid)
+        if self._pairs <= 0:
+            self._pairs = (self._max_sockets - (_sockets(pid) - self._sockets_before)) // 2
+        if self._pairs <= 0:
+            return -errno.EMFILE
+        self._pairs -= 1
         return 0
 
     def _change(self, name: str, pid: int, arguments: Sequence[int], identity: int) -> None:
@@ -144,6 +166,12 @@ class Listener:
         path = str(Path(f"/proc/self/fd/{opened}").readlink())
         if not is_below(path, self._writable) or is_below(path, self._protected):
             raise PermissionError(errno.EPERM, path)
+
+
+def _sockets(pid: int) -> int:
+    """Count the sockets of a process's network namespace, those on their way between processes included."""
+    first = Path(f"/proc/{pid}/net/sockstat").read_text("ascii").split("\n", 1)[0]
+    return int(first.split()[-1])
 
 
 def is_below(path: str, folders: Sequence[str]) -> bool:

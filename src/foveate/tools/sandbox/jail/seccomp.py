@@ -34,6 +34,9 @@ _SET_ID_BITS = 0o6000
 _CREATES = os.O_CREAT | (getattr(os, "O_TMPFILE", 0) & ~os.O_DIRECTORY)
 _NEW_NAMESPACES = 0x7E020000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xFF
+_SOL_SOCKET = 1
+_BUFFER_SIZES = (7, 8, 32, 33)
+"""SO_SNDBUF, SO_RCVBUF and their privileged forms: the call succeeds, and the buffers keep their size."""
 _SET_OWNER = (8, 15)
 """`fcntl` commands that send signals to another process."""
 _IOCTLS = (0x5412, 0x541C, 0x8901, 0x8902, 0x40086602, 0x401C5820)
@@ -76,6 +79,8 @@ _SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "
 _ON_ANOTHER = ("prlimit64", "sched_setaffinity", "sched_setscheduler", "sched_setparam", "sched_setattr")
 """Their first argument is a process; 0 is the caller."""
 FORKS = ("clone", "fork", "vfork")
+PAIR = "socketpair"
+"""The supervisor counts sockets too, since their buffers belong to no process."""
 CHANGES = ("fchmodat2", "chown", "lchown", "fchown", "fchownat", "utimensat")
 """Landlock does not cover changes of mode, owner and times: the supervisor checks the path."""
 _MODE_AT: Mapping[str, int] = {"chmod": 1, "fchmod": 1, "fchmodat": 2}
@@ -122,7 +127,9 @@ def rules(*, scoped_signals: bool) -> Iterator[tuple[str, Sequence[FilterRule], 
     for name in _NOT_SUPPORTED:
         yield name, (), error(errno.EOPNOTSUPP)
     unix_stream = (Test(0, _AF_UNIX), Test(1, _SOCK_STREAM, mask=_SOCK_TYPE))
-    yield "socketpair", [FilterRule(unix_stream, ALLOW)], denied
+    yield PAIR, [FilterRule(unix_stream, NOTIFY)], denied
+    sizes = [FilterRule((Test(1, _SOL_SOCKET), Test(2, option)), error(0)) for option in _BUFFER_SIZES]
+    yield "setsockopt", sizes, ALLOW
     for name in _ON_ANOTHER:
         yield name, [FilterRule((Test(0, 0),), ALLOW)], denied
     yield "setpriority", [FilterRule((Test(0, _PRIO_PROCESS), Test(1, 0)), ALLOW)], denied

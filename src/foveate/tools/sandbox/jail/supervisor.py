@@ -18,14 +18,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from . import enter, kernel, namespaces, syscalls
+from . import enter, group, kernel, namespaces, syscalls
 from .notify import Listener
 
 _TICK_SECONDS = 0.1
 _KILL_SECONDS = 10.0
 _START_SECONDS = 20.0
 _MAX_MESSAGE = 4096
-_COUNTED_MEMORY = ("RssAnon:", "RssShmem:")
+_COUNTED_MEMORY = ("RssAnon:", "RssShmem:", "VmSwap:")
+_SOCKET_BUFFER = Path("/proc/sys/net/core/wmem_default")
+"""The size of a socket's buffer, as long as nobody changes it. The last message may exceed it by half."""
 
 
 def main() -> None:
@@ -58,6 +60,7 @@ class _Supervisor:
         self.main = 0
         self.status: int | None = None
         self.free = self._free_space()
+        self.group = group.make_group(self.limits["memory_bytes"]) if spec["linux"] else None
 
     def run(self) -> dict[str, object]:
         try:
@@ -70,6 +73,9 @@ class _Supervisor:
         seconds = time.monotonic() - self.started
         code = os.waitstatus_to_exitcode(self.status) if self.status is not None else -signal.SIGKILL
         refused = self.listener.refused_processes if self.listener else 0
+        if self.group:
+            stopped = stopped or ("memory" if self.group.was_exceeded() else "")
+            self.group.remove()
         return {"exit_code": code, "seconds": seconds, "stopped": stopped, "refused_processes": refused}
 
     def _start(self) -> str:
@@ -98,20 +104,23 @@ class _Supervisor:
                 descriptors[0],
                 machine,
                 writable=self.spec["write"],
-                protected=[*self.spec["hidden"], *self.spec["frozen"]],
+                protected=self.spec["frozen"],
                 max_processes=self.limits["processes"],
                 count=lambda: tasks(descendants(os.getpid())),
+                max_sockets=2 * self.limits["memory_bytes"] // (3 * int(_SOCKET_BUFFER.read_text("ascii"))),
             )
         return ""
 
     def _child(self, channel: socket.socket) -> None:
         try:
             spec = self.spec
+            if self.group:
+                self.group.enter()
             if not spec["bubblewrap"]:
                 enter.enter(spec, channel)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
             os.set_inheritable(channel.fileno(), True)
-            paths = {key: spec[key] for key in ("read", "write", "hidden", "frozen", "folder")}
+            paths = {key: spec[key] for key in ("read", "write", "pinned", "frozen", "folder")}
             command = namespaces.bubblewrap(spec["bubblewrap"], **paths)
             os.execve(command[0], [*command, *spec["inside"], str(channel.fileno())], spec["environment"])  # noqa: S606
         finally:
@@ -165,6 +174,8 @@ class _Supervisor:
         pids = descendants(os.getpid())
         if memory(pids) > self.limits["memory_bytes"]:
             return "memory"
+        if descriptors(pids) > self.limits["descriptors"]:
+            return "descriptors"
         if tasks(pids) > 2 * self.limits["processes"]:  # no listener refused them
             return "processes"
         for (space, files), (space_then, files_then) in zip(self._free_space(), self.free, strict=True):
@@ -224,6 +235,15 @@ def tasks(pids: list[int]) -> int:
     for pid in pids:
         with suppress(OSError):
             total += Path(f"/proc/{pid}/task").stat().st_nlink - 2
+    return total
+
+
+def descriptors(pids: list[int]) -> int:
+    """Count the open descriptors of these processes; the kernel tells the number since Linux 6.2."""
+    total = 0
+    for pid in pids:
+        with suppress(OSError):
+            total += Path(f"/proc/{pid}/fd").stat().st_size
     return total
 
 

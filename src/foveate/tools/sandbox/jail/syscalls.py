@@ -20,8 +20,9 @@ SHARED = {
 """System calls added since all machines share one numbering."""
 _X86_64 = {
     "open": 2, "ioctl": 16, "shmget": 29, "shmat": 30, "shmctl": 31, "socket": 41, "connect": 42, "accept": 43,
-    "bind": 49, "listen": 50, "socketpair": 53, "clone": 56, "fork": 57, "vfork": 58, "kill": 62, "semget": 64,
-    "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "fcntl": 72, "creat": 85,
+    "bind": 49, "listen": 50, "socketpair": 53, "setsockopt": 54, "clone": 56, "fork": 57, "vfork": 58, "kill": 62,
+    "semget": 64, "semop": 65, "semctl": 66, "msgget": 68, "msgsnd": 69, "msgrcv": 70, "msgctl": 71, "fcntl": 72,
+    "creat": 85,
     "chmod": 90, "fchmod": 91, "chown": 92, "fchown": 93, "lchown": 94, "ptrace": 101, "syslog": 103,
     "rt_sigqueueinfo": 129, "utime": 132, "mknod": 133, "uselib": 134, "personality": 135, "setpriority": 141,
     "sched_setparam": 142, "sched_setscheduler": 144, "vhangup": 153, "modify_ldt": 154, "pivot_root": 155,
@@ -50,8 +51,9 @@ _AARCH64 = {
     "reboot": 142, "sethostname": 161, "setdomainname": 162, "settimeofday": 170, "adjtimex": 171, "mq_open": 180,
     "mq_unlink": 181, "msgget": 186, "msgctl": 187, "msgrcv": 188, "msgsnd": 189, "semget": 190, "semctl": 191,
     "semtimedop": 192, "semop": 193, "shmget": 194, "shmctl": 195, "shmat": 196, "socket": 198, "socketpair": 199,
-    "bind": 200, "listen": 201, "accept": 202, "connect": 203, "add_key": 217, "request_key": 218, "keyctl": 219,
-    "clone": 220, "swapon": 224, "swapoff": 225, "migrate_pages": 238, "move_pages": 239, "rt_tgsigqueueinfo": 240,
+    "bind": 200, "listen": 201, "accept": 202, "connect": 203, "setsockopt": 208, "add_key": 217, "request_key": 218,
+    "keyctl": 219, "clone": 220, "swapon": 224, "swapoff": 225, "migrate_pages": 238, "move_pages": 239,
+    "rt_tgsigqueueinfo": 240,
     "perf_event_open": 241, "accept4": 242, "prlimit64": 261, "fanotify_init": 262, "fanotify_mark": 263,
     "name_to_handle_at": 264, "open_by_handle_at": 265, "clock_adjtime": 266, "setns": 268, "process_vm_readv": 270,
     "process_vm_writev": 271, "kcmp": 272, "finit_module": 273, "sched_setattr": 274, "seccomp": 277,
