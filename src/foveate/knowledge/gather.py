@@ -18,7 +18,7 @@ import msgspec
 from foveate.additions import typed_by_person
 from foveate.client import Foveate
 from foveate.errors import ModelError
-from foveate.models.secrets import redact
+from foveate.secrets import redact
 from foveate.recall.embed import index_maker, load_embedder
 from foveate.recall.scopes import Scope
 from foveate.renditions import is_history_tool, without_recalled

@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from foveate.errors import ModelUnavailable
 from foveate.models import Model, Purpose
-from foveate.models.secrets import scrub, scrub_line
+from foveate.secrets import scrub, scrub_line
 from foveate.models.settings import ModelsSettings
 from foveate.plugins import Registry
 

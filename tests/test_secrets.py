@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from foveate.models.failures import CallTarget
 from foveate.models.names import load_model
-from foveate.models.secrets import MASK, SHOWN_CHARS, redact, scrub, scrub_line, secrets_in
+from foveate.secrets import MASK, SHOWN_CHARS, redact, scrub, scrub_line, secrets_in
 from foveate.models.settings import ModelsSettings
 from support.asking import KEY, MODELS, Asking, chained, unused_port
 from support.faulty_server import (
