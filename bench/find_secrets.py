@@ -2,8 +2,9 @@
 
 Run from the project's root: python bench/find_secrets.py [--misses]
 
-`data/secrets.toml` and `data/innocent.txt` were written before the detector was tuned. Every other line is in the half to
-tune on, the rest is only measured. Each kind is drawn `DRAWS` times; it is found if no part of it is left in any draw.
+`data/secrets.toml` and `data/innocent.txt` were written before the detector was tuned. Every other line is in the
+half to tune on, the rest is only measured. Each kind is drawn `DRAWS` times; it is found if
+no part of it is left in any draw.
 `--misses` prints what was missed or taken for a secret, of the half to tune on alone.
 """
 
@@ -37,7 +38,7 @@ _CLASSES = {
     "l": string.ascii_lowercase,
     "u": string.ascii_uppercase + string.digits,
 }
-_WORDS = ("cabin", "dance", "eager", "fabric", "galaxy", "habit", "icon", "jacket", "kitten", "label", "machine", "noble")
+_WORDS = ("cabin", "dance", "eager", "fabric", "galaxy", "habit", "jacket", "kitten", "label", "machine", "noble")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,13 +112,15 @@ def main() -> None:
     """Print the figures of both halves."""
     for half in HALVES:
         samples = secret_samples(half)
-        missed = dict.fromkeys(sample.kind for sample in samples if not sample.is_found)
+        lost = [sample for sample in samples if not sample.is_found]
+        missed = dict.fromkeys(sample.kind for sample in lost)
         kinds = len(dict.fromkeys(sample.kind for sample in samples))
         innocent = innocent_texts(half)
         wrong = [text for text in innocent if redact(text) != text]
-        print(f"{half}: {kinds - len(missed)} of {kinds} kinds found; {len(wrong)} of {len(innocent)} innocent texts masked")
+        print(f"{half}: {kinds - len(missed)} of {kinds} kinds found", end="; ")
+        print(f"{len(wrong)} of {len(innocent)} innocent texts masked")
         if "--misses" in sys.argv and half == "tuned":
-            print("missed:", *(sample.text for sample in samples if sample.kind in missed), sep="\n  ")
+            print("missed:", *(f"{sample.text}  ->  {redact(sample.text)}" for sample in lost), sep="\n  ")
             print("taken for secrets:", *(f"{text}  ->  {redact(text)}" for text in wrong), sep="\n  ")
 
 
