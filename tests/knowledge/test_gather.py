@@ -57,13 +57,26 @@ async def test_the_person_is_who_typed_and_nothing_recalled_is_learned(fov: Fove
     await session.record(Turn(messages))
     await fov.settle()
     (turn,) = (await gather(fov, SHOP)).turns
-    assert turn.user == "My key is [key], [key]"
+    assert turn.user == "My key is [key], password: [key]"
     (tool,) = turn.tools
     assert (tool.name, tool.is_error, tool.arguments) == ("exec", True, '{"c": "make"}')
     assert tool.text.splitlines()[::6] == ["0", "…", "98"]
     for text in (turn.user, turn.assistant, turn.compressed, turn.tiny, turn.smoothed, str(turn.tools)):
         assert recalled not in text
         assert KEY not in text
+
+
+@in_store
+async def test_a_stated_password_is_in_no_text_that_is_learned_from(fov: Foveate) -> None:
+    session = await fov.session("a", channel="shop")
+    call = Message("assistant", (ToolCall("exec", {"c": "login bob hunter2!x"}, "1"),))
+    result = Message("tool", (ToolResult("1", (Text("bob:hunter2!x accepted"),)),))
+    said = [Message("user", (Text("My password is hunter2!x."),)), Message("assistant", (Text("I keep hunter2!x."),))]
+    await session.record(Turn((said[0], call, result, said[1])))
+    await fov.settle()
+    (turn,) = (await gather(fov, SHOP)).turns
+    assert turn.user == "My password is [key]."
+    assert "hunter2" not in str(turn)
 
 
 @in_store

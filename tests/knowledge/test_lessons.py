@@ -15,6 +15,7 @@ from foveate.knowledge.lessons import find_lessons
 from foveate.knowledge.statements import own_words, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
+from foveate.secrets import redact
 from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 from foveate.turn import Turn
 from support.engine import with_store
@@ -42,6 +43,13 @@ def turn(number: int, user: str = "", assistant: str = "", tools: tuple[ToolOutc
 def learned(*turns: LearnedTurn, kind: str = "lesson") -> list[NewKnowledge]:
     gathered = Gathered(tenant="", scope=Scope("project", "x"), turns=turns, watermark="")
     return [item for item in find_lessons(gathered, TopicsFound()) if item.kind == kind]
+
+
+@pytest.mark.parametrize("secret", ["sk_" + "live_4eC39HqLyjWDarjtT1zdp7dc", "fov_" + "0123456789abcdef" * 3])
+def test_a_rule_with_a_secret_is_no_lesson(secret: str) -> None:
+    assert learned(turn(1, redact(f"Always pay with {secret}.")), turn(2, "Never deploy on a Friday."))[0].text == (
+        "Never deploy on a Friday."
+    )
 
 
 def test_a_rule_that_is_said_again_has_each_wording_once_and_no_conjunction() -> None:

@@ -40,7 +40,7 @@ SEEN = {  # whose words a session may be shown
     "org": {"other", "org"},
 }
 TENANTS = ("acme", "rival")
-PROMPT = "Which password do the deploys of the shop need?"
+PROMPT = "Which codeword do the deploys of the shop need?"
 _WORD = re.compile(r"zebra\d+")
 
 
@@ -52,7 +52,7 @@ async def tell(fov: Foveate, words: dict[str, tuple[str, str]]) -> None:
             word = f"zebra{next(numbers)}"
             words[word] = (tenant, name)
             session = await fov.tenant(tenant).session(name, channel=label, scope=scope)
-            said = f"Always deploy the shop with the password {word}."
+            said = f"Always deploy the shop with the codeword {word}."
             await session.record([{"role": "user", "content": said}, {"role": "assistant", "content": "Noted."}])
 
 
@@ -72,7 +72,7 @@ def test_nothing_leaves_its_scope_or_its_tenant(tmp_path: Path) -> None:
                 learned = {owner for item in items for owner in owners(f"{item.title} {item.text}")}
                 assert learned == {(tenant, name) for name in members}, scope
                 assert {source.rpartition("/")[0] for item in items for source in item.sources} == members
-                found = await view.memory(scope).search("the password zebra", 100)
+                found = await view.memory(scope).search("the codeword zebra", 100)
                 assert {owner for hit in found for owner in owners(hit.text)} == learned, scope
             for item in await view.knowledge.list():
                 await view.knowledge.approve(item.id)

@@ -18,10 +18,10 @@ import msgspec
 from foveate.additions import typed_by_person
 from foveate.client import Foveate
 from foveate.errors import ModelError
-from foveate.models.secrets import redact
 from foveate.recall.embed import index_maker, load_embedder
 from foveate.recall.scopes import Scope
 from foveate.renditions import is_history_tool, without_recalled
+from foveate.secrets import redact, stated
 from foveate.session.tenant import public_id
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
@@ -254,19 +254,22 @@ class _Reader:
         if not messages:
             return None
         is_recent = rows[0].turn > span.row.last_turn - self._recent
+        # A rendition or a tool's output may have a password without the words that say what it is.
+        secrets = stated("\n".join(message.text for message in messages))
+
+        def clean(text: str) -> str:
+            return ends(redact(text.strip(), secrets), self._max_chars)
+
         return LearnedTurn(
             source=KnowledgeSource(span.row.id, rows[0].turn),
             at_us=rows[0].at_us,
-            user="" if span.is_agent else self._clean(typed_text(messages)),
-            assistant=self._clean(_answer_text(messages)),
-            tools=tuple(_outcomes(messages)),
-            compressed=self._clean(str(bodies.expand(made.compressed))) if made else "",
-            tiny=redact(made.tiny) if made else "",
-            smoothed=self._clean(str(bodies.expand(made.smoothed))) if made and is_recent else "",
+            user="" if span.is_agent else clean(typed_text(messages)),
+            assistant=clean(_answer_text(messages)),
+            tools=tuple(_outcomes(messages, secrets)),
+            compressed=clean(str(bodies.expand(made.compressed))) if made else "",
+            tiny=redact(made.tiny, secrets) if made else "",
+            smoothed=clean(str(bodies.expand(made.smoothed))) if made and is_recent else "",
         )
-
-    def _clean(self, text: str) -> str:
-        return ends(redact(text.strip()), self._max_chars)
 
 
 def typed_text(messages: Iterable[Message]) -> str:
@@ -293,34 +296,36 @@ def _answer_text(messages: Iterable[Message]) -> str:
     return "\n".join(message.text for message in messages if message.role == "assistant" and message.kind == "message")
 
 
-def _outcomes(messages: Sequence[Message]) -> Iterator[ToolOutcome]:
+def _outcomes(messages: Sequence[Message], secrets: Sequence[str]) -> Iterator[ToolOutcome]:
     """Yield the tool calls of a turn with their results, in order, without those that read the history."""
     results = {result.call_id: result for message in messages for result in message.tool_results}
     calls = [call for message in messages for call in message.tool_calls if not is_history_tool(call.name)]
-    found = [_outcome(call, results.get(call.id) if call.id is not None else None) for call in calls]
-    found += _displayed(messages)
+    found = [_outcome(call, results.get(call.id) if call.id is not None else None, secrets) for call in calls]
+    found += _displayed(messages, secrets)
     if len(found) > MAX_TOOLS:
         order = sorted(range(len(found)), key=lambda place: (not found[place].is_error, place))
         found = [found[place] for place in sorted(order[:MAX_TOOLS])]
     yield from found
 
 
-def _outcome(call: ToolCall, result: ToolResult | None) -> ToolOutcome:
+def _outcome(call: ToolCall, result: ToolResult | None, secrets: Sequence[str]) -> ToolOutcome:
     arguments = call.arguments if isinstance(call.arguments, str) else compact_json(call.arguments)
     output = "" if result is None else "\n".join(part_text(part) for part in result.content)
     return ToolOutcome(
         name=call.name,
-        arguments=ends(" ".join(redact(arguments).split()), ARGUMENTS_CHARS).replace("\n", " "),
+        arguments=ends(" ".join(redact(arguments, secrets).split()), ARGUMENTS_CHARS).replace("\n", " "),
         is_error=result is not None and (result.is_error or bool(result.exit_code)),
-        text=_outer_lines(redact(output)),
+        text=_outer_lines(redact(output, secrets)),
     )
 
 
-def _displayed(messages: Iterable[Message]) -> Iterator[ToolOutcome]:
+def _displayed(messages: Iterable[Message], secrets: Sequence[str]) -> Iterator[ToolOutcome]:
     """Yield the errors that a program displayed outside the conversation, e.g. Aider."""
     for message in messages:
         if message.kind == "display" and _ERROR_NAME.search(message.text):
-            yield ToolOutcome(name=DISPLAY, arguments="", is_error=False, text=_outer_lines(redact(message.text)))
+            yield ToolOutcome(
+                name=DISPLAY, arguments="", is_error=False, text=_outer_lines(redact(message.text, secrets))
+            )
 
 
 def _outer_lines(text: str) -> str:

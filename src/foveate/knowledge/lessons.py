@@ -17,6 +17,7 @@ from foveate.knowledge.recommendations import find_recommendations
 from foveate.knowledge.statements import StatementKind, own_words, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
+from foveate.secrets import MASK
 from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 
 SAME_STATEMENT = 0.7
@@ -78,6 +79,8 @@ def _gather_statements(turns: Sequence[LearnedTurn], typed: Sequence[str]) -> li
     by_word: dict[str, list[StatementGroup]] = {}
     for place, turn in enumerate(turns):
         for statement in statements_in(typed[place]):
+            if MASK in statement.text:
+                continue  # what is left of it says nothing, or only that there is a secret
             plain = _plain(statement.text)
             words = _heaviest(statement.text)
             group = exact.get(plain) or _same(statement.text, statement.kind, words, by_word)

@@ -24,8 +24,8 @@ from foveate.knowledge.items import item_id, same_words
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.models import Answer, Ask
 from foveate.models.prompts import fill, prompt_text
-from foveate.models.secrets import redact
 from foveate.recall.scopes import Scope
+from foveate.secrets import redact
 from foveate.store.knowledge import KnowledgeKind, KnowledgeSource, NewKnowledge
 from foveate.tokens import count_tokens
 from foveate.turn import Json, Message, Text

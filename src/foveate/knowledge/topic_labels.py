@@ -17,7 +17,7 @@ from foveate.knowledge.evidence import is_about_a_will, is_rule
 from foveate.knowledge.model import TOPICS_SCHEMA, Rejection, enveloped, make_ask, prompt_version
 from foveate.models import Answer, Ask
 from foveate.models.prompts import prompt_text
-from foveate.models.secrets import redact
+from foveate.secrets import redact
 from foveate.store.knowledge import KnowledgeRow, KnowledgeSource, NewKnowledge
 from foveate.turn import Message, Text
 

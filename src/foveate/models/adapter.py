@@ -18,8 +18,8 @@ from foveate.models import Answer, Ask
 from foveate.models.adapter_messages import OUTPUT_TOOL, AnswerShape, answer_of, to_messages, to_tools
 from foveate.models.failures import CallTarget, TooMuchSaid, failure
 from foveate.models.names import ApiKey, ModelName, address_of, find_key
-from foveate.models.secrets import secrets_in
 from foveate.models.settings import ModelsSettings
+from foveate.secrets import secrets_in
 
 if TYPE_CHECKING:
     import httpx2

@@ -17,7 +17,7 @@ from email.utils import parsedate_to_datetime
 from typing import Final
 
 from foveate.errors import ModelError, ModelFailed, ModelUnavailable
-from foveate.models.secrets import scrub, scrub_line
+from foveate.secrets import scrub, scrub_line
 
 MAX_CHAIN: Final = 20
 """Maximum number of an error's causes that are examined."""

@@ -19,9 +19,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from foveate.errors import ModelUnavailable
 from foveate.models import Model, Purpose
-from foveate.models.secrets import scrub, scrub_line
 from foveate.models.settings import ModelsSettings
 from foveate.plugins import Registry
+from foveate.secrets import scrub, scrub_line
 
 Kind = Literal["openai", "anthropic", "google", "openrouter", "ollama", "endpoint", "local", "plugin"]
 

@@ -399,6 +399,16 @@ def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> N
     assert len(client.get("/api/v1/sessions?limit=100").json()["items"]) == before
 
 
+def test_a_setting_with_a_secret_is_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "sk_" + "live_4eC39HqLyjWDarjtT1zdp7dc"
+    monkeypatch.setenv("FOVEATE_RECALL__MODEL_PATH", f"http://bob:hunter2@localhost/v1?token={secret}")
+    with client_of(tmp_path / "a.db") as client:
+        page = client.get("/ui/settings").text
+    assert "localhost/v1" in page
+    assert "hunter2" not in page
+    assert secret not in page
+
+
 def test_what_mcp_servers_are_given_is_not_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = tmp_path / "config.toml"
     file.write_text('[tools.mcp_servers.files]\nurl = "https://x.example"\nheaders = { Authorization = "secret-1" }\n')

@@ -20,9 +20,9 @@ from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavaila
 from foveate.models import Answer, Ask
 from foveate.models.caller import Caller
 from foveate.models.names import find_key, understand
-from foveate.models.secrets import scrub_line
 from foveate.models.settings import ModelsSettings
 from foveate.recall.settings import RecallSettings
+from foveate.secrets import scrub_line
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Text, Usage
 

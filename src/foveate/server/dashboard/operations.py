@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from typing import Any
 from starlette.responses import Response
 
 from foveate.errors import SessionNotFound
+from foveate.secrets import redact
 from foveate.server.api.jobs import Advance
 from foveate.server.dashboard.page import BASE, Pages, Visit
 from foveate.server.problems import ProblemError
@@ -26,7 +26,6 @@ MAX_SESSIONS = 50
 RECENT_SESSIONS = 20
 """Number of sessions whose queues are shown."""
 MAX_VALUE_CHARS = 300
-_PASSWORD = re.compile(r"(://[^/@\s:]*:)[^/@\s]*@")
 DOCTOR = "doctor"
 MCP_SERVERS = "tools.mcp_servers"
 pages = Pages()
@@ -132,10 +131,10 @@ async def start_doctor(visit: Visit) -> Response:
 
 
 def _row(setting: ExplainedSetting) -> tuple[str, str, str, str]:
-    """Return name, value, source and accepted values; passwords in URLs and MCP server environments are masked."""
+    """Return name, value, source and accepted values; secrets and MCP server environments are masked."""
     value = setting.value
     shown = sorted(value) if setting.key.name == MCP_SERVERS and isinstance(value, Mapping) else value
-    text = _PASSWORD.sub(r"\1***@", str(shown))
+    text = redact(str(shown))
     return setting.key.name, text[:MAX_VALUE_CHARS], setting.source, setting.key.takes
 
 

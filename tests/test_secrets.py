@@ -12,10 +12,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from find_secrets import HALVES, Half, innocent_texts, secret_samples
 from foveate.models.failures import CallTarget
 from foveate.models.names import load_model
-from foveate.models.secrets import MASK, SHOWN_CHARS, redact, scrub, scrub_line, secrets_in
 from foveate.models.settings import ModelsSettings
+from foveate.secrets import MASK, SHOWN_CHARS, find, redact, scrub, scrub_line, secrets_in, stated
 from support.asking import KEY, MODELS, Asking, chained, unused_port
 from support.faulty_server import (
     Behaviour,
@@ -29,6 +30,25 @@ from support.faulty_server import (
     streamed,
 )
 
+REPEATED = [
+    *("a", "A1", " ", "\n ", "password", "password ", "password is ", "password = ", "password='a ", "pin ", "token "),
+    *("my secret a b c ", "api_key", "mnemonic", "seed phrase is abc ", "abc def ", "a" * 63 + " ", "x" * 40 + " "),
+    *(
+        "sk-",
+        "hf_",
+        "SG.",
+        "eyJ-",
+        "eyJaaaaaaaaa.",
+        "://",
+        "://a:",
+        "&key=",
+        "-u a:",
+        "machine a login b ",
+        "Authorization: ",
+    ),
+    *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "1234 ", "123-45-", "4111111111111111 "),
+]
+"""Beginnings of all patterns, to be repeated."""
 PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
 ECHO = f"you sent Authorization: Bearer {KEY}, x-api-key={KEY}, and {KEY}"
 ECHOES: list[Behaviour] = [
@@ -205,6 +225,55 @@ def test_secrets_of_all_kinds_are_taken_out_of_turns(secret: str) -> None:
     assert redacted.endswith("says she.")
     assert secret[-6:] not in redacted
     assert redact(redacted) == redacted
+
+
+# Written in two parts, so that no scanner of repositories takes them for real.
+@pytest.mark.parametrize(
+    ("said", "secret"),
+    [
+        ("The Stripe key is {}", "sk_" + "live_4eC39HqLyjWDarjtT1zdp7dc"),
+        ("aws_secret_access_key = {}", "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYzEXAMPLE12"),
+        ("AWS gave me {} yesterday", "wJalrXUtnFEMI/K7MDENG/" + "bPxRfiCYzEXAMPLE12"),
+        ("Use {} for the gateway", "fov_" + "0123456789abcdef" * 3),
+        ("my password is {}", "hunter2!x"),
+        ("My password is {}, as always", "swordfish"),
+        ("the PIN is {}", "4711"),
+        ("Die PIN ist {}", "4711"),
+        ("always log in with {} as the password", "hunter2!x"),
+        ("Pay with {}", "4111 1111 " + "1111 1111"),
+        ("Pay with {}", "4012888888" + "881881"),
+        ("My number is {}", "078-05-" + "1121"),
+        ("SSN: {}", "078051" + "121"),
+    ],
+)
+def test_a_secret_is_masked_and_the_words_around_it_stay(said: str, secret: str) -> None:
+    assert redact(said.format(secret) + ".") == said.format(MASK) + "."
+
+
+def test_a_stated_password_is_masked_in_a_text_that_does_not_call_it_one() -> None:
+    secrets = stated("My password is hunter2!x, and the key is sk-proj-abcDEF123456.")
+    assert secrets == ("hunter2!x",)
+    assert redact("Logged in with hunter2!x.", secrets) == f"Logged in with {MASK}."
+
+
+@pytest.mark.parametrize(
+    "number", ["4111 1111 1111 1112", "9111111111111111", "000-12-3456", "078-05-11211", "2026-05-1121"]
+)
+def test_a_number_with_a_wrong_check_digit_or_form_stays(number: str) -> None:
+    assert redact(f"The order is {number}.") == f"The order is {number}."
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_every_listed_kind_of_secret_is_found_and_at_most_one_innocent_text_in_a_hundred_is_masked(half: Half) -> None:
+    assert [sample.text for sample in secret_samples(half, draws=3) if not sample.is_found] == []
+    innocent = innocent_texts(half)
+    assert sum(redact(text) != text for text in innocent) <= len(innocent) / 100
+
+
+@pytest.mark.thorough  # a pattern that scans a text more than once would take hours
+@pytest.mark.parametrize("repeated", REPEATED)
+def test_a_megabyte_made_to_slow_a_pattern_down_is_scanned_once(repeated: str) -> None:
+    find(repeated * (1_000_000 // len(repeated)))
 
 
 def test_what_is_no_secret_stays() -> None:
