@@ -9,6 +9,7 @@ from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.context import Context
 from foveate.context.signatures import messages_prefix, request_prefix
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
+from foveate.models.overflow import Overflow, read_overflow
 from foveate.store import Draft
 from foveate.store.clients import Standing
 from foveate.text import compact_json
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HISTORY_TOOLS",
+    "Overflow",
     "came_from_client",
     "came_from_messages",
     "context_for",
     "empty_standing",
     "extra_system",
     "messages_of",
+    "read_overflow",
     "whole_tokens",
 ]
 

@@ -242,6 +242,7 @@ class _Candidate:
 
 
 class GeminiAnswer(UpstreamAnswer):
+    counted_inputs = ("promptTokenCount",)
     inputs = frozenset(
         {
             "promptTokenCount",

@@ -305,6 +305,7 @@ class _Choice:
 
 class OpenAIAnswer(UpstreamAnswer):
     inputs = frozenset({"prompt_tokens", "prompt_tokens_details"})
+    counted_inputs = ("prompt_tokens",)
     total_field = "total_tokens"
     summed_fields = ("prompt_tokens", "completion_tokens")
 
