@@ -226,6 +226,7 @@ class SessionEngine:
         strategy: str | None = None,
         recall: bool = True,
         is_answered: bool = True,
+        needs_thinking: bool = False,
     ) -> Context:
         """Build a context with these tools. A prompt that is already recorded as the newest turn is not sent twice."""
         settings = self.shared.settings.context
@@ -245,7 +246,8 @@ class SessionEngine:
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
-        context = replace(context, offer=sent, drops_unbound_thinking=settings.drop_unbound_thinking)
+        drops = settings.drop_unbound_thinking
+        context = replace(context, offer=sent, drops_unbound_thinking=drops, needs_thinking=needs_thinking)
         if is_answered:
             self.came_from(context)
         return context

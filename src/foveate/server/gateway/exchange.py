@@ -29,6 +29,7 @@ from foveate.intake.sessions import ClientId, SessionDecision
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
 from foveate.server.gateway.limits import ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
+from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
@@ -288,6 +289,7 @@ class Gateway:
             extra_tools=request.tools,
             history_tools=_offers_history(session, request),
             is_late=True,
+            needs_thinking=needs_thinking(request.body),
         )
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
@@ -298,7 +300,7 @@ class Gateway:
         )
         body.pop("previous_response_id", None)
         if call.wire.format == "anthropic":
-            body = limit_breakpoints(body)
+            body = limit_breakpoints(with_valid_thinking(body))
         body = in_cache_order(body)
         headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(context.tokens)}
         memory = sum(segment.tokens for segment in context.segments if segment.name == "memory")
