@@ -131,6 +131,42 @@ def test_own_tools_are_answered_inside_the_stream_and_hidden(tmp_path: Path) -> 
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("path", "key", "forbidden"),
+    [
+        ("/v1/messages", "messages", {"type": "none"}),
+        ("/v1/chat/completions", "messages", "none"),
+        ("/v1/responses", "input", "none"),
+    ],
+)
+def test_a_model_that_searches_on_and_on_answers_in_a_last_round_without_calls(
+    tmp_path: Path, path: str, key: str, forbidden: object
+) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        if "get_turn" not in json.dumps(body.get("tools", ())):
+            return say("ok")
+        if body.get("tool_choice") == forbidden:
+            return say("The fact is 4711.")
+        return [*say("Let me search. "), call("get_turn", {"turn_id": "T-1"}, f"toolu_{len(upstream.bodies)}")]
+
+    upstream = Upstream(script)
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(10):
+                prompt = [{"role": "user", "content": f"question {number}: {LONG}"}]
+                body = {"model": "gpt-5", "max_tokens": 1_000, key: prompt}
+                reply = await client.post(path, json=body, headers={"x-foveate-session": "s"})
+                if len(upstream.bodies) > number + 1:
+                    break
+        assert "The fact is 4711." in reply.text
+        rounds = upstream.bodies[number:]
+        assert [body.get("tool_choice") for body in rounds] == [*[None] * 8, forbidden]
+        assert all(body["tools"] == rounds[0]["tools"] for body in rounds)
+
+    run(scenario)
+
+
 def test_mixed_calls_are_completed_in_the_next_request(tmp_path: Path) -> None:
     listing = {"name": "ls", "description": "List files.", "input_schema": {"type": "object"}}
 
@@ -409,7 +445,7 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
 
 
 def test_an_answer_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foveate.server.gateway.exchange.MAX_ANSWER_BYTES", 1_000)
+    monkeypatch.setattr("foveate.server.gateway.bodies.MAX_ANSWER_BYTES", 1_000)
 
     async def scenario() -> None:
         upstream = Upstream(lambda _: say(LONG))

@@ -26,6 +26,7 @@ from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
+from foveate.server.gateway.bodies import decoded, read_answer, read_error
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
 from foveate.server.gateway.limits import ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
@@ -52,7 +53,7 @@ T = TypeVar("T")
 Record = dict[str, Any]
 
 MAX_ROUNDS: Final = 8
-"""Maximum rounds of own tools in one answer; further calls are not executed."""
+"""Maximum rounds of own tools in one answer; in the round after them the model may not call tools, so it answers."""
 COMPACT_TOKENS: Final = 8_000
 """Token limit of a compacted conversation."""
 WHOLE_SHARE: Final = 0.98
@@ -64,12 +65,10 @@ MAX_CALLS: Final = 16
 MAX_TOOLS_SHARE: Final = 0.2
 """The history tools are not offered if their definitions need more than this share of the budget."""
 HISTORY_TOOLS_TOKENS: Final = 520
-MAX_ERROR_BYTES: Final = 1_000_000
-MAX_ANSWER_BYTES: Final = 64 * 1_048_576
-"""Size limit of an answer that is not streamed."""
 _SIGNED: Final = (b'"signature"', b'"redacted_thinking"')
 """Marks of signed thinking in the bytes of a request, which is bound to what precedes it; texts escape quotes."""
 _NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
+_LAST: Final = "(No more calls of tools in this answer. Answer now with what you have.)\n"
 
 _log = logging.getLogger(__name__)
 
@@ -327,7 +326,7 @@ class Gateway:
         await self._recorded(call, prepared)
         shortened = 0
         while response.status_code >= httpx2.codes.BAD_REQUEST:
-            data = await _limited(response)
+            data = await read_error(response)
             smaller = await self._smaller(call, prepared, response, data) if shortened < MAX_SHORTENED else None
             if smaller is None:
                 self._release(prepared)
@@ -411,7 +410,7 @@ class Gateway:
         body: Record | None = delivery.prepared.body
         try:
             while body is not None:
-                delivery.answer.load(_decoded(await _whole_body(delivery.response)))
+                delivery.answer.load(decoded(await read_answer(delivery.response)))
                 body = await self._end_round(delivery, body)
                 if body is not None:
                     delivery.response = await self._post_again(delivery.call, body)
@@ -469,8 +468,9 @@ class Gateway:
             return None
         await self._recorder.add_round(placed, call.wire.format, answer.round_messages, _own_messages(results))
         following = answer.follow_up(body, list(results))
+        is_last = answer.rounds == self._max_rounds
         answer.next_round()
-        return following
+        return call.wire.without_calls(following) if is_last else following
 
     async def _calibrate(self, delivery: Delivery, session: Session) -> None:
         """Learn from the usage of the first round how the provider counts; later rounds were not counted here."""
@@ -507,10 +507,14 @@ class Gateway:
 
     async def _own_results(self, session: Session, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
         most = MAX_CALLS if answer.rounds <= self._max_rounds else 0
-        return [
+        results = [
             (call, await session.call_tool(call.name, call.arguments) if index < most else _NO_MORE)
             for index, call in enumerate(answer.own_calls)
         ]
+        if results and answer.rounds == self._max_rounds:
+            call, text = results[-1]
+            results[-1] = call, f"{text.rstrip()}\n{_LAST}"
+        return results
 
     async def _finish(
         self, call: ClientCall, placed: Placement, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
@@ -587,42 +591,6 @@ def _query(call: ClientCall) -> str:
 
 def _described(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _decoded(data: bytes) -> Record:
-    try:
-        decoded = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise BadUpstream("the upstream's answer is not JSON") from error
-    if not isinstance(decoded, dict):
-        raise BadUpstream("the upstream's answer is not a JSON object")
-    return decoded
-
-
-async def _whole_body(response: httpx2.Response) -> bytes:
-    """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
-    data = bytearray()
-    async for chunk in response.aiter_bytes():
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            await response.aclose()
-            raise BadUpstream(f"the upstream's answer is larger than the limit of {MAX_ANSWER_BYTES:,} bytes")
-    await response.aclose()
-    return bytes(data)
-
-
-async def _limited(response: httpx2.Response) -> bytes:
-    """Read the body of an error, up to a limit."""
-    data = b""
-    try:
-        async for chunk in response.aiter_bytes():
-            data += chunk
-            if len(data) > MAX_ERROR_BYTES:
-                break
-    except httpx2.HTTPError:
-        pass
-    await response.aclose()
-    return data
 
 
 def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:

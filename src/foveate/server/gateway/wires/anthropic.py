@@ -83,6 +83,9 @@ class AnthropicWire:
             body["tools"] = [*request.tools, *own_tools]
         return body
 
+    def without_calls(self, body: Record) -> Record:
+        return {**body, "tool_choice": {"type": "none"}}
+
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> AnthropicAnswer:
         return AnthropicAnswer(request, own_names)
 

@@ -176,6 +176,9 @@ class Wire(Protocol):
         tools. Nothing else changes, and no argument is modified.
         """
 
+    def without_calls(self, body: Record) -> Record:
+        """Return the body with tool calls forbidden. The definitions stay: past calls refer to them."""
+
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> UpstreamAnswer:
         """Create the reader and rewriter of the answer to `request`."""
 
