@@ -17,6 +17,7 @@ import foveate
 from foveate.client import Foveate
 from foveate.server.access import OWNER
 from foveate.server.gateway.routes import GatewayEndpoints
+from foveate.server.gateway.transport import UpstreamClient
 from foveate.server.settings import ServerSettings
 from support.upstream import Upstream
 
@@ -50,7 +51,7 @@ async def gateway(
     )
     async with foveate.open(path / "chat.db", settings=settings) as fov:
         endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1", bypass=bypass))
-        endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
+        endpoints.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
         app = AsOwner(Starlette(routes=endpoints.routes()))
         async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway") as client:
             yield fov, client

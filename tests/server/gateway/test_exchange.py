@@ -8,6 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -376,6 +377,46 @@ def test_a_response_is_continued_read_and_deleted_by_its_id(tmp_path: Path) -> N
             assert (await client.get(stored)).status_code == 404
             unknown = await client.post("/v1/responses", json={**more, "previous_response_id": "resp_none"})
             assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "previous_response_id")
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["港湾", "hafen-über 50%", "plain 50%41"])
+def test_a_session_may_have_any_name_and_is_answered_in_ascii(tmp_path: Path, name: str, *, stream: bool) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        async with gateway(tmp_path, upstream) as (fov, client):
+
+            async def ask(prompt: str, path: str = "", *, header: bytes | None = None, **more: Any) -> str:
+                messages = [{"role": "user", "content": prompt}]
+                body = {"model": "gpt-5", "messages": messages, "stream": stream, **more}
+                headers = {} if header is None else {b"x-foveate-session": header}
+                reply = await client.post(f"{path}/v1/chat/completions", json=body, headers=headers)
+                assert reply.status_code == 200
+                return reply.headers["x-foveate-session"]
+
+            echo = await ask("one", prompt_cache_key=name)
+            assert echo.isascii()
+            assert await ask("two", header=echo.encode()) == echo
+            assert await ask("three", header=name.encode()) == echo
+            assert await ask("four", f"/s/{quote(name)}") == echo
+            assert [info.id for info in await fov.sessions()] == [name]
+
+    run(scenario)
+
+
+def test_headers_beyond_ascii_are_passed_on_byte_by_byte(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        upstream.fail = [JSONResponse({"error": {}}, 429)]
+        upstream.fail[0].raw_headers.append((b"x-region", "Zürich".encode()))
+        body = body_of([{"role": "user", "content": "hello"}])
+        titles = ["Überblick".encode("latin-1"), "概要".encode()]
+        async with gateway(tmp_path, upstream) as (_, client):
+            replies = [await client.post("/v1/messages", json=body, headers={b"x-title": title}) for title in titles]
+        assert dict(replies[0].headers.raw)[b"x-region"] == "Zürich".encode()
+        assert [headers["x-title"].encode("latin-1") for headers in upstream.headers] == titles
 
     run(scenario)
 

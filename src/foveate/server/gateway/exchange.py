@@ -28,6 +28,7 @@ from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
 from foveate.server.gateway.bodies import decoded, read_answer, read_error
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
+from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
 from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
@@ -235,7 +236,7 @@ class Gateway:
         body = dict(request.body)
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
-        headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(tokens)}
+        headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(tokens)}
         if placed.record is not None:  # a stream's headers are sent before the provider answers
             placed.record.add_done_callback(
                 lambda _: placed.turn and headers.update({"x-foveate-turn": placed.turn_id})
@@ -301,7 +302,7 @@ class Gateway:
         if call.wire.format == "anthropic":
             body = limit_breakpoints(with_valid_thinking(body))
         body = in_cache_order(body)
-        headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(context.tokens)}
+        headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(context.tokens)}
         memory = sum(segment.tokens for segment in context.segments if segment.name == "memory")
         return Prepared(
             body,
@@ -360,7 +361,7 @@ class Gateway:
             del prepared.answer_headers["x-foveate-session"]
             self._release(prepared)
         else:
-            prepared.answer_headers |= {"x-foveate-session": placed.name, "x-foveate-turn": placed.turn_id}
+            prepared.answer_headers |= {"x-foveate-session": written(placed.name), "x-foveate-turn": placed.turn_id}
 
     async def _smaller(
         self, call: ClientCall, prepared: Prepared, response: httpx2.Response, data: bytes
