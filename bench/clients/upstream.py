@@ -241,32 +241,42 @@ def anthropic_events(body: Body, answer: Answer) -> Iterator[Event]:
     message |= {"content": [], "stop_reason": None, "stop_sequence": None, "usage": {**usage, "output_tokens": 1}}
     stop = "tool_use" if answer.tool else "end_turn"
     yield "message_start", {"type": "message_start", "message": message}
-    index = 0
-    if answer.tool:
-        block = {"type": "tool_use", "id": f"toolu_{answer.number:022d}", "name": answer.tool, "input": {}}
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(answer.arguments)]
-    else:
-        block = {"type": "text", "text": ""}
-        deltas = [{"type": "text_delta", "text": piece} for piece in pieces(answer.text)]
-    yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": block}
-    for delta in deltas:
-        yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
-    yield "content_block_stop", {"type": "content_block_stop", "index": index}
+    for index, (block, deltas) in enumerate(anthropic_blocks(body, answer)):
+        yield "content_block_start", {"type": "content_block_start", "index": index, "content_block": block}
+        for delta in deltas:
+            yield "content_block_delta", {"type": "content_block_delta", "index": index, "delta": delta}
+        yield "content_block_stop", {"type": "content_block_stop", "index": index}
     ended = {"stop_reason": stop, "stop_sequence": None}
     tokens = {**usage, "output_tokens": max(1, len(answer.text) // 4)}
     yield "message_delta", {"type": "message_delta", "delta": ended, "usage": tokens}
     yield "message_stop", {"type": "message_stop"}
 
 
+def anthropic_blocks(body: Body, answer: Answer) -> Iterator[tuple[Body, list[Body]]]:
+    """The blocks of an answer as they begin, each with its deltas; the first is thinking, if that is enabled."""
+    if (body.get("thinking") or {}).get("type") == "enabled":
+        signed = {"type": "signature_delta", "signature": "c2NyaXB0ZWQ="}
+        yield {"type": "thinking", "thinking": "", "signature": ""}, [signed]
+    if answer.tool:
+        block = {"type": "tool_use", "id": f"toolu_{answer.number:022d}", "name": answer.tool, "input": {}}
+        yield block, [{"type": "input_json_delta", "partial_json": piece} for piece in pieces(answer.arguments)]
+    else:
+        yield {"type": "text", "text": ""}, [{"type": "text_delta", "text": piece} for piece in pieces(answer.text)]
+
+
 def anthropic_whole(events: list[tuple[str, Any]]) -> Body:
     message: Body = dict(events[0][1]["message"])
-    block = dict(events[1][1]["content_block"])
-    deltas = [data["delta"] for name, data in events if name == "content_block_delta"]
-    if block["type"] == "text":
-        block["text"] = "".join(delta["text"] for delta in deltas)
-    else:
-        block["input"] = json.loads("".join(delta["partial_json"] for delta in deltas))
-    return message | {"content": [block], **events[-2][1]["delta"], "usage": events[-2][1]["usage"]}
+    content = [dict(data["content_block"]) for name, data in events if name == "content_block_start"]
+    for place, block in enumerate(content):
+        deltas = [data["delta"] for name, data in events if name == "content_block_delta" and data["index"] == place]
+        match block["type"]:
+            case "text":
+                block["text"] = "".join(delta["text"] for delta in deltas)
+            case "tool_use":
+                block["input"] = json.loads("".join(delta["partial_json"] for delta in deltas))
+            case "thinking":
+                block["signature"] = deltas[0]["signature"]
+    return message | {"content": content, **events[-2][1]["delta"], "usage": events[-2][1]["usage"]}
 
 
 def chat_asked(body: Body) -> Asked:

@@ -33,6 +33,9 @@ LOOSEN_SHARE = 0.05
 """Share of the distance by which a report below the count lowers the calibration."""
 CALIBRATION_MARGIN = 1.1
 """Minimum margin of lowered counts above what was reported."""
+CALIBRATED_SHARE = 0.5
+"""Below this share of the budget, a prompt measures a provider's overhead more than its counting, and can't exceed
+the budget."""
 MIN_CALIBRATION_TOKENS = 256
 """A shorter prompt is dominated by the provider's framing of messages."""
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from foveate.context.signatures import bound_answer, request_prefix, without_unbound, without_unbound_messages
 from foveate.formats import parse_messages
@@ -59,6 +62,28 @@ def test_a_block_of_unknown_prefix_is_sent_in_the_turn_in_progress_only() -> Non
     }
     assert signatures(without_unbound("", [], [PROMPT, answer("s1", "c1"), result], made)) == ["s1"]
     assert signatures(without_unbound("", [], [PROMPT, answer("s1", "c1"), result, answer("s2"), NEXT], made)) == []
+
+
+RESULT: dict[str, Any] = {
+    "role": "user",
+    "content": [
+        {"type": "tool_result", "tool_use_id": "c1", "content": "ok"},
+        {"type": "text", "text": "<system-reminder>Be quick.</system-reminder>"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("model", "needs_thinking", "kept"),
+    [("claude-sonnet-4-5", False, ["s1"]), ("claude-fable-5.1", False, []), (None, True, ["s1"])],
+)
+def test_a_turn_in_progress_keeps_thinking_that_its_model_does_not_bind(
+    model: str | None, needs_thinking: bool, kept: list[str]
+) -> None:
+    made = [replace(one, model=model) for one in answered(answer("s1", "c1"), "another prefix")]
+    sent = [PROMPT, answer("s1", "c1"), RESULT]
+    assert signatures(without_unbound("", [], sent, made, needs_thinking=needs_thinking)) == kept
+    assert signatures(without_unbound("", [], [*sent, answer("s2"), NEXT], made, needs_thinking=needs_thinking)) == []
 
 
 def test_an_answer_of_thinking_alone_leaves_alternating_sides() -> None:

@@ -28,6 +28,8 @@ class Upstream:
     """Answers that are given first, instead of the script's."""
     cut_after: int | None = None
     """Events after which a stream ends."""
+    input_tokens: int = USAGE["input_tokens"]
+    """The tokens of each request that it reports."""
 
     @property
     def app(self) -> Starlette:
@@ -60,7 +62,7 @@ class Upstream:
             "content": blocks,
             "stop_reason": stop,
             "stop_sequence": None,
-            "usage": USAGE,
+            "usage": {**USAGE, "input_tokens": self.input_tokens},
         }
         if not body.get("stream"):
             return JSONResponse(message)
@@ -83,7 +85,11 @@ class Upstream:
         ]
         stop = "tool_calls" if calls else "stop"
         message = {"role": "assistant", "content": text or None, **({"tool_calls": calls} if calls else {})}
-        usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+        usage = {
+            "prompt_tokens": self.input_tokens,
+            "completion_tokens": 5,
+            "total_tokens": self.input_tokens + 5,
+        }
         base = {"id": f"chatcmpl-{len(self.bodies)}", "created": 0, "model": body["model"]}
         if not body.get("stream"):
             choice = {"index": 0, "message": message, "finish_reason": stop}
@@ -101,19 +107,25 @@ class Upstream:
         body, failure = await self._take(request)
         if failure is not None:
             return failure
-        text = "".join(block["text"] for block in self.script(body) if block["type"] == "text")
-        content = [{"type": "output_text", "text": text, "annotations": []}]
-        item = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
+        items = [_response_item(block) for block in self.script(body)]
         response = {
             "id": f"resp_{len(self.bodies)}",
             "object": "response",
             "created_at": 0,
             "model": body["model"],
             "status": "completed",
-            "output": [item],
-            "usage": {**USAGE, "total_tokens": 15},
+            "output": items,
+            "usage": {**USAGE, "input_tokens": self.input_tokens, "total_tokens": self.input_tokens + 5},
         }
-        return JSONResponse(response)
+        if not body.get("stream"):
+            return JSONResponse(response)
+        events: list[tuple[str, Any]] = [("response.created", {"response": {**response, "output": []}})]
+        for index, item in enumerate(items):
+            events += [
+                (f"response.output_item.{step}", {"output_index": index, "item": item}) for step in ("added", "done")
+            ]
+        events.append(("response.completed", {"response": response}))
+        return self._stream([(name, {"type": name, **data}) for name, data in events])
 
     async def _models(self, _request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
@@ -135,6 +147,14 @@ def say(text: str) -> Blocks:
 
 def call(name: str, arguments: dict[str, Any], call_id: str = "toolu_1") -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
+def _response_item(block: dict[str, Any]) -> dict[str, Any]:
+    if block["type"] == "tool_use":
+        named = {"type": "function_call", "id": f"fc_{block['id']}", "call_id": block["id"], "name": block["name"]}
+        return {**named, "arguments": json.dumps(block["input"]), "status": "completed"}
+    content = [{"type": "output_text", "text": block["text"], "annotations": []}]
+    return {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed", "content": content}
 
 
 def _anthropic_events(message: dict[str, Any]) -> list[dict[str, Any]]:

@@ -258,6 +258,7 @@ def _anthropic(request: Record) -> Faults:
         for place, block in enumerate(blocks):
             yield from _anthropic_block(block, str(role), f"{path}.content[{place}]")
     yield from _anthropic_pairs(listed)
+    yield from _anthropic_thinking(request, messages, listed)
     marks = sum("cache_control" in block for blocks in listed for block in blocks)
     if marks > MAX_BREAKPOINTS:
         yield f"messages: {marks} blocks with cache_control"
@@ -285,6 +286,24 @@ def _anthropic_pairs(listed: Sequence[Sequence[Record]]) -> Faults:
         used |= set(waiting)
     if waiting:
         yield f"messages: tool_use {waiting} has no result"
+
+
+def _anthropic_thinking(request: Record, messages: Sequence[Record], listed: Sequence[Sequence[Record]]) -> Faults:
+    """With thinking enabled, the turn whose calls the last message answers must begin with thinking."""
+    thinking = request.get("thinking")
+    if not isinstance(thinking, Mapping) or thinking.get("type") != "enabled" or not _has_results(listed[-1:]):
+        return
+    start = len(messages)
+    while start and (messages[start - 1].get("role") == "assistant" or _has_results(listed[start - 1 : start])):
+        start -= 1
+    first = next((place for place in range(start, len(messages)) if messages[place].get("role") == "assistant"), None)
+    if first is not None and listed[first] and listed[first][0].get("type") not in ("thinking", "redacted_thinking"):
+        found = listed[first][0].get("type")
+        yield f"messages[{first}].content[0].type: expected thinking or redacted_thinking, but found {found}"
+
+
+def _has_results(listed: Sequence[Sequence[Record]]) -> bool:
+    return any(block.get("type") == "tool_result" for blocks in listed for block in blocks)
 
 
 def _anthropic_block(block: Record, role: str, path: str) -> Faults:

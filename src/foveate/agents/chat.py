@@ -39,6 +39,7 @@ from foveate.models.caller import Caller
 from foveate.session import Session
 from foveate.store.rows import NANO
 from foveate.text import compact_json, message_text, turn_text
+from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Json, Message, Text, ToolCall, Usage, turn_id
 
 __all__ = ["AnswerPiece", "AnswerSummary", "Chat", "ChatEvent", "Notice", "RequestSent", "ToolRequest", "ToolResponse"]
@@ -47,9 +48,6 @@ WINDOW_MARGIN_TOKENS = 64
 """Tokens that a provider may add to a request."""
 MOST_TOOLS_SHARE = 0.2
 """History tools are not offered if their definitions exceed this share of the budget."""
-CALIBRATED_SHARE = 0.5
-"""Below this share of the budget, a prompt measures a provider's overhead more than its counting, and can't exceed
-the budget."""
 TOO_LONG_SHARE = 0.75
 """After a prompt was too long for its model, the next attempt gets this share of its tokens."""
 INTERRUPTED = "(interrupted)"

@@ -116,6 +116,8 @@ class Context:
     """False: the history tools were omitted because no turn is in tags yet."""
     drops_unbound_thinking: bool = field(default=False, repr=False)
     """The setting `context.drop_unbound_thinking`."""
+    needs_thinking: bool = field(default=False, repr=False)
+    """The request has `thinking: {"type": "enabled"}`, so the turn in progress keeps its thinking."""
 
     def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
         """Return the request as keyword arguments of a provider's own call, with everything that was counted.
@@ -143,8 +145,10 @@ class Context:
         if format != signatures.FORMAT:
             return rendered
         # Thinking that was signed for another prefix is omitted: the provider would reject the request.
-        shown = [*self.native_messages, *self.layout.prompt]
-        return signatures.without_unbound(self.system, self._definitions(format), rendered, filter(_is_answer, shown))
+        answers = filter(_is_answer, [*self.native_messages, *self.layout.prompt])
+        return signatures.without_unbound(
+            self.system, self._definitions(format), rendered, answers, needs_thinking=self.needs_thinking
+        )
 
     def prefix(self, format: str = signatures.FORMAT) -> str:  # noqa: A002
         """Return a hash of the whole request, which is stored with an answer that has signed thinking."""

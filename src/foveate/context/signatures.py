@@ -2,6 +2,9 @@
 
 Anthropic binds a thinking block to the system prompt, the tools and every message before it, ignoring `cache_control`.
 An answer is stored with a hash of that prefix (`Message.prefix`); its blocks are omitted after a different one.
+
+Claude up to 4.6 does not bind them. With `thinking: {"type": "enabled"}` it demands one at the start of a turn in
+progress, so there they are kept after any prefix.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
+from foveate.tokens import CLAUDE_4, counter_for
 from foveate.turn import Json, Message, Reasoning
 
 Record: TypeAlias = Mapping[str, Json]
@@ -46,14 +50,24 @@ def is_signed(message: Message) -> bool:
 
 
 def without_unbound(
-    system: str, tools: Sequence[Record], messages: Sequence[Json], answers: Iterable[Message]
+    system: str,
+    tools: Sequence[Record],
+    messages: Sequence[Json],
+    answers: Iterable[Message],
+    *,
+    needs_thinking: bool = False,
 ) -> list[Json]:
     """Remove thinking whose prefix has changed or is not known.
 
     In the turn in progress, thinking with an unknown prefix stays: the provider requires it with the results of its
-    calls.
+    calls. With `needs_thinking`, all of that turn's thinking stays.
     """
-    made_under = {proof: answer.prefix for answer in answers for part in answer.parts if (proof := _proof(part))}
+    made_under = {
+        proof: None if needs_thinking or not _binds(answer.model) else answer.prefix
+        for answer in answers
+        for part in answer.parts
+        if (proof := _proof(part))
+    }
     if not made_under:
         return list(messages)
     records = list(_records(messages))
@@ -100,7 +114,8 @@ def without_unbound_messages(messages: Sequence[Message], tools: Sequence[Record
     kept: list[Message] = []
     for place, message in enumerate(messages):
         is_signed_answer = _is_of_claude(message) and any(map(_proof, message.parts))
-        if is_signed_answer and not _is_bound(message.prefix, digest.hexdigest(), in_progress=place > in_progress):
+        made_under = message.prefix if _binds(message.model) else None
+        if is_signed_answer and not _is_bound(made_under, digest.hexdigest(), in_progress=place > in_progress):
             parts = tuple(part for part in message.parts if not _proof(part))
             message = replace(message, parts=parts, original=None)  # noqa: PLW2901 - sent instead
         if message.parts:
@@ -113,6 +128,31 @@ def _is_of_claude(message: Message) -> bool:
     return message.role == "assistant" and "claude" in (message.model or "").lower()
 
 
+def lacks_thinking(messages: Sequence[Json]) -> bool:
+    """Report whether tool results are last, and the turn that made their calls does not begin with thinking."""
+    records = list(_records(messages))
+    loop = records[_turn_start(records) + 1 :]
+    first = next((_blocks(record) for record in loop if record.get("role") == "assistant"), None)
+    return first is not None and bool(first) and first[0].get("type") not in _SIGNED
+
+
+def without_thinking(messages: Sequence[Json]) -> list[Json]:
+    """Remove all thinking, for a request without it."""
+    kept: list[Json] = []
+    for record in _records(messages):
+        blocks = [block for block in _blocks(record) if block.get("type") not in _SIGNED]
+        if len(blocks) == len(_blocks(record)):
+            kept.append(record)
+        elif blocks:
+            kept.append({**record, "content": blocks})
+    return _joined(kept)
+
+
+def _binds(model: str | None) -> bool:
+    """Report whether a model may bind its thinking to what precedes it; those up to Claude 4.6 do not."""
+    return model is None or counter_for(model) is not CLAUDE_4
+
+
 def _add_message(digest: _Hash, message: Message) -> None:
     digest.update(repr((message.role, message.parts)).encode("utf-8", "surrogatepass"))
 
@@ -122,10 +162,13 @@ def _is_bound(made_under: str | None, prefix: str, *, in_progress: bool) -> bool
 
 
 def _turn_start(records: Sequence[Record]) -> int:
-    """Return the index of the prompt of the turn in progress: the last user message with more than results."""
+    """Return the index of the prompt of the turn in progress: the last user message without results.
+
+    Clients add reminders to results; that does not begin a turn.
+    """
     for index in range(len(records) - 1, -1, -1):
-        has_more = any(block.get("type") != "tool_result" for block in _blocks(records[index]))
-        if records[index].get("role") == "user" and has_more:
+        has_results = any(block.get("type") == "tool_result" for block in _blocks(records[index]))
+        if records[index].get("role") == "user" and not has_results:
             return index
     return -1
 

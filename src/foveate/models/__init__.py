@@ -7,6 +7,7 @@
     caller      the gate of all calls: retries, breaker, rates, cap, accounts
     limits      breaker, rates and slots of each provider
     accounts    costs of calls, and the daily cap
+    overflow    what a provider says of a request that is too long
     prices      prices of tokens
 
 Only `Caller` is used by the rest of the package; it calls a `Model`.

@@ -7,23 +7,19 @@ program.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Final
 
 from foveate.errors import ModelError, ModelFailed, ModelUnavailable
+from foveate.models.overflow import is_too_long, message_in
 from foveate.secrets import scrub, scrub_line
 
 MAX_CHAIN: Final = 20
 """Maximum number of an error's causes that are examined."""
-MAX_BODY_DEPTH: Final = 6
-MAX_BODY_CHARS: Final = 100_000
-"""Maximum size of a provider's nested JSON error message."""
 MAX_RETRY_AFTER_SECONDS: Final = 7 * 86_400.0
 
 FIRST_ERROR: Final = 400
@@ -42,17 +38,6 @@ _TIMED_OUT: Final = {"TimeoutException", "ModelTimeoutError", "ModelRequestTimeo
 _CUT: Final = {"ReadError", "RemoteProtocolError", "StreamError", "ContinuationInterruptedError"}
 _NETWORK: Final = {"TransportError", "ModelConnectionError", "APIConnectionError", "TooManyRedirects", "OSError"}
 
-_TOO_LONG = re.compile(
-    r"context_length_exceeded|exceed_context_size|maximum context length|prompt is too long|context window"
-    r"|exceeds? the (?:available )?context size|context size has been exceeded"
-    r"|reduce the length of the (?:messages|prompt)|tokens must be reduced"
-    r"|input token count .{0,40}exceeds|input length and `?max_tokens`? exceed|request_too_large"
-    r"|(?:longer|greater) than the (?:maximum model|model's context|context) length"
-    r"|exceed(?:s|ed) (?:the|max) context length|context the overflows|maximum prompt length"
-    r"|`inputs` (?:tokens \+ `max_new_tokens` must be|must have less than)"
-    r"|input is too long for requested model|exceeded model token limit",
-    re.IGNORECASE,
-)
 _NO_CREDIT = re.compile(r"insufficient_quota|billing_hard_limit|credit balance is too low|billing_error", re.IGNORECASE)
 _BAD_KEY = re.compile(r"invalid[_ ]api[_ ]key|api[_ ]key[_ ](?:not valid|invalid)|api key not valid", re.IGNORECASE)
 _NO_MODEL = re.compile(
@@ -128,7 +113,7 @@ def _by_message(error: Exception, target: CallTarget) -> ModelError | None:
     message = _provider_message(error, target)
     evidence = _evidence(error)
     kind = _kinds(error)
-    if "ModelContextWindowExceededError" in kind or _TOO_LONG.search(evidence):
+    if "ModelContextWindowExceededError" in kind or is_too_long(evidence):
         problem = f"the request is larger than its window: {message}; shorten it, or choose a model with a larger one"
         return target.unavailable(problem, reason="too-long")
     if "ModelQuotaExceededError" in kind or _NO_CREDIT.search(evidence):
@@ -344,33 +329,9 @@ def _evidence(error: Exception) -> str:
 
 
 def _sentence(error: Exception) -> str:
-    if message := _message_in(_attribute(error, "body", "details")):
+    if message := message_in(_attribute(error, "body", "details")):
         return message
     return str(error) if _attribute(error, "in_stream") or "APIError" in _kinds(error) else ""
-
-
-def _message_in(body: object, depth: int = 0) -> str:
-    """Return the message in an error body; that of the provider behind a router, if there is one."""
-    if isinstance(body, str):
-        return _message_in_text(body, depth)
-    if depth == MAX_BODY_DEPTH:
-        return ""
-    if isinstance(body, list):
-        return _message_in(body[0], depth + 1) if body else ""
-    if not isinstance(body, Mapping):
-        return ""
-    metadata = body.get("metadata")
-    behind = metadata.get("raw") if isinstance(metadata, Mapping) else None
-    parts = (behind, *(body.get(key) for key in ("error", "message", "detail", "msg")))
-    return next(filter(None, (_message_in(part, depth + 1) for part in parts)), "")
-
-
-def _message_in_text(text: str, depth: int) -> str:
-    """Return the text, or the message in it if it is JSON."""
-    if depth < MAX_BODY_DEPTH and len(text) <= MAX_BODY_CHARS and text.lstrip().startswith("{"):
-        with suppress(ValueError, RecursionError):
-            return _message_in(json.loads(text), depth + 1) or text
-    return text if text.strip() else ""
 
 
 def _provider_message(error: Exception, target: CallTarget) -> str:

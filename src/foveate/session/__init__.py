@@ -52,7 +52,7 @@ from foveate.session.values import (
     describe_stats,
 )
 from foveate.settings import make_strategy
-from foveate.tokens import Counter, calibrate
+from foveate.tokens import Counter
 from foveate.turn import Json, Turn, turn_number
 
 _T = TypeVar("_T")
@@ -184,12 +184,7 @@ class Session:
 
         Counts rise at once and fall slowly.
         """
-        counted = int(context.tokens / context.calibration)
-        exact = self.engine.counter.exact
-        factor = calibrate(
-            self.engine.row.calibration, counted_tokens=counted, reported_tokens=reported_tokens, is_exact=exact
-        )
-        return (await self.engine.update({"calibration": factor})).calibration
+        return await self.engine.calibrate(context.tokens, context.calibration, reported_tokens=reported_tokens)
 
     async def pictures(self) -> list[PastPicture]:
         """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.context import Context
-from foveate.context.signatures import messages_prefix, request_prefix
+from foveate.context.signatures import lacks_thinking, messages_prefix, request_prefix, without_thinking
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
+from foveate.models.overflow import Overflow, read_overflow
 from foveate.store import Draft
 from foveate.store.clients import Standing
 from foveate.text import compact_json
@@ -19,13 +20,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HISTORY_TOOLS",
+    "Overflow",
     "came_from_client",
     "came_from_messages",
     "context_for",
     "empty_standing",
     "extra_system",
+    "lacks_thinking",
     "messages_of",
+    "read_overflow",
     "whole_tokens",
+    "without_thinking",
 ]
 
 
@@ -38,14 +43,19 @@ async def context_for(
     history_tools: bool = True,
     is_late: bool = False,
     budget_tokens: int | None = None,
+    needs_thinking: bool = False,
 ) -> Context:
     """Build the context of what is recorded, with tools in a provider's format; no prompt is added.
 
-    With `is_late` the history tools are offered only once a turn is not shown verbatim.
+    With `is_late` the history tools are offered only once a turn is not shown verbatim. With `needs_thinking` the turn
+    in progress keeps its thinking, whatever precedes it.
     """
     offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
     return await engine.context_with(
-        offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
+        offer if extra_tools or history_tools else None,
+        system=system,
+        budget_tokens=budget_tokens,
+        needs_thinking=needs_thinking,
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from foveate.context.assemble import Order
 from foveate.context.board import Note, NoteKind
@@ -35,11 +35,17 @@ from foveate.session.values import (
 from foveate.settings import SessionStrategy, session_strategy
 from foveate.store import Draft, Place, SessionRow
 from foveate.store.codec import draft_messages
-from foveate.tokens import Counter, session_counter
+from foveate.tokens import Counter, calibrate, session_counter
 from foveate.turn import Json, Message, Text, turn_id
 
 if TYPE_CHECKING:
     from foveate.client import Foveate
+
+
+MIN_CHANGE: Final = 0.002
+"""A smaller change of the calibration is not stored; a falling one ends 4 % above its target."""
+MIN_PLAUSIBLE: Final = 0.5
+"""No measured tokenizer is below .77 of o200k_base. A report below half of it omits something, e.g. cached tokens."""
 
 
 class SessionEngine:
@@ -93,6 +99,7 @@ class SessionEngine:
         """Replace the session's data with a row that was just read."""
         row = with_budget(row, self.shared.settings.session.budget_tokens)
         limit = self._limit_tokens
+        self._stored_row = row
         self.row = row if limit is None else replace(row, budget_tokens=min(row.budget_tokens, limit))
         self.counter = session_counter(row.model, row.encoding)
 
@@ -107,15 +114,31 @@ class SessionEngine:
             self.take(await self.store.update_session(self.stored_id, changes))
         return self.info
 
-    def limit_budget(self, tokens: int) -> None:
-        """Limit the budget of this handle, e.g. to the model's window. Not stored."""
+    def limit_budget(self, tokens: int | None) -> None:
+        """Limit the budget of this handle, e.g. to the model's window; None: no limit. Not stored."""
+        if tokens == self._limit_tokens:
+            return
         self._limit_tokens = tokens
-        self.take(self.row)
+        self.take(self._stored_row)
 
     async def lower_budget(self, tokens: int) -> SessionInfo:
         """Lower the session's budget, e.g. after a provider rejected a request as too long. Never raises it."""
         await self.reload()
         return await self.update(lowered_budget(self.row, tokens))
+
+    async def calibrate(self, sent_tokens: int, calibration: float, *, reported_tokens: int) -> float:
+        """Calibrate token counts with the usage that a provider reported, and return the new factor.
+
+        `calibration` is the factor with which `sent_tokens` were counted. Counts rise at once and fall slowly.
+        """
+        before = self.row.calibration
+        counted = int(sent_tokens / calibration)
+        if reported_tokens < MIN_PLAUSIBLE * counted / self.counter.factor:
+            return before
+        after = calibrate(before, counted_tokens=counted, reported_tokens=reported_tokens, is_exact=self.counter.exact)
+        if abs(after - before) >= MIN_CHANGE * before:
+            await self.update({"calibration": after})
+        return self.row.calibration
 
     async def restore_budget(self, before: SessionInfo) -> SessionInfo:
         """Restore the budget that the session had before a change."""
@@ -203,6 +226,7 @@ class SessionEngine:
         strategy: str | None = None,
         recall: bool = True,
         is_answered: bool = True,
+        needs_thinking: bool = False,
     ) -> Context:
         """Build a context with these tools. A prompt that is already recorded as the newest turn is not sent twice."""
         settings = self.shared.settings.context
@@ -222,7 +246,8 @@ class SessionEngine:
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
-        context = replace(context, offer=sent, drops_unbound_thinking=settings.drop_unbound_thinking)
+        drops = settings.drop_unbound_thinking
+        context = replace(context, offer=sent, drops_unbound_thinking=drops, needs_thinking=needs_thinking)
         if is_answered:
             self.came_from(context)
         return context

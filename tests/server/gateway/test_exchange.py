@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -21,66 +21,13 @@ from foveate.client import Foveate
 from foveate.context.signatures import request_prefix
 from foveate.errors import StoreBusy
 from foveate.intake.recorder import Recorder
-from foveate.server.access import OWNER
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
+from support.gateway import HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
 from support.upstream import Blocks, Upstream, call, say
 
-HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-client"}
 CACHED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
-LONG = "A sentence about the tide tables of the harbour, with many words in it. " * 60
-
-
-class _AsOwner:
-    """The application with the owner as the principal of every request."""
-
-    def __init__(self, app: Starlette) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("state", {})["principal"] = OWNER
-        await self._app(scope, receive, send)
-
-
-@asynccontextmanager
-async def gateway(
-    path: Path, upstream: Upstream, *, budget_tokens: int = 100_000, bypass: bool = False, compress: bool = True
-) -> AsyncIterator[tuple[Foveate, httpx2.AsyncClient]]:
-    settings = foveate.load_settings(
-        environment={},
-        overrides={
-            "session": {"budget_tokens": budget_tokens},
-            "store": {"synchronous": "normal"},
-            "compress": {"enabled": compress},
-            "recall": {"deadline_seconds": None},
-        },
-    )
-    async with foveate.open(path / "chat.db", settings=settings) as fov:
-        endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1", bypass=bypass))
-        endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
-        app = _AsOwner(Starlette(routes=endpoints.routes()))
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway") as client:
-            yield fov, client
-        await endpoints.close()
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(scenario())
-
-
-def body_of(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    return {"model": "claude-haiku-4-5", "max_tokens": 1_000, "messages": messages, **more}
-
-
-def events_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-
-
-async def log_of(fov: Foveate, session: str) -> list[tuple[str, str]]:
-    chat = await fov.open_session(session)
-    turns = await chat.load_turns()
-    return [(message.role, message.text) for turn in turns for message in turn.messages]
 
 
 def test_a_conversation_is_recorded_once_and_kept_within_its_budget(tmp_path: Path) -> None:
@@ -185,6 +132,42 @@ def test_own_tools_are_answered_inside_the_stream_and_hidden(tmp_path: Path) -> 
     run(scenario)
 
 
+@pytest.mark.parametrize(
+    ("path", "key", "forbidden"),
+    [
+        ("/v1/messages", "messages", {"type": "none"}),
+        ("/v1/chat/completions", "messages", "none"),
+        ("/v1/responses", "input", "none"),
+    ],
+)
+def test_a_model_that_searches_on_and_on_answers_in_a_last_round_without_calls(
+    tmp_path: Path, path: str, key: str, forbidden: object
+) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        if "get_turn" not in json.dumps(body.get("tools", ())):
+            return say("ok")
+        if body.get("tool_choice") == forbidden:
+            return say("The fact is 4711.")
+        return [*say("Let me search. "), call("get_turn", {"turn_id": "T-1"}, f"toolu_{len(upstream.bodies)}")]
+
+    upstream = Upstream(script)
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(10):
+                prompt = [{"role": "user", "content": f"question {number}: {LONG}"}]
+                body = {"model": "gpt-5", "max_tokens": 1_000, key: prompt}
+                reply = await client.post(path, json=body, headers={"x-foveate-session": "s"})
+                if len(upstream.bodies) > number + 1:
+                    break
+        assert "The fact is 4711." in reply.text
+        rounds = upstream.bodies[number:]
+        assert [body.get("tool_choice") for body in rounds] == [*[None] * 8, forbidden]
+        assert all(body["tools"] == rounds[0]["tools"] for body in rounds)
+
+    run(scenario)
+
+
 def test_mixed_calls_are_completed_in_the_next_request(tmp_path: Path) -> None:
     listing = {"name": "ls", "description": "List files.", "input_schema": {"type": "object"}}
 
@@ -254,26 +237,6 @@ def test_an_upstreams_error_is_passed_on_with_its_headers(tmp_path: Path, status
             again = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
             assert again.status_code == 200
             assert await log_of(fov, again.headers["x-foveate-session"]) == [("user", "hello"), ("assistant", "ok")]
-
-    run(scenario)
-
-
-def test_a_request_that_is_too_long_is_sent_again_with_less(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        upstream = Upstream(lambda _: say("ok"))
-        history: list[dict[str, Any]] = []
-        async with gateway(tmp_path, upstream, budget_tokens=20_000) as (fov, client):
-            for number in range(6):
-                history.append({"role": "user", "content": f"question {number}: {LONG}"})
-                if number == 5:
-                    problem = {"type": "error", "error": {"message": "prompt is too long: 99 tokens > 9 maximum"}}
-                    upstream.fail = [JSONResponse(problem, 400)]
-                reply = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
-                history.append({"role": "assistant", "content": "ok"})
-            assert reply.status_code == 200
-            session = await fov.open_session(reply.headers["x-foveate-session"])
-            assert session.info.budget_tokens < 20_000
-        assert len(json.dumps(upstream.bodies[-1])) < len(json.dumps(upstream.bodies[-2]))
 
     run(scenario)
 
@@ -418,6 +381,46 @@ def test_a_response_is_continued_read_and_deleted_by_its_id(tmp_path: Path) -> N
     run(scenario)
 
 
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("name", ["港湾", "hafen-über 50%", "plain 50%41"])
+def test_a_session_may_have_any_name_and_is_answered_in_ascii(tmp_path: Path, name: str, *, stream: bool) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        async with gateway(tmp_path, upstream) as (fov, client):
+
+            async def ask(prompt: str, path: str = "", *, header: bytes | None = None, **more: Any) -> str:
+                messages = [{"role": "user", "content": prompt}]
+                body = {"model": "gpt-5", "messages": messages, "stream": stream, **more}
+                headers = {} if header is None else {b"x-foveate-session": header}
+                reply = await client.post(f"{path}/v1/chat/completions", json=body, headers=headers)
+                assert reply.status_code == 200
+                return reply.headers["x-foveate-session"]
+
+            echo = await ask("one", prompt_cache_key=name)
+            assert echo.isascii()
+            assert await ask("two", header=echo.encode()) == echo
+            assert await ask("three", header=name.encode()) == echo
+            assert await ask("four", f"/s/{quote(name)}") == echo
+            assert [info.id for info in await fov.sessions()] == [name]
+
+    run(scenario)
+
+
+def test_headers_beyond_ascii_are_passed_on_byte_by_byte(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        upstream.fail = [JSONResponse({"error": {}}, 429)]
+        upstream.fail[0].raw_headers.append((b"x-region", "Zürich".encode()))
+        body = body_of([{"role": "user", "content": "hello"}])
+        titles = ["Überblick".encode("latin-1"), "概要".encode()]
+        async with gateway(tmp_path, upstream) as (_, client):
+            replies = [await client.post("/v1/messages", json=body, headers={b"x-title": title}) for title in titles]
+        assert dict(replies[0].headers.raw)[b"x-region"] == "Zürich".encode()
+        assert [headers["x-title"].encode("latin-1") for headers in upstream.headers] == titles
+
+    run(scenario)
+
+
 def test_a_message_that_we_do_not_know_is_forwarded_unrecorded(tmp_path: Path) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))
@@ -439,7 +442,7 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
         async with gateway(tmp_path, upstream) as (fov, _):
             endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
             endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
-            app = _AsOwner(Starlette(routes=endpoints.routes()))
+            app = AsOwner(Starlette(routes=endpoints.routes()))
             body = json.dumps(body_of([{"role": "user", "content": "hello"}], stream=True)).encode()
             sent: list[Any] = []
 
@@ -483,7 +486,7 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
 
 
 def test_an_answer_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("foveate.server.gateway.exchange.MAX_ANSWER_BYTES", 1_000)
+    monkeypatch.setattr("foveate.server.gateway.bodies.MAX_ANSWER_BYTES", 1_000)
 
     async def scenario() -> None:
         upstream = Upstream(lambda _: say(LONG))
@@ -521,7 +524,7 @@ async def stream_of(
     """The pieces of a streamed answer; the client goes away when `on_sent` is true."""
     endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
     endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(slow)))
-    app = _AsOwner(Starlette(routes=endpoints.routes()))
+    app = AsOwner(Starlette(routes=endpoints.routes()))
     sent: list[bytes] = []
     gone = asyncio.Event()
     received = iter([{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}])

@@ -26,8 +26,12 @@ from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision
+from foveate.server.gateway.bodies import decoded, read_answer, read_error
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
+from foveate.server.gateway.headers import written
+from foveate.server.gateway.limits import ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
+from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
@@ -39,43 +43,33 @@ from foveate.session.client_requests import (
     context_for,
     extra_system,
     messages_of,
+    read_overflow,
     whole_tokens,
 )
 from foveate.session.values import Context
+from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
 
 T = TypeVar("T")
 Record = dict[str, Any]
 
 MAX_ROUNDS: Final = 8
-"""Maximum rounds of own tools in one answer; further calls are not executed."""
+"""Maximum rounds of own tools in one answer; in the round after them the model may not call tools, so it answers."""
 COMPACT_TOKENS: Final = 8_000
 """Token limit of a compacted conversation."""
 WHOLE_SHARE: Final = 0.98
 """A history with this share of a request's tokens counts as complete; the two counts are made differently."""
+MAX_SHORTENED: Final = 3
+"""Maximum number of times that a request which was too long is sent again with less."""
 MAX_CALLS: Final = 16
 """Maximum number of own calls executed in one round."""
-TOO_LONG_SHARE: Final = 0.75
-"""A request that was too long for its model is retried with this share of its tokens."""
-OUTPUT_RESERVE_TOKENS: Final = 4_096
-"""Tokens reserved for the answer if the request sets no limit."""
 MAX_TOOLS_SHARE: Final = 0.2
 """The history tools are not offered if their definitions need more than this share of the budget."""
 HISTORY_TOOLS_TOKENS: Final = 520
-MAX_ERROR_BYTES: Final = 1_000_000
-MAX_ANSWER_BYTES: Final = 64 * 1_048_576
-"""Size limit of an answer that is not streamed."""
-_TOO_LONG: Final = (
-    b"too long",
-    b"context length",
-    b"context_length",
-    b"maximum context",
-    b"too many tokens",
-    b"token limit",
-)
 _SIGNED: Final = (b'"signature"', b'"redacted_thinking"')
 """Marks of signed thinking in the bytes of a request, which is bound to what precedes it; texts escape quotes."""
 _NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
+_LAST: Final = "(No more calls of tools in this answer. Answer now with what you have.)\n"
 
 _log = logging.getLogger(__name__)
 
@@ -111,6 +105,9 @@ class Prepared:
     own_names: frozenset[str] = frozenset()
     memory_tokens: int = 0
     """Tokens of the earlier turns that the prompt recalls."""
+    budget_tokens: int = 0
+    calibration: float = 1.0
+    """The session's calibration when the tokens were counted."""
 
 
 @dataclass(slots=True)
@@ -140,7 +137,7 @@ class Gateway:
     ) -> None:
         self._recorder = recorder
         self._client = client
-        self._window_of = window_of
+        self._limits = PromptLimits(window_of)
         self._publish = publish
         self._max_rounds = max_rounds
 
@@ -239,12 +236,20 @@ class Gateway:
         body = dict(request.body)
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
-        headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(tokens)}
+        headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(tokens)}
         if placed.record is not None:  # a stream's headers are sent before the provider answers
             placed.record.add_done_callback(
                 lambda _: placed.turn and headers.update({"x-foveate-turn": placed.turn_id})
             )
-        return Prepared(in_cache_order(body), headers, b"", placed, tokens)
+        row = session.engine.row
+        return Prepared(
+            in_cache_order(body),
+            headers,
+            placement=placed,
+            tokens=tokens,
+            budget_tokens=row.budget_tokens,
+            calibration=row.calibration,
+        )
 
     async def _recalled(self, call: ClientCall, placed: Placement, as_sent: Prepared) -> Prepared | None:
         """Add what the prompt recalls of other sessions to a request that could be sent unchanged.
@@ -261,13 +266,20 @@ class Gateway:
         return None
 
     def _limit(self, call: ClientCall, session: Session) -> None:
-        """Limit the session's budget to the window of the model."""
-        reserve = call.request.max_output_tokens or OUTPUT_RESERVE_TOKENS
-        if (window := self._window_of(call.request.model)) is not None:
-            session.engine.limit_budget(max(1, window - min(reserve, window // 2)))
+        """Limit the session's budget to what the model accepts."""
+        session.engine.limit_budget(self._limits.prompt_tokens(_model_key(call), call.request.max_output_tokens))
 
     async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
         await placed.recorded()
+        try:
+            return await self._assemble(call, placed)
+        except BudgetExceeded:
+            # Only the provider can say whether a learned limit still applies.
+            if not self._limits.forget(_model_key(call)):
+                raise
+            return await self._assemble(call, placed)
+
+    async def _assemble(self, call: ClientCall, placed: Placement) -> Prepared:
         request, session = call.request, placed.session
         self._limit(call, session)
         context = await context_for(
@@ -277,6 +289,7 @@ class Gateway:
             extra_tools=request.tools,
             history_tools=_offers_history(session, request),
             is_late=True,
+            needs_thinking=needs_thinking(request.body),
         )
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
@@ -287,11 +300,20 @@ class Gateway:
         )
         body.pop("previous_response_id", None)
         if call.wire.format == "anthropic":
-            body = limit_breakpoints(body)
+            body = limit_breakpoints(with_valid_thinking(body))
         body = in_cache_order(body)
-        headers = {"x-foveate-session": placed.name, "x-foveate-context-tokens": str(context.tokens)}
+        headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(context.tokens)}
         memory = sum(segment.tokens for segment in context.segments if segment.name == "memory")
-        return Prepared(body, headers, b"", placed, context.tokens, frozenset(_names(own)), memory)
+        return Prepared(
+            body,
+            headers,
+            placement=placed,
+            tokens=context.tokens,
+            own_names=frozenset(_names(own)),
+            memory_tokens=memory,
+            budget_tokens=context.budget_tokens,
+            calibration=context.calibration,
+        )
 
     def _bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
         _log.error("a request could not be recorded or assembled; it is forwarded unchanged", exc_info=error)
@@ -303,17 +325,15 @@ class Gateway:
     async def _send(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         response = await self._post(call, prepared.body, prepared.raw)
         await self._recorded(call, prepared)
-        if response.status_code == httpx2.codes.BAD_REQUEST and prepared.placement:
-            data = await _limited(response)
-            if not any(words in data.lower() for words in _TOO_LONG):
+        shortened = 0
+        while response.status_code >= httpx2.codes.BAD_REQUEST:
+            data = await read_error(response)
+            smaller = await self._smaller(call, prepared, response, data) if shortened < MAX_SHORTENED else None
+            if smaller is None:
                 self._release(prepared)
                 return _failed(response, data, prepared)
-            prepared = await self._smaller(call, prepared)
-            response = await self._post(call, prepared.body)
-        if response.status_code >= httpx2.codes.BAD_REQUEST:
-            data = await _limited(response)
-            self._release(prepared)
-            return _failed(response, data, prepared)
+            shortened += 1
+            prepared, response = smaller, await self._post(call, smaller.body)
         headers = {**answer_headers(response.headers), **prepared.answer_headers}
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
         delivery = Delivery(call, prepared, answer, response)
@@ -341,18 +361,39 @@ class Gateway:
             del prepared.answer_headers["x-foveate-session"]
             self._release(prepared)
         else:
-            prepared.answer_headers |= {"x-foveate-session": placed.name, "x-foveate-turn": placed.turn_id}
+            prepared.answer_headers |= {"x-foveate-session": written(placed.name), "x-foveate-turn": placed.turn_id}
 
-    async def _smaller(self, call: ClientCall, prepared: Prepared) -> Prepared:
-        """Return the request with less history; the session's budget stays lowered."""
-        assert prepared.placement is not None, "only a recorded request is made smaller"
-        session = prepared.placement.session
-        budget = int(prepared.tokens * TOO_LONG_SHARE)
-        await session.engine.lower_budget(budget)
-        smaller = await self._assembled(call, prepared.placement)
-        for name in ("x-foveate-overhead-ms", "x-foveate-turn"):
-            smaller.answer_headers[name] = prepared.answer_headers[name]
-        return smaller
+    async def _smaller(
+        self, call: ClientCall, prepared: Prepared, response: httpx2.Response, data: bytes
+    ) -> Prepared | None:
+        """Return the request with less history, if the provider rejected it as too long; None if that can't help.
+
+        Then the client gets the provider's error as it came.
+        """
+        placed = prepared.placement
+        if placed is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+            return None
+        if (overflow := read_overflow(data)) is None:
+            return None
+        engine, request = placed.session.engine, call.request
+        is_smaller = self._limits.learn(
+            _model_key(call),
+            overflow,
+            sent_tokens=prepared.tokens,
+            answer_tokens=request.max_output_tokens,
+            budget_tokens=prepared.budget_tokens,
+        )
+        if not is_smaller:
+            return None
+        with contained(_log, "a request that was too long could not be made smaller"):
+            if (reported := overflow.prompt_tokens or 0) > prepared.tokens:
+                await engine.calibrate(prepared.tokens, prepared.calibration, reported_tokens=reported)
+            smaller = await self._assembled(call, placed)
+            if smaller.body != prepared.body:
+                for name in ("x-foveate-overhead-ms", "x-foveate-turn"):
+                    smaller.answer_headers[name] = prepared.answer_headers[name]
+                return smaller
+        return None
 
     async def _post(self, call: ClientCall, body: Record, raw: bytes = b"") -> httpx2.Response:
         headers = call.target.headers(call.headers, call.wire.format)
@@ -370,7 +411,7 @@ class Gateway:
         body: Record | None = delivery.prepared.body
         try:
             while body is not None:
-                delivery.answer.load(_decoded(await _whole_body(delivery.response)))
+                delivery.answer.load(decoded(await read_answer(delivery.response)))
                 body = await self._end_round(delivery, body)
                 if body is not None:
                     delivery.response = await self._post_again(delivery.call, body)
@@ -421,14 +462,24 @@ class Gateway:
         call, answer, placed = delivery.call, delivery.answer, delivery.prepared.placement
         if placed is None:
             return None
+        await self._calibrate(delivery, placed.session)
         results = await self._own_results(placed.session, answer)
         if not results or answer.has_client_calls or answer.rounds > self._max_rounds:
             await self._kept(call, self._finish(call, placed, answer, results))
             return None
         await self._recorder.add_round(placed, call.wire.format, answer.round_messages, _own_messages(results))
         following = answer.follow_up(body, list(results))
+        is_last = answer.rounds == self._max_rounds
         answer.next_round()
-        return following
+        return call.wire.without_calls(following) if is_last else following
+
+    async def _calibrate(self, delivery: Delivery, session: Session) -> None:
+        """Learn from the usage of the first round how the provider counts; later rounds were not counted here."""
+        prepared, reported = delivery.prepared, delivery.answer.reported_tokens
+        is_measured = prepared.tokens >= CALIBRATED_SHARE * prepared.budget_tokens
+        if delivery.answer.rounds == 1 and is_measured and reported:
+            with contained(_log, "token counts were not calibrated"):
+                await session.engine.calibrate(prepared.tokens, prepared.calibration, reported_tokens=reported)
 
     async def _post_again(self, call: ClientCall, body: Record) -> httpx2.Response:
         response = await self._post(call, body)
@@ -457,10 +508,14 @@ class Gateway:
 
     async def _own_results(self, session: Session, answer: UpstreamAnswer) -> list[tuple[OwnCall, str]]:
         most = MAX_CALLS if answer.rounds <= self._max_rounds else 0
-        return [
+        results = [
             (call, await session.call_tool(call.name, call.arguments) if index < most else _NO_MORE)
             for index, call in enumerate(answer.own_calls)
         ]
+        if results and answer.rounds == self._max_rounds:
+            call, text = results[-1]
+            results[-1] = call, f"{text.rstrip()}\n{_LAST}"
+        return results
 
     async def _finish(
         self, call: ClientCall, placed: Placement, answer: UpstreamAnswer, results: Sequence[tuple[OwnCall, str]]
@@ -503,6 +558,10 @@ def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unreco
     return Prepared(dict(call.request.body), {header: reason}, call.raw)
 
 
+def _model_key(call: ClientCall) -> ModelKey:
+    return call.target.base, call.request.model
+
+
 def _offers_history(session: Session, request: ClientRequest) -> bool:
     return (
         not request.tool_names & HISTORY_TOOLS and MAX_TOOLS_SHARE * session.info.budget_tokens >= HISTORY_TOOLS_TOKENS
@@ -533,42 +592,6 @@ def _query(call: ClientCall) -> str:
 
 def _described(error: Exception) -> str:
     return str(error) or type(error).__name__
-
-
-def _decoded(data: bytes) -> Record:
-    try:
-        decoded = msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
-        raise BadUpstream("the upstream's answer is not JSON") from error
-    if not isinstance(decoded, dict):
-        raise BadUpstream("the upstream's answer is not a JSON object")
-    return decoded
-
-
-async def _whole_body(response: httpx2.Response) -> bytes:
-    """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
-    data = bytearray()
-    async for chunk in response.aiter_bytes():
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            await response.aclose()
-            raise BadUpstream(f"the upstream's answer is larger than the limit of {MAX_ANSWER_BYTES:,} bytes")
-    await response.aclose()
-    return bytes(data)
-
-
-async def _limited(response: httpx2.Response) -> bytes:
-    """Read the body of an error, up to a limit."""
-    data = b""
-    try:
-        async for chunk in response.aiter_bytes():
-            data += chunk
-            if len(data) > MAX_ERROR_BYTES:
-                break
-    except httpx2.HTTPError:
-        pass
-    await response.aclose()
-    return data
 
 
 def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:

@@ -26,6 +26,7 @@ from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
 from foveate.server.access import check_right
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
+from foveate.server.gateway.headers import readable
 from foveate.server.gateway.reply import GatewayReply, error_reply
 from foveate.server.gateway.table import (
     TABLE,
@@ -305,6 +306,7 @@ def _choice(request: Request, asked: ClientRequest, *, recalls_project: bool) ->
 
 def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session: str | None) -> ClientId | None:
     """Return the session that a request names, from the source with the highest priority; None without any."""
+    headers = readable(headers)
     if ours := _clean(path_session or headers.get("x-foveate-session")):
         return ClientId(ours, "path" if path_session else "x-foveate-session", is_ours=True)
     if claude := _clean(headers.get(CLAUDE_CODE_ID)):

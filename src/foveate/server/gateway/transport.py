@@ -9,12 +9,14 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeAlias, cast
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, Final, TypeAlias, cast
 from urllib.request import getproxies
 
 import httptools
 import httpx2
+
+from foveate.server.gateway.headers import LATIN
 
 CONNECT_SECONDS: Final = 10.0
 READ_SECONDS: Final = 600.0
@@ -34,13 +36,23 @@ Origin: TypeAlias = tuple[str, str, int]
 Headers: TypeAlias = list[tuple[bytes, bytes]]
 
 
-def upstream_client() -> httpx2.AsyncClient:
+class UpstreamClient(httpx2.AsyncClient):
+    """Forwards headers byte by byte: httpx2 rejects text beyond ASCII."""
+
+    def build_request(self, method: str, url: httpx2.URL | str, **options: Any) -> httpx2.Request:
+        headers = options.get("headers")
+        if isinstance(headers, Mapping):
+            options["headers"] = [(name.encode(LATIN), value.encode(LATIN)) for name, value in headers.items()]
+        return super().build_request(method, url, **options)
+
+
+def upstream_client() -> UpstreamClient:
     """Create the client for all requests to providers."""
     timeout = httpx2.Timeout(READ_SECONDS, connect=CONNECT_SECONDS)
     if any(name in getproxies() for name in ("http", "https", "all")):
         limits = httpx2.Limits(max_connections=None, max_keepalive_connections=KEPT_CONNECTIONS)
-        return httpx2.AsyncClient(timeout=timeout, limits=limits, follow_redirects=False)
-    return httpx2.AsyncClient(timeout=timeout, transport=UpstreamTransport(), follow_redirects=False)
+        return UpstreamClient(timeout=timeout, limits=limits, follow_redirects=False)
+    return UpstreamClient(timeout=timeout, transport=UpstreamTransport(), follow_redirects=False)
 
 
 class UpstreamTransport(httpx2.AsyncBaseTransport):

@@ -9,7 +9,10 @@ from fnmatch import fnmatchcase
 from typing import Final
 from urllib.parse import parse_qs
 
+import httpx2
+
 from foveate.errors import InputError
+from foveate.server.gateway.headers import LATIN
 from foveate.server.settings import ServerSettings
 
 KEPT_FROM_CLIENT: Final = frozenset(
@@ -108,5 +111,6 @@ def _key(variable: str | None) -> str | None:
 
 
 def answer_headers(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the upstream headers that the client gets: retry and rate headers, request ids."""
-    return {name: value for name, value in given.items() if name.lower() not in KEPT_FROM_UPSTREAM}
+    """Return the upstream headers that the client gets, byte by byte: retry and rate headers, request ids."""
+    headers = httpx2.Headers(given.raw, encoding=LATIN) if isinstance(given, httpx2.Headers) else given
+    return {name: value for name, value in headers.items() if name.lower() not in KEPT_FROM_UPSTREAM}

@@ -287,3 +287,12 @@ def test_a_piece_with_a_wrong_path_is_an_error_of_the_provider(path: str) -> Non
     to.feed(chunk(piece({"jsonPath": "$.a", "stringValue": "x"}, name="shell")))
     with pytest.raises(BadUpstream, match="path"):
         to.feed(chunk(piece({"jsonPath": path, "stringValue": "x"})))
+
+
+@pytest.mark.parametrize("config", ["toolConfig", "tool_config"])
+def test_calls_are_forbidden_in_the_clients_spelling(config: str) -> None:
+    body = {"contents": [], "tools": [{}], config: {"retrievalConfig": {}}}
+    assert GeminiWire().without_calls(body) == {
+        **body,
+        config: {"retrievalConfig": {}, "functionCallingConfig": {"mode": "NONE"}},
+    }

@@ -83,6 +83,9 @@ class AnthropicWire:
             body["tools"] = [*request.tools, *own_tools]
         return body
 
+    def without_calls(self, body: Record) -> Record:
+        return {**body, "tool_choice": {"type": "none"}}
+
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> AnthropicAnswer:
         return AnthropicAnswer(request, own_names)
 
@@ -161,6 +164,7 @@ class _Block:
 
 class AnthropicAnswer(UpstreamAnswer):
     inputs = frozenset({"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"})
+    counted_inputs = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
         super().__init__(request, own_names)
@@ -323,6 +327,9 @@ class AnthropicAnswer(UpstreamAnswer):
             return []
         error = {"type": "error", "error": {"type": kind or "api_error", "message": message}}
         return [write_event(encode(error), name="error")]
+
+    def _has_hosted_calls(self) -> bool:
+        return any(text_in(block.content, "type") == "server_tool_use" for block in self._blocks.values())
 
     def _total_usage(self) -> Record:
         """Return the usage of all rounds; `iterations` has each round's."""

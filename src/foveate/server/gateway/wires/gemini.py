@@ -105,6 +105,12 @@ class GeminiWire:
             body["tools"] = _with_own(request.tools, own_tools)
         return body
 
+    def without_calls(self, body: Record) -> Record:
+        key = _key(body, "toolConfig", "tool_config")
+        config = body.get(key) or {}
+        calling = _key(config, "functionCallingConfig", "function_calling_config")
+        return {**body, key: {**config, calling: {"mode": "NONE"}}}
+
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> GeminiAnswer:
         return GeminiAnswer(request, own_names)
 
@@ -242,6 +248,7 @@ class _Candidate:
 
 
 class GeminiAnswer(UpstreamAnswer):
+    counted_inputs = ("promptTokenCount",)
     inputs = frozenset(
         {
             "promptTokenCount",

@@ -67,6 +67,9 @@ class OpenAIShared:
     def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
         return error_body(status, message, kind=kind, param=param)
 
+    def without_calls(self, body: Record) -> Record:
+        return {**body, "tool_choice": "none"}
+
     def ping(self) -> bytes:
         return b": ping\n\n"
 
@@ -305,6 +308,7 @@ class _Choice:
 
 class OpenAIAnswer(UpstreamAnswer):
     inputs = frozenset({"prompt_tokens", "prompt_tokens_details"})
+    counted_inputs = ("prompt_tokens",)
     total_field = "total_tokens"
     summed_fields = ("prompt_tokens", "completion_tokens")
 

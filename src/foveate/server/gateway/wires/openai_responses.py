@@ -145,6 +145,7 @@ class _Item:
 
 class OpenAIResponsesAnswer(UpstreamAnswer):
     inputs = frozenset({"input_tokens", "input_tokens_details"})
+    counted_inputs = ("input_tokens",)
     total_field = "total_tokens"
     summed_fields = ("input_tokens", "output_tokens")
 
@@ -176,6 +177,9 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
     @property
     def has_client_calls(self) -> bool:
         return any(item.index is not None and item.is_done and _is_call(item.whole) for item in self._items.values())
+
+    def _has_hosted_calls(self) -> bool:
+        return any(item.whole.get("type") in HOSTED_CALLS for item in self._items.values())
 
     @property
     def round_messages(self) -> list[Record]:

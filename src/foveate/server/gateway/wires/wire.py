@@ -55,6 +55,8 @@ class UpstreamAnswer(ABC):
     media_type = "text/event-stream"
     inputs: ClassVar[frozenset[str]]
     """Fields of the usage that measure a request."""
+    counted_inputs: ClassVar[tuple[str, ...]]
+    """Fields of the usage that add up to the tokens of a request."""
     total_field: ClassVar[str] = ""
     """The field of the usage that is the sum of `summed_fields`."""
     summed_fields: ClassVar[tuple[str, ...]] = ()
@@ -129,6 +131,15 @@ class UpstreamAnswer(ABC):
         `kind` is the error's type, by default that of a failed upstream.
         """
 
+    @property
+    def reported_tokens(self) -> int:
+        """The tokens of this round's request, as the provider reports them; 0 if it does not, or adds others."""
+        return 0 if self._has_hosted_calls() else sum(count_in(self._usage, name) for name in self.counted_inputs)
+
+    def _has_hosted_calls(self) -> bool:
+        """Report whether the provider called tools of its own, whose results it counts as input."""
+        return False
+
     def _total_usage(self) -> Record:
         """Return the usage of all rounds."""
         return add_usage(self._before, self._usage)
@@ -164,6 +175,9 @@ class Wire(Protocol):
         The client's system part is kept, followed by `extra_system`; `own_tools` follow the client's
         tools. Nothing else changes, and no argument is modified.
         """
+
+    def without_calls(self, body: Record) -> Record:
+        """Return the body with tool calls forbidden. The definitions stay: past calls refer to them."""
 
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> UpstreamAnswer:
         """Create the reader and rewriter of the answer to `request`."""

@@ -1,0 +1,53 @@
+"""Reads the bodies of a provider's answers, within limits."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from foveate.errors import BadUpstream
+
+Record = dict[str, Any]
+
+MAX_ERROR_BYTES: Final = 1_000_000
+MAX_ANSWER_BYTES: Final = 64 * 1_048_576
+"""Size limit of an answer that is not streamed."""
+
+
+def decoded(data: bytes) -> Record:
+    """Decode the JSON object of an answer; raise `BadUpstream` if it is none."""
+    try:
+        found = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadUpstream("the upstream's answer is not JSON") from error
+    if not isinstance(found, dict):
+        raise BadUpstream("the upstream's answer is not a JSON object")
+    return found
+
+
+async def read_answer(response: httpx2.Response) -> bytes:
+    """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
+    data = bytearray()
+    async for chunk in response.aiter_bytes():
+        data += chunk
+        if len(data) > MAX_ANSWER_BYTES:
+            await response.aclose()
+            raise BadUpstream(f"the upstream's answer is larger than the limit of {MAX_ANSWER_BYTES:,} bytes")
+    await response.aclose()
+    return bytes(data)
+
+
+async def read_error(response: httpx2.Response) -> bytes:
+    """Read the body of an error, up to a limit."""
+    data = b""
+    try:
+        async for chunk in response.aiter_bytes():
+            data += chunk
+            if len(data) > MAX_ERROR_BYTES:
+                break
+    except httpx2.HTTPError:
+        pass
+    await response.aclose()
+    return data
