@@ -24,6 +24,7 @@ SegmentName = Literal[
     "goals",
     "epic",
     "tasks",
+    "client-texts",
     "history",
     "memory",
     "board",

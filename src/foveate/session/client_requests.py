@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from foveate.additions import ClientTexts
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.context import Context
 from foveate.context.signatures import messages_prefix, request_prefix
@@ -38,6 +39,7 @@ async def context_for(
     history_tools: bool = True,
     is_late: bool = False,
     budget_tokens: int | None = None,
+    client: ClientTexts = ClientTexts(),  # noqa: B008 - frozen
 ) -> Context:
     """Build the context of what is recorded, with tools in a provider's format; no prompt is added.
 
@@ -45,7 +47,7 @@ async def context_for(
     """
     offer = ToolSet(tuple(extra_tools), format, has_history=history_tools, is_late=is_late)
     return await engine.context_with(
-        offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens
+        offer if extra_tools or history_tools else None, system=system, budget_tokens=budget_tokens, client=client
     )
 
 
@@ -79,8 +81,9 @@ def whole_tokens(
     *,
     system: str,
     tools: Sequence[Mapping[str, Any]],
+    renewed: str = "",
 ) -> int | None:
-    """Count the tokens of a request with the complete raw log and these messages.
+    """Count the tokens of a request with the complete raw log, these messages, and what is sent anew each time.
 
     None if they exceed the budget, or if the session's contexts differ from the raw log, e.g. because of a mode.
     """
@@ -90,7 +93,7 @@ def whole_tokens(
     recorded = standing.tokens + sum(draft.tokens for draft in drafts)
     framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS
     offered = counter.stable_base(compact_json(tools)) if tools else 0
-    base = recorded + framing + offered + counter.stable_base(system)
+    base = recorded + framing + offered + counter.stable_base(system) + (counter.base(renewed) if renewed else 0)
     tokens = counter.scale(base, row.calibration)
     return tokens if tokens <= row.budget_tokens else None
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
+from foveate.additions import ClientTexts
 from foveate.context.assemble import Order
 from foveate.context.board import Note, NoteKind
 from foveate.context.context import Context
@@ -203,6 +204,7 @@ class SessionEngine:
         strategy: str | None = None,
         recall: bool = True,
         is_answered: bool = True,
+        client: ClientTexts = ClientTexts(),  # noqa: B008 - frozen
     ) -> Context:
         """Build a context with these tools. A prompt that is already recorded as the newest turn is not sent twice."""
         settings = self.shared.settings.context
@@ -219,6 +221,7 @@ class SessionEngine:
             order=order or settings.order,
             strategy=strategy,
             recall=recall,
+            client=client,
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()

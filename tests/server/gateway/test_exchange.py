@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,66 +20,14 @@ from foveate.client import Foveate
 from foveate.context.signatures import request_prefix
 from foveate.errors import StoreBusy
 from foveate.intake.recorder import Recorder
-from foveate.server.access import OWNER
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
+from support.gateways import HEADERS, AsOwner, body_of, events_of, gateway, log_of, run
 from support.upstream import Blocks, Upstream, call, say
 
-HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-client"}
 CACHED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 LONG = "A sentence about the tide tables of the harbour, with many words in it. " * 60
-
-
-class _AsOwner:
-    """The application with the owner as the principal of every request."""
-
-    def __init__(self, app: Starlette) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        scope.setdefault("state", {})["principal"] = OWNER
-        await self._app(scope, receive, send)
-
-
-@asynccontextmanager
-async def gateway(
-    path: Path, upstream: Upstream, *, budget_tokens: int = 100_000, bypass: bool = False, compress: bool = True
-) -> AsyncIterator[tuple[Foveate, httpx2.AsyncClient]]:
-    settings = foveate.load_settings(
-        environment={},
-        overrides={
-            "session": {"budget_tokens": budget_tokens},
-            "store": {"synchronous": "normal"},
-            "compress": {"enabled": compress},
-            "recall": {"deadline_seconds": None},
-        },
-    )
-    async with foveate.open(path / "chat.db", settings=settings) as fov:
-        endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1", bypass=bypass))
-        endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
-        app = _AsOwner(Starlette(routes=endpoints.routes()))
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://gateway") as client:
-            yield fov, client
-        await endpoints.close()
-
-
-def run(scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    asyncio.run(scenario())
-
-
-def body_of(messages: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
-    return {"model": "claude-haiku-4-5", "max_tokens": 1_000, "messages": messages, **more}
-
-
-def events_of(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line[6:]) for line in text.splitlines() if line.startswith("data: {")]
-
-
-async def log_of(fov: Foveate, session: str) -> list[tuple[str, str]]:
-    chat = await fov.open_session(session)
-    turns = await chat.load_turns()
-    return [(message.role, message.text) for turn in turns for message in turn.messages]
 
 
 def test_a_conversation_is_recorded_once_and_kept_within_its_budget(tmp_path: Path) -> None:
@@ -439,7 +386,7 @@ def test_a_client_that_disconnects_leaves_a_partial_answer_and_no_open_stream(tm
         async with gateway(tmp_path, upstream) as (fov, _):
             endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
             endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
-            app = _AsOwner(Starlette(routes=endpoints.routes()))
+            app = AsOwner(Starlette(routes=endpoints.routes()))
             body = json.dumps(body_of([{"role": "user", "content": "hello"}], stream=True)).encode()
             sent: list[Any] = []
 
@@ -521,7 +468,7 @@ async def stream_of(
     """The pieces of a streamed answer; the client goes away when `on_sent` is true."""
     endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
     endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(slow)))
-    app = _AsOwner(Starlette(routes=endpoints.routes()))
+    app = AsOwner(Starlette(routes=endpoints.routes()))
     sent: list[bytes] = []
     gone = asyncio.Event()
     received = iter([{"type": "http.request", "body": json.dumps(body).encode(), "more_body": False}])

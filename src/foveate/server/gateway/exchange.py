@@ -175,6 +175,7 @@ class Gateway:
                 system=call.request.system,
                 history_tools=False,
                 budget_tokens=budget,
+                client=placed.client_texts,
             )
             return messages_of(context, call.wire.format)
         finally:
@@ -232,7 +233,14 @@ class Gateway:
         if placed.whole is None:
             return None
         self._limit(call, session)
-        tokens = whole_tokens(session.engine, placed.whole, placed.drafts, system=request.system, tools=request.tools)
+        tokens = whole_tokens(
+            session.engine,
+            placed.whole,
+            placed.drafts,
+            system=request.system,
+            tools=request.tools,
+            renewed=placed.client_texts.renewed,
+        )
         if tokens is None:
             return None
         came_from_client(session.engine, request.system, request.tools, request.messages)
@@ -277,6 +285,7 @@ class Gateway:
             extra_tools=request.tools,
             history_tools=_offers_history(session, request),
             is_late=True,
+            client=placed.client_texts,
         )
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
