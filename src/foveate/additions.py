@@ -38,6 +38,8 @@ class ClientTexts:
     """Oldest first, with earlier versions."""
     renewed: str = ""
     """What the client sends anew with each prompt: files, examples and rules."""
+    has_system: bool = False
+    """Whether there are system messages between the others, which not every model accepts."""
 
 
 # Blocks in tags, as regular expressions of their names.

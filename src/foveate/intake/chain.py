@@ -117,7 +117,8 @@ class RequestHistory:
         if renewed and self.marks[newest].opens_turn:
             rules = [rules for message in self.parse(newest, newest + 1) for rules in _without_rules(message)[1:]]
             messages += [replace(one, kind="message") for one in rules]
-        return ClientTexts(tuple(instructions), turn_text(tuple(messages)))
+        has_system = any(mark.role == "system" for mark in self.marks)
+        return ClientTexts(tuple(instructions), turn_text(tuple(messages)), has_system)
 
     def first_prompt(self) -> list[Message]:
         """Return the message that begins the conversation."""

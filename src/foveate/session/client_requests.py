@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "HISTORY_TOOLS",
+    "are_same",
     "came_from_client",
     "came_from_messages",
     "context_for",
@@ -67,6 +68,11 @@ def came_from_client(
 ) -> None:
     """Remember that the next recorded answer came from a client's own request."""
     engine.came_from(lambda: request_prefix(system, tools, messages))
+
+
+def are_same(messages: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether Anthropic's messages are equal but for hints to the cache."""
+    return request_prefix("", (), messages) == request_prefix("", (), others)
 
 
 def came_from_messages(engine: SessionEngine, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:

@@ -225,7 +225,8 @@ class SessionEngine:
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
-        context = replace(context, offer=sent, drops_unbound_thinking=settings.drop_unbound_thinking)
+        drops = settings.drop_unbound_thinking
+        context = replace(context, offer=sent, keeps_system=client.has_system, drops_unbound_thinking=drops)
         if is_answered:
             self.came_from(context)
         return context

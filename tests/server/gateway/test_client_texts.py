@@ -143,3 +143,49 @@ def test_a_prompt_of_another_client_that_quotes_aiders_rules_is_recorded_whole(t
         assert (turn.messages[0].text, turn.messages[0].kind) == (text, "message")
 
     run(scenario)
+
+
+FACT = "The port of the harbour service is 8443."
+
+
+@pytest.mark.parametrize("question", ["And now?", "What is the port of the harbour service?"])
+def test_in_a_folder_too_messages_go_out_as_they_came_with_system_messages_and_thinking(
+    tmp_path: Path, question: str
+) -> None:
+    thinking = [{"type": "thinking", "thinking": "Hm.", "signature": "c2lnbmVk"}, *say("Noted.")]
+    tools = [{"name": "Bash", "description": "Run.", "input_schema": {"type": "object"}}]
+
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: thinking)
+        async with gateway(tmp_path, upstream) as (fov, client):
+
+            async def ask(session: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+                headers = {**HEADERS, "x-foveate-session": session}
+                await client.post("/v1/messages", json=body_of(messages, tools=tools), headers=headers)
+                sent: list[dict[str, Any]] = upstream.bodies[-1]["messages"]
+                return sent
+
+            system = {"role": "system", "content": ENVIRONMENT, "clear_at": "next_user_message"}
+            told: list[dict[str, Any]] = [{"role": "user", "content": FACT}, system]
+            for number in range(40):
+                told += [
+                    {"role": "assistant", "content": "Noted."},
+                    {"role": "user", "content": f"Refactor module number {number} of the lighthouse project."},
+                ]
+            await ask("s-1", told)
+            await fov.settle()
+            await fov.prepare("s-1")
+            messages: list[dict[str, Any]] = [{"role": "user", "content": "Hello, rename the tide module."}, system]
+            await ask("s-2", messages)
+            messages += [{"role": "assistant", "content": thinking}, {"role": "user", "content": question}]
+            *before, newest = await ask("s-2", messages)
+        for block in before[-1]["content"]:  # where the gateway lets the provider cache what comes before
+            block.pop("cache_control", None)
+        assert before == messages[:-1]
+        if "port" in question:
+            assert FACT in newest["content"][0]["text"]
+            assert newest["content"][-1]["text"] == question
+        else:
+            assert newest == messages[-1]
+
+    run(scenario)

@@ -35,6 +35,7 @@ from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.client_requests import (
     HISTORY_TOOLS,
+    are_same,
     came_from_client,
     context_for,
     extra_system,
@@ -207,9 +208,11 @@ class Gateway:
         if isinstance(placed, SessionDecision):
             return _unchanged(call, placed.reason)
         try:
-            as_sent = None if _may_be_unbound(call, placed) else self._as_sent(call, placed)
+            as_sent = self._as_sent(call, placed)
             if as_sent is None:
                 return await self._assembled(call, placed)
+            if _may_be_unbound(call, placed):
+                return await self._bound(call, placed, as_sent)
             return await self._recalled(call, placed, as_sent) or as_sent
         except BaseException as error:
             self._recorder.release(placed)
@@ -267,6 +270,16 @@ class Gateway:
                 return prepared
         came_from_client(placed.session.engine, call.request.system, call.request.tools, call.request.messages)
         return None
+
+    async def _bound(self, call: ClientCall, placed: Placement, as_sent: Prepared) -> Prepared:
+        """Return the assembled request, or the client's own if both are the same but for hints to the cache."""
+        request, prepared = call.request, await self._assembled(call, placed)
+        is_same = prepared.body.get("system") == request.body.get("system") and not prepared.own_names
+        messages: list[Record] = prepared.body["messages"]
+        if not is_same or not are_same(messages, request.messages):
+            return prepared
+        came_from_client(placed.session.engine, request.system, request.tools, request.messages)
+        return as_sent
 
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to the window of the model."""
@@ -505,7 +518,8 @@ def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
 
 def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
     """Report whether signed thinking may be bound to recalled turns, which the client's own body lacks."""
-    return bool(placed.session.info.scope) and any(mark in call.raw for mark in _SIGNED)
+    is_bound = call.wire.format == "anthropic" and bool(placed.session.info.scope)
+    return is_bound and any(mark in call.raw for mark in _SIGNED)
 
 
 def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
