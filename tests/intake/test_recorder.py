@@ -309,7 +309,7 @@ def test_files_and_rules_that_aider_adds_and_moves_do_not_fork_its_chat(run: Run
         (info,) = await fov.sessions()
         assert (info.title, info.turns) == ("question 0", 3)
         turns = await placed.session.load_turns()
-        added = [message.text for turn in turns for message in turn.messages if message.kind == "injection"]
+        added = [message.text for turn in turns for message in turn.messages if message.kind == "display"]
         assert [text.rpartition(" ")[2] for text in added if "version" in text] == ["0", "1", "2"]
 
     run(scenario)

@@ -10,14 +10,16 @@ cached, and a request ends with the user's message or a tool result.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from foveate.additions import Instruction
 from foveate.context import invariants
 from foveate.context.context import Context, Segment, SegmentName
 from foveate.context.pairs import TurnMessages, loose_ends, provider_message_count
-from foveate.context.pins import ShownPin, check_pins, write_pins
+from foveate.context.pins import PinText, ShownPin, check_pins, write_pins
 from foveate.context.render import Layout, Stretch, message_count
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
@@ -79,6 +81,8 @@ class ContextParts:
     explanation: str = ""
     """The strategy's description of its tags for the model; ends in a newline."""
     pins: Sequence[ShownPin] = ()
+    instructions: Sequence[Instruction] = ()
+    """The client's, shown as pins once the turns that have them are not sent as messages."""
     documents: Mapping[Section, str] = field(default_factory=dict)
     """Fixed documents after the pins, each in its tag (`tags.tag_document`)."""
     changing: Mapping[Section, str] = field(default_factory=dict)
@@ -124,10 +128,13 @@ def _assemble_plain(parts: ContextParts) -> Context:
 
 
 def _assemble(parts: ContextParts) -> Context:
+    prompt = prompt_messages(parts.prompt)
+    native_from = _first_native(parts.history, prompt)
+    if parts.instructions:
+        parts = replace(parts, pins=[*parts.pins, *_instruction_pins(parts, native_from)])
     pins_tokens = 0
     if parts.pins:
         pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
-    prompt = prompt_messages(parts.prompt)
     fixed = _fixed_segments(parts, pins_tokens)
     prompt_tokens = parts.counter.base(_prompt_text(parts.prompt))
     prompt_extra = 0 if isinstance(parts.prompt, str) else _sizes(parts).extra_tokens(prompt)
@@ -137,7 +144,6 @@ def _assemble(parts: ContextParts) -> Context:
     dynamic = _dynamic_segments(parts)
     inner_tokens = sum(segment.tokens for segment in [*fixed, *dynamic])
     inner_tokens += sum(block.tokens for block in parts.history) + prompt_tokens + parts.tools_tokens
-    native_from = _first_native(parts.history, prompt)
     while True:
         layout = _lay_out(parts, native_from, dynamic, prompt)
         framing = _framing_tokens(layout, system, _note_tokens(parts, native_from))
@@ -172,6 +178,28 @@ def _assemble(parts: ContextParts) -> Context:
     )
     invariants.check_text(context, pins=parts.pins, rows=[block.row for block in parts.history])
     return context
+
+
+def _instruction_pins(parts: ContextParts, native_from: int) -> list[PinText]:
+    """Return the newest version of each instruction in the turns before those that are sent as messages.
+
+    A later version is in its message. It replaces the pin when that turn is compressed, so that the pins, which are in
+    the cached prefix, change only with the history behind them.
+    """
+    native = parts.history[native_from:]
+    row = native[0].row if native else None
+    first = row.first + (row.first_step > 1) if row else math.inf
+    shown = {one.key: one.text for one in parts.instructions if one.turn < first}
+    sent = "\n".join(part.text for block in native for part in _texts(block.messages or ()))
+    for one in parts.instructions:
+        if one.key not in shown and one.text not in sent:  # of a message that is cut
+            shown[one.key] = one.text
+    last = max((int(pin.id.removeprefix("P-")) for pin in parts.pins), default=0)
+    return [PinText(f"P-{number}", text) for number, text in enumerate(shown.values(), last + 1)]
+
+
+def _texts(messages: Iterable[Message]) -> Iterator[Text]:
+    return (part for message in messages for part in message.parts if isinstance(part, Text))
 
 
 def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:

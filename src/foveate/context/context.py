@@ -24,6 +24,7 @@ SegmentName = Literal[
     "goals",
     "epic",
     "tasks",
+    "client-texts",
     "history",
     "memory",
     "board",
@@ -114,6 +115,8 @@ class Context:
     """The tools that were counted."""
     has_history_tools: bool = True
     """False: the history tools were omitted because no turn is in tags yet."""
+    keeps_system: bool = field(default=False, repr=False)
+    """Anthropic's model accepts system messages between the others; else they are sent as the user's."""
     drops_unbound_thinking: bool = field(default=False, repr=False)
     """The setting `context.drop_unbound_thinking`."""
     needs_thinking: bool = field(default=False, repr=False)
@@ -141,7 +144,7 @@ class Context:
         separate argument, as tools are for all: see `request`. `cache` sets Anthropic's cache breakpoints at the end of
         the parts that the next context repeats.
         """
-        rendered = render_layout(self.layout, self.system, format, cache=cache)
+        rendered = render_layout(self.layout, self.system, format, cache=cache, keeps_system=self.keeps_system)
         if format != signatures.FORMAT:
             return rendered
         # Thinking that was signed for another prefix is omitted: the provider would reject the request.

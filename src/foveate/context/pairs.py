@@ -27,8 +27,8 @@ class TurnMessages(tuple[Message, ...]):
         return _provider_message_count(self)
 
     @cached_property
-    def rendered(self) -> dict[str, RenderedTurn | None]:
-        """The turn as the renderer wrote it, by format."""
+    def rendered(self) -> dict[tuple[str, bool], RenderedTurn | None]:
+        """The turn as the renderer wrote it, by format, and by whether system messages keep their role."""
         return {}
 
 

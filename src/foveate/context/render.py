@@ -159,8 +159,18 @@ def _filled(**parts: Any) -> dict[str, Any]:
     return {name: part for name, part in parts.items() if part}
 
 
-def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> list[Json]:  # noqa: A002
-    """Return the messages in a provider's own format; every call has its result and the thinking that it requires."""
+def render_layout(
+    layout: Layout,
+    system: str,
+    format: str,  # noqa: A002
+    *,
+    cache: bool,
+    keeps_system: bool = False,
+) -> list[Json]:
+    """Return the messages in a provider's own format; every call has its result and the thinking that it requires.
+
+    With `keeps_system`, recorded system messages of Anthropic's format keep their role.
+    """
     if format not in FORMATS:
         raise UnknownFormat(f"no messages of format {format!r}; available: {', '.join(FORMATS)}")
     check_answerable(layout)
@@ -169,7 +179,7 @@ def render_layout(layout: Layout, system: str, format: str, *, cache: bool) -> l
     if system and format not in _TWO_SIDED:
         rendered.append({"role": "system", "content": system})
     edges = _edges(layout) if has_breakpoints and layout.is_cacheable else ()
-    acceptance = Acceptance(format)
+    acceptance = Acceptance(format, keeps_system=keeps_system)
     native: list[Message] = []
     is_sendable = True
     for stretch in layout.stretches():
@@ -197,13 +207,14 @@ def _known(stretch: Stretch, acceptance: Acceptance) -> RenderedTurn | None:
     messages, name = stretch.messages, acceptance.format
     if not isinstance(messages, TurnMessages):
         return None
-    if name not in messages.rendered:
-        alone = Acceptance(name)
+    key = name, acceptance.keeps_system
+    if key not in messages.rendered:
+        alone = Acceptance(name, keeps_system=acceptance.keeps_system)
         prepared = alone.prepare(stretch.shown)
         records = _render_native(prepared, name)
         ids = alone.recorded_ids
-        messages.rendered[name] = None if ids is None else RenderedTurn(prepared, records, ids, is_encodable(records))
-    known = messages.rendered[name]
+        messages.rendered[key] = None if ids is None else RenderedTurn(prepared, records, ids, is_encodable(records))
+    known = messages.rendered[key]
     return known if known and acceptance.add_prepared(known.call_ids) else None
 
 
@@ -257,15 +268,16 @@ def _two_sided(records: Iterable[Record], format: str) -> list[Record]:  # noqa:
     """Join consecutive messages of one side: not every server of these formats accepts two in a row."""
     joined: list[Record] = []
     for record in records:
-        if joined and _side(joined[-1]) == _side(record):
+        if joined and _side(joined[-1]) == _side(record) != "system":
             joined[-1] = _join(joined[-1], record, format)
         else:
             joined.append(record)
     return joined
 
 
-def _side(record: Record) -> bool:
-    return record.get("role") in ("assistant", "model")
+def _side(record: Record) -> str:
+    role = record.get("role")
+    return "model" if role in ("assistant", "model") else "system" if role == "system" else "user"
 
 
 def _mark(record: Record, index: int | None = None) -> Record:
@@ -290,7 +302,7 @@ def _sendable(records: Sequence[Record], format: str) -> list[Record]:  # noqa: 
     item that is not followed by an item of the model, as in an interrupted answer.
     """
     if format == "anthropic":
-        return [{"role": record.get("role"), "content": _clean_content(record.get("content"))} for record in records]
+        return [_clean_message(record) for record in records]
     return _without_lone_reasoning(records) if format == "openai-responses" else list(records)
 
 
@@ -305,6 +317,11 @@ def _without_lone_reasoning(records: Sequence[Record]) -> list[Record]:
             continue
         kept.append(record)
     return kept[::-1]
+
+
+def _clean_message(record: Record) -> Record:
+    own = record if record.get("role") == "system" else {"role": record.get("role")}
+    return {**own, "content": _clean_content(record.get("content"))}
 
 
 def _clean_content(content: Json) -> Json:

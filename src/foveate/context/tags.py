@@ -34,7 +34,7 @@ from typing import Literal, NamedTuple
 from foveate.context.dates import DATE, MARK, MARK_START
 from foveate.plan import Block, ShownLevel
 
-Section = Literal["memory", "board", "goals", "epic", "tasks"]
+Section = Literal["memory", "board", "goals", "epic", "tasks", "client-texts"]
 """A part of a context that is neither turns nor pins."""
 
 OWN_LINES: tuple[ShownLevel, ...] = ("R", "S", "U", "M", "E", "A")
@@ -62,18 +62,21 @@ _LOOK_ALIKES = {
     "i": "\u0456\u03b9\u0131",
     "k": "\u043a\u03ba",
     "l": "\u04cf\u217cI|1",
+    "n": "\u0578\u03b7",
     "m": "\u043c\u03bc\u041c\u039c",
     "o": "\u043e\u03bf\u05850",
     "p": "\u0440\u03c1",
     "r": "\u0433\u1d26",
     "s": "\u0455\u0282",
     "t": "\u0442\u03c4\u0422\u03a4",
+    "x": "\u0445\u03c7",
     "y": "\u0443\u03b3",
+    "-": "\u2010\u2011\u2012\u2013",
 }
-"""Cyrillic, Greek and other letters and digits that look like those in tag names."""
+"""Cyrillic, Greek and other letters and digits that look like those in tag names, and hyphens."""
 _STYLED = (range(0x1D400, 0x1D800), range(0x2100, 0x2150), range(0xFF21, 0xFF5B), range(0x24B6, 0x24EA))
 """Unicode ranges of letters in other styles: mathematical, full-width, circled."""
-_SECTIONS = ("board", "memory", "goals", "epic", "tasks")
+_SECTIONS = ("board", "memory", "goals", "epic", "tasks", "client-texts")
 
 
 @cache

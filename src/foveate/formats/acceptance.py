@@ -43,8 +43,9 @@ _GEMINI_OTHERS: Final = ("function_response", "executableCode", "executable_code
 class Acceptance:
     """Prepares the messages of one request, segment by segment, in order."""
 
-    def __init__(self, format: str) -> None:  # noqa: A002
+    def __init__(self, format: str, *, keeps_system: bool = False) -> None:  # noqa: A002
         self.format = format
+        self.keeps_system = keeps_system
         self._ids = _CALL_IDS[format]
         self._names = _GEMINI_NAMES if format == "gemini" else _NAMES
         self._used: set[str] = set()
@@ -57,7 +58,7 @@ class Acceptance:
         for message in messages:
             changed = self._with_calls(message)
             if changed.original and changed.original.format == self.format:
-                if accepts(self.format, changed.original.data):
+                if accepts(self.format, changed.original.data, keeps_system=self.keeps_system):
                     prepared.append(changed)
                     continue
                 changed = changed.without_original()
@@ -172,8 +173,11 @@ def tool_name(name: str) -> str:
     return cleaned if re.match(r"[a-zA-Z_]", cleaned) else f"_{cleaned}"[:MAX_NAME_CHARS]
 
 
-def accepts(format: str, record: Json) -> bool:  # noqa: A002
-    """Check whether the API accepts a recorded message unchanged, apart from pairs of calls and results."""
+def accepts(format: str, record: Json, *, keeps_system: bool = False) -> bool:  # noqa: A002
+    """Check whether the API accepts a recorded message unchanged, apart from pairs of calls and results.
+
+    With `keeps_system`, Anthropic's model accepts system messages.
+    """
     if not isinstance(record, Mapping):
         return False
     match format:
@@ -182,7 +186,7 @@ def accepts(format: str, record: Json) -> bool:  # noqa: A002
         case "openai-responses":
             return _responses(record)
         case "anthropic":
-            return _anthropic(record)
+            return _anthropic(record, keeps_system=keeps_system)
     return _gemini(record)
 
 
@@ -230,9 +234,9 @@ def _responses(record: Record) -> bool:
     return kind != "reasoning" or isinstance(record.get("summary"), Sequence)
 
 
-def _anthropic(record: Record) -> bool:
+def _anthropic(record: Record, *, keeps_system: bool) -> bool:
     role, content = record.get("role"), record.get("content")
-    if role not in ("user", "assistant"):
+    if role not in ("user", "assistant") and not (keeps_system and role == "system"):
         return False
     if isinstance(content, str):
         return bool(content.strip())

@@ -11,14 +11,24 @@ import hashlib
 import json
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import msgspec
 
-from foveate.additions import Addition, addition, is_changing, without_reminders
+from foveate.additions import (
+    Addition,
+    ClientTexts,
+    Instruction,
+    addition,
+    instructions_in,
+    is_changing,
+    split_rules,
+    without_reminders,
+)
 from foveate.cache import BoundedCache
 from foveate.session.record import as_messages
+from foveate.text import turn_text
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 Record = Mapping[str, Any]
@@ -26,6 +36,8 @@ Record = Mapping[str, Any]
 KEY_PREFIX: Final = "g:"
 """Prefix of the keys under which the gateway records messages."""
 HASH_BYTES: Final = 16
+ADDED: Final = ("message", "renewed")
+"""Additions that have no key of their own."""
 CACHED_MESSAGES: Final = 50_000
 """Messages whose hashes are cached; a client sends the same ones repeatedly."""
 _SALT: Final = secrets.token_bytes(32)
@@ -45,6 +57,8 @@ class MessageMark:
     opens_turn: bool
     addition: Addition = ""
     """Whether the client added it for this request only."""
+    instructs: bool = False
+    """Whether it has instructions of the client."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +78,48 @@ class RequestHistory:
         records = list(self.records[first:last])
         return as_messages(records, self.format) if records else []
 
+    def to_record(self, first: int, *, injected: int = 0) -> tuple[list[Message], list[str | None]]:
+        """Return the messages from an index on as they are recorded, with their keys; None without content.
+
+        What the client sends anew with each prompt is recorded for people only: requests have its newest version.
+        Messages before `injected` are the client's summary.
+        """
+        messages: list[Message] = []
+        keys: list[str | None] = []
+        for index, message in enumerate(self.parse(first), first):
+            mark = self.marks[index]
+            key = self.keys[index] if mark.items else None
+            if mark.addition == "renewed":
+                messages.append(replace(message, kind="display"))
+            elif index < injected or mark.addition == "message":
+                messages.append(replace(message, kind="injection"))
+            else:
+                own = _without_rules(message) if self._is_renewed else [message]
+                messages += own
+                keys += [key, *[None] * (len(own) - 1)]
+                continue
+            keys.append(key)
+        return messages, keys
+
+    def client_texts(self, last_turn: int) -> ClientTexts:
+        """Return what the client sends besides the conversation, whose newest prompt begins this turn."""
+        instructions: list[Instruction] = []
+        later = sum(mark.opens_turn for mark in self.marks)
+        for index, mark in enumerate(self.marks):
+            later -= mark.opens_turn
+            if mark.instructs:
+                (message,) = self.parse(index, index + 1)
+                turn = max(1, last_turn - later)
+                instructions += [Instruction(turn, key, text) for key, text in instructions_in(message)]
+        renewed = [index for index, mark in enumerate(self.marks) if mark.addition == "renewed"]
+        messages = [message for index in renewed for message in self.parse(index, index + 1)]
+        newest = self.turn_start(len(self.marks))
+        if renewed and self.marks[newest].opens_turn:
+            rules = [rules for message in self.parse(newest, newest + 1) for rules in _without_rules(message)[1:]]
+            messages += [replace(one, kind="message") for one in rules]
+        has_system = any(mark.role == "system" for mark in self.marks)
+        return ClientTexts(tuple(instructions), turn_text(tuple(messages)), has_system)
+
     def first_prompt(self) -> list[Message]:
         """Return the message that begins the conversation."""
         first = next((index for index, mark in enumerate(self.marks) if mark.opens_turn), 0)
@@ -74,7 +130,7 @@ class RequestHistory:
         known = 0
         for index, (own, mark) in enumerate(zip(self.keys, self.marks, strict=True)):
             is_answer = mark.role == "assistant" and not mark.items  # thinking, whose answer follows
-            if own == key and not (known and (mark.addition == "message" or is_answer)):
+            if own == key and not (known and (mark.addition in ADDED or is_answer)):
                 known = index + 1
             elif known:
                 break
@@ -101,6 +157,11 @@ class RequestHistory:
             last += 1
         parts = [part for message in self.parse(first, last) for part in message.parts]
         return last, frozenset(part.id for part in parts if isinstance(part, ToolCall) and part.id)
+
+    @property
+    def _is_renewed(self) -> bool:
+        """Whether the client sends files or rules anew with each prompt."""
+        return any(mark.addition == "renewed" for mark in self.marks)
 
     @property
     def last_answer(self) -> int | None:
@@ -132,10 +193,22 @@ def _without_additions(marks: list[MessageMark]) -> list[MessageMark]:
     """Return the marks, without those of the client's additions and of the replies to them."""
     for index in [index for index, mark in enumerate(marks) if mark.addition not in ("", "summary")]:
         first = 0 if marks[index].addition == "beginning" else index
+        kind: Addition = "message" if marks[index].addition == "message" else "renewed"
         has_reply = index + 1 < len(marks) and marks[index + 1].role == "assistant"
         for added in range(first, index + 1 + has_reply):
-            marks[added] = MessageMark((), marks[added].role, opens_turn=False, addition="message")
+            marks[added] = replace(marks[added], items=(), opens_turn=False, addition=kind)
     return marks
+
+
+def _without_rules(message: Message) -> list[Message]:
+    """Return a prompt, and the rules that its client added at its end, if any, as a message for people only."""
+    if message.role != "user" or len(message.parts) != 1 or not isinstance(message.parts[0], Text):
+        return [message]
+    said, rules = split_rules(message.text)
+    if not rules:
+        return [message]
+    prompt = replace(message, parts=(Text(said),), original=None)
+    return [prompt, replace(prompt, parts=(Text(rules.lstrip("\n")),), kind="display")]
 
 
 def extend(key: str, item: bytes) -> str:
@@ -162,7 +235,8 @@ def mark_message(message: Message) -> MessageMark:
     is_part = message.role in ("user", "assistant", "tool") and message.kind == "message"
     items = tuple(_hash(item) for item in _items(message)) if is_part else ()
     added = addition(message.text) if message.role == "user" else ""
-    return MessageMark(items, message.role, message.opens_turn and bool(items), added)
+    instructs = any(True for _ in instructions_in(message))
+    return MessageMark(items, message.role, message.opens_turn and bool(items), added, instructs)
 
 
 def _items(message: Message) -> Iterator[list[Json]]:

@@ -215,6 +215,7 @@ class Conversation:
             system=overhead.system,
             extra_tools=tools,
             history_tools=overhead.has_history_tools,
+            client=placed.client_texts,
         )
         is_provider = format in FORMATS
         shown = messages_of(context, format) if is_provider else _rendered(format, context, placed.session, tools)

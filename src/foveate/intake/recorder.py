@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 from weakref import WeakValueDictionary
 
-from foveate.additions import without_reminders
+from foveate.additions import ClientTexts, without_reminders
 from foveate.cache import BoundedCache
 from foveate.client import Foveate, open_row
 from foveate.errors import FoveateError, SessionContinued, SessionExists, SessionNotFound, TurnBegun
@@ -75,6 +75,11 @@ class Placement:
     @property
     def turn_id(self) -> str:
         return turn_id(self.turn)
+
+    @property
+    def client_texts(self) -> ClientTexts:
+        """What the request has besides the conversation."""
+        return self.history.client_texts(self.turn)
 
     @property
     def may_recall(self) -> bool:
@@ -295,7 +300,8 @@ class Recorder:
         else:
             session = await self._view.session(name, title=parent.info.title, model=parent.info.model)
         try:
-            recorded = await session.record_all(history.parse(start), key=_keys(history, start))
+            messages, keys = history.to_record(start)
+            recorded = await session.record_all(messages, key=keys)
         except FoveateError:
             with suppress(FoveateError):
                 await self._view.delete_session(name)
@@ -314,12 +320,9 @@ class Recorder:
 
     async def _prepared(self, decision: SessionDecision, session: Session) -> Placement:
         history = decision.history
-        messages = history.parse(decision.count)
-        for place, mark in enumerate(history.marks[decision.count :]):
-            if place + decision.count < decision.injected or mark.addition == "message":
-                messages[place] = replace(messages[place], kind="injection")
-        # No later request may continue a session that is deleted soon.
-        keys = [None] * len(messages) if decision.is_scratch else _keys(history, decision.count)
+        messages, keys = history.to_record(decision.count, injected=decision.injected)
+        if decision.is_scratch:  # no later request may continue a session that is deleted soon
+            keys = [None] * len(messages)
         drafts = await session.engine.draft(messages, keys) if messages else []
         key = history.keys[-1] if history.keys else ""
         whole = (decision.standing or empty_standing(session.engine)) if decision.is_whole else None
@@ -438,11 +441,6 @@ class Recorder:
     def _announce(self, session_id: str, decision: SessionDecision, placement: Placement) -> None:
         data: dict[str, Json] = {"action": decision.action, "reason": decision.reason, "known_messages": decision.count}
         self._view.publish(Event("session-resolved", session_id, datetime.now(UTC), placement.turn_id, data))
-
-
-def _keys(history: RequestHistory, first: int) -> list[str | None]:
-    """Return the key of each message; a message without content has none."""
-    return [history.keys[index] if history.marks[index].items else None for index in range(first, len(history.marks))]
 
 
 def _title(words: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, NamedTuple, Protocol
 
 from foveate.additions import asks_for_summary, asks_for_title, is_for_summary, tells_of_summary
 from foveate.cache import BoundedCache
-from foveate.intake.chain import RequestHistory, read_history
+from foveate.intake.chain import ADDED, RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
 from foveate.turn import Message
 
@@ -337,7 +337,7 @@ def _placed(history: RequestHistory, found: FoundHistory, reason: str, *, always
         name, standing = place.session_id, found.standing
         return SessionDecision("continue", reason, history, name, count, after=place.key, standing=standing)
     # The client's additions to this request may come before the next prompt.
-    is_next = next((mark.opens_turn for mark in history.marks[count:] if mark.addition != "message"), False)
+    is_next = next((mark.opens_turn for mark in history.marks[count:] if mark.addition not in ADDED), False)
     # What comes before the first message of the request was not sent, and can't be recorded again.
     shares_turn = count == 0 or (place.ends_turn and is_next)
     turn = place.turn if shares_turn else place.turn - 1

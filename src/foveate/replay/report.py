@@ -21,7 +21,7 @@ ABSENT = "-"
 """A turn that no text covers. It can be retrieved, but the model does not know what it is about."""
 Part = Literal["fixed", "documents", "R", "M", "S", "U", "C", "A", "T", "E", "board"]
 """What the tokens of a prompt are spent on: the levels, and the parts around the history."""
-DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks")
+DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks", "client-texts")
 BOARD_PARTS = ("board", "memory")
 
 

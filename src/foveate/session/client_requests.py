@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from foveate.additions import ClientTexts
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.context import Context
 from foveate.context.signatures import lacks_thinking, messages_prefix, request_prefix, without_thinking
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "HISTORY_TOOLS",
     "Overflow",
+    "are_same",
     "came_from_client",
     "came_from_messages",
     "context_for",
@@ -44,6 +46,7 @@ async def context_for(
     is_late: bool = False,
     budget_tokens: int | None = None,
     needs_thinking: bool = False,
+    client: ClientTexts = ClientTexts(),  # noqa: B008 - frozen
 ) -> Context:
     """Build the context of what is recorded, with tools in a provider's format; no prompt is added.
 
@@ -56,6 +59,7 @@ async def context_for(
         system=system,
         budget_tokens=budget_tokens,
         needs_thinking=needs_thinking,
+        client=client,
     )
 
 
@@ -77,6 +81,11 @@ def came_from_client(
     engine.came_from(lambda: request_prefix(system, tools, messages))
 
 
+def are_same(messages: Sequence[Mapping[str, Any]], others: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether Anthropic's messages are equal but for hints to the cache."""
+    return request_prefix("", (), messages) == request_prefix("", (), others)
+
+
 def came_from_messages(engine: SessionEngine, messages: Sequence[Message], tools: Sequence[Mapping[str, Any]]) -> None:
     """Remember that the next recorded answer came from these messages, which a framework sent in its own format."""
     engine.came_from(lambda: messages_prefix(messages, tools))
@@ -89,8 +98,9 @@ def whole_tokens(
     *,
     system: str,
     tools: Sequence[Mapping[str, Any]],
+    renewed: str = "",
 ) -> int | None:
-    """Count the tokens of a request with the complete raw log and these messages.
+    """Count the tokens of a request with the complete raw log, these messages, and what is sent anew each time.
 
     None if they exceed the budget, or if the session's contexts differ from the raw log, e.g. because of a mode.
     """
@@ -100,7 +110,7 @@ def whole_tokens(
     recorded = standing.tokens + sum(draft.tokens for draft in drafts)
     framing = MESSAGE_TOKENS * (bool(system) + standing.messages + len(drafts)) + REPLY_TOKENS
     offered = counter.stable_base(compact_json(tools)) if tools else 0
-    base = recorded + framing + offered + counter.stable_base(system)
+    base = recorded + framing + offered + counter.stable_base(system) + (counter.base(renewed) if renewed else 0)
     tokens = counter.scale(base, row.calibration)
     return tokens if tokens <= row.budget_tokens else None
 

@@ -14,11 +14,12 @@ import os
 import time
 from collections.abc import Collection, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import takewhile
 from typing import cast, get_args
 
+from foveate.additions import ClientTexts
 from foveate.context import board as boards
 from foveate.context.allotments import HISTORY_MINIMUM_TOKENS
 from foveate.context.assemble import (
@@ -32,6 +33,7 @@ from foveate.context.assemble import (
     prompt_messages,
 )
 from foveate.context.board import Board
+from foveate.context.client_texts import fit_client_texts
 from foveate.context.context import Context, PlanReport
 from foveate.context.coverage import turns_without_words
 from foveate.context.dates import names_day
@@ -112,6 +114,8 @@ class Asked:
     """A strategy other than the session's own, for a preview."""
     recall: bool = True
     """Add earlier passages that match the prompt."""
+    client: ClientTexts = field(default_factory=ClientTexts)
+    """What the request of a client has besides the conversation."""
 
 
 class Contexts:
@@ -183,6 +187,11 @@ class Contexts:
         request = await self._request(snapshot, asked, fallback)
         parts = self._parts(request, counter)
         ledger = self._ledger(request, parts, counter)
+        client = fit_client_texts(asked.client, ledger.free_tokens, session.exact)
+        if client.tokens:
+            changing = {**parts.changing, "client-texts": client.document}
+            parts = replace(parts, instructions=client.instructions, changing=changing)
+            ledger = replace(ledger, fixed_tokens=ledger.fixed_tokens + client.tokens)
         request = replace(request, prompt=fit_prompt(request.prompt, session, ledger.free_tokens))
         ledger = replace(ledger, prompt_tokens=prompt_tokens(request.prompt, session))
         ledger = self._open(ledger, request)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from foveate.additions import ClientTexts
 from foveate.context.assemble import Order
 from foveate.context.board import Note, NoteKind
 from foveate.context.context import Context
@@ -227,6 +228,7 @@ class SessionEngine:
         recall: bool = True,
         is_answered: bool = True,
         needs_thinking: bool = False,
+        client: ClientTexts = ClientTexts(),  # noqa: B008 - frozen
     ) -> Context:
         """Build a context with these tools. A prompt that is already recorded as the newest turn is not sent twice."""
         settings = self.shared.settings.context
@@ -243,11 +245,18 @@ class SessionEngine:
             order=order or settings.order,
             strategy=strategy,
             recall=recall,
+            client=client,
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()
         drops = settings.drop_unbound_thinking
-        context = replace(context, offer=sent, drops_unbound_thinking=drops, needs_thinking=needs_thinking)
+        context = replace(
+            context,
+            offer=sent,
+            keeps_system=client.has_system,
+            drops_unbound_thinking=drops,
+            needs_thinking=needs_thinking,
+        )
         if is_answered:
             self.came_from(context)
         return context

@@ -11,7 +11,7 @@ from foveate.session.values import Context
 
 MAX_CELLS = 600
 """Maximum number of single-turn cells; older turns are drawn as ranges of one level."""
-DOCUMENTS = ("pins", "goals", "epic", "tasks")
+DOCUMENTS = ("pins", "goals", "epic", "tasks", "client-texts")
 BOARDS = ("memory", "board")
 SHOWN = ("system", "explanation", *DOCUMENTS, *BOARDS)
 """Parts whose text the page shows."""

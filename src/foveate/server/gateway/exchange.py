@@ -39,6 +39,7 @@ from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.client_requests import (
     HISTORY_TOOLS,
+    are_same,
     came_from_client,
     context_for,
     extra_system,
@@ -172,6 +173,7 @@ class Gateway:
                 system=call.request.system,
                 history_tools=False,
                 budget_tokens=budget,
+                client=placed.client_texts,
             )
             return messages_of(context, call.wire.format)
         finally:
@@ -203,9 +205,11 @@ class Gateway:
         if isinstance(placed, SessionDecision):
             return _unchanged(call, placed.reason)
         try:
-            as_sent = None if _may_be_unbound(call, placed) else self._as_sent(call, placed)
+            as_sent = self._as_sent(call, placed)
             if as_sent is None:
                 return await self._assembled(call, placed)
+            if _may_be_unbound(call, placed):
+                return await self._bound(call, placed, as_sent)
             return await self._recalled(call, placed, as_sent) or as_sent
         except BaseException as error:
             self._recorder.release(placed)
@@ -229,7 +233,14 @@ class Gateway:
         if placed.whole is None:
             return None
         self._limit(call, session)
-        tokens = whole_tokens(session.engine, placed.whole, placed.drafts, system=request.system, tools=request.tools)
+        tokens = whole_tokens(
+            session.engine,
+            placed.whole,
+            placed.drafts,
+            system=request.system,
+            tools=request.tools,
+            renewed=placed.client_texts.renewed,
+        )
         if tokens is None:
             return None
         came_from_client(session.engine, request.system, request.tools, request.messages)
@@ -265,6 +276,16 @@ class Gateway:
         came_from_client(placed.session.engine, call.request.system, call.request.tools, call.request.messages)
         return None
 
+    async def _bound(self, call: ClientCall, placed: Placement, as_sent: Prepared) -> Prepared:
+        """Return the assembled request, or the client's own if both are the same but for hints to the cache."""
+        request, prepared = call.request, await self._assembled(call, placed)
+        is_same = prepared.body.get("system") == request.body.get("system") and not prepared.own_names
+        messages: list[Record] = prepared.body["messages"]
+        if not is_same or not are_same(messages, request.messages):
+            return prepared
+        came_from_client(placed.session.engine, request.system, request.tools, request.messages)
+        return as_sent
+
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to what the model accepts."""
         session.engine.limit_budget(self._limits.prompt_tokens(_model_key(call), call.request.max_output_tokens))
@@ -290,6 +311,7 @@ class Gateway:
             history_tools=_offers_history(session, request),
             is_late=True,
             needs_thinking=needs_thinking(request.body),
+            client=placed.client_texts,
         )
         own = _own_tools(context, call.wire.format, len(request.tools))
         body = call.wire.upstream_body(
@@ -551,7 +573,8 @@ def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
 
 def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
     """Report whether signed thinking may be bound to recalled turns, which the client's own body lacks."""
-    return bool(placed.session.info.scope) and any(mark in call.raw for mark in _SIGNED)
+    is_bound = call.wire.format == "anthropic" and bool(placed.session.info.scope)
+    return is_bound and any(mark in call.raw for mark in _SIGNED)
 
 
 def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
