@@ -6,6 +6,7 @@ import importlib
 import pkgutil
 import re
 from collections.abc import Callable, Iterator
+from itertools import islice
 from re import _constants as ops  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
 from types import ModuleType
@@ -68,8 +69,7 @@ class PatternSteps:
                 inner = {**groups, argument[0]: text[place:end]} if argument[0] else groups
                 yield from self._match(nodes, at + 1, text, end, inner)
         elif op is ops.ATOMIC_GROUP:
-            end = next(self._match(list(argument), 0, text, place, groups), None)
-            if end is not None:
+            for end in islice(self._match(list(argument), 0, text, place, groups), 1):
                 yield from self._match(nodes, at + 1, text, end, groups)
         elif op is ops.BRANCH:
             for branch in argument[1]:
