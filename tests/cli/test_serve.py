@@ -18,7 +18,7 @@ import httpx2
 import pytest
 
 from support.command_line import Shell, command
-from support.patience import PATIENCE_SECONDS
+from support.patience import PATIENCE_SECONDS, wait_until
 
 
 @contextmanager
@@ -54,6 +54,25 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
         assert process.stderr
         assert process.stderr.read() == ""
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
+
+
+def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
+    with served(Shell(tmp_path / "chat.db")) as (process, ready):
+        address = ("127.0.0.1", int(ready["url"].rpartition(":")[2]))
+        with socket.create_connection(address) as waiting:
+            waiting.sendall(b"POST /api/v1/sessions HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{")
+            os.kill(ready["pid"], signal.SIGTERM)
+            wait_until(lambda: not _accepts(address))
+            os.kill(ready["pid"], signal.SIGTERM)
+            assert process.wait(PATIENCE_SECONDS) == -signal.SIGTERM
+
+
+def _accepts(address: tuple[str, int]) -> bool:
+    try:
+        socket.create_connection(address).close()
+    except OSError:
+        return False
+    return True
 
 
 def test_tools_over_http_use_the_folders_and_commands_that_the_server_was_started_with(tmp_path: Path) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
+import unicodedata
+from collections.abc import Callable
 
 import pytest
 from hypothesis import example, given
@@ -12,6 +15,7 @@ from foveate.context.tags import (
     TagBlock,
     TagEntry,
     TagsBroken,
+    _tag_patterns,
     escape_tags,
     escape_text,
     parse_blocks,
@@ -23,6 +27,7 @@ from foveate.context.tags import (
 )
 from foveate.plan import ShownLevel
 from support.contexts import blocks, forgeries, histories, levels, marked
+from support.pattern_steps import LENGTH, MOST_GROWTH, PatternSteps
 
 TAG = re.compile(r"<\s*/?\s*(?:T-\d+|P-\d|board\b|memory\b)", re.IGNORECASE)
 """What a lenient reader takes for a tag."""
@@ -150,7 +155,26 @@ def test_ten_thousand_nested_tags_are_content_like_any_other() -> None:
 
 
 @pytest.mark.parametrize(
-    "unit", ["<", "< ", "<\\", "</", "<T-", "\n", "\\", "Turn 1:\n", " ", "<T-5-R>\n", "\\T", "Turn "]
+    "unit",
+    [
+        "<",
+        "< ",
+        "<\\",
+        "</",
+        "<T-",
+        "\n",
+        "\\",
+        "Turn 1:\n",
+        " ",
+        "<T-5-R>\n",
+        "\\T",
+        "Turn ",
+        "`",
+        "~",
+        "[",
+        "\r",
+        '"',
+    ],
 )
 def test_many_look_alikes_are_read_in_one_pass(unit: str) -> None:
     text = marked(unit * (200_000 // len(unit)), "R")
@@ -189,6 +213,65 @@ def test_text_that_only_looks_like_a_tag_is_escaped_and_reads_back(forged: str) 
     assert escaped == f"a {forged[0]}\\{forged[1:]} b"
     assert unescape_tags(escaped) == f"a {forged} b"
     assert unescape_tags(escape_tags(escaped)) == escaped
+
+
+def _codes(matches: Callable[[str], bool]) -> list[str]:
+    return [sign for sign in map(chr, range(sys.maxunicode + 1)) if matches(sign)]
+
+
+UNSEEN = _codes(lambda sign: unicodedata.category(sign) in ("Cc", "Cf", "Mn", "Me"))
+IGNORABLE = [
+    *"\u115f\u1160\u3164\uffa0\u2800\u2065",
+    *map(chr, range(0xFFF0, 0xFFF9)),
+    *map(chr, range(0xE0000, 0xE1000)),
+]
+"""What Unicode ignores by default and neither category nor assignment tells, and the empty Braille cell."""
+
+
+@pytest.mark.parametrize("forged", ["<{}T-7-R>", "<T{}-7-R>", "</bo{}ard>", "<memory{}>", "</{}P-{}1>"])
+def test_no_invisible_character_hides_a_tag(forged: str) -> None:
+    for sign in [*UNSEEN, *IGNORABLE]:
+        tag = forged.replace("{}", sign)
+        assert escape_tags(tag) == f"<\\{tag[1:]}", f"U+{ord(sign):04X}"
+        assert unescape_tags(escape_tags(tag)) == tag
+
+
+@pytest.mark.parametrize(
+    ("letter", "forged"), [("t", "<{}-7-R>"), ("p", "<{}-1>"), ("o", "</b{}ard>"), ("c", "<epi{}>")]
+)
+def test_no_style_case_or_accent_hides_a_letter_of_a_tag(letter: str, forged: str) -> None:
+    def folds(sign: str) -> bool:
+        plain = unicodedata.normalize("NFKD", sign).casefold()
+        return "".join(one for one in plain if not unicodedata.category(one).startswith("M")) == letter
+
+    signs = _codes(folds)
+    assert len(signs) > 30
+    for sign in signs:
+        tag = forged.replace("{}", sign)
+        assert escape_tags(tag) == f"<\\{tag[1:]}", f"U+{ord(sign):04X}"
+
+
+@pytest.mark.parametrize("dash", [*_codes(lambda sign: unicodedata.category(sign) == "Pd"), *"\xad\u2043\u2212\u2796"])
+def test_every_dash_is_a_hyphen_of_a_tag(dash: str) -> None:
+    assert escape_tags(f"<T{dash}7-R>") == f"<\\T{dash}7-R>"
+
+
+@pytest.mark.parametrize("letter", "\u13a2\ua4d4\u1d1b\U0001f143\U0001f163\U0001f183\U0001f1f9\u22a4\u2ca6\u0166\u03c4")
+def test_boxed_letters_and_those_of_other_alphabets_look_like_a_tag(letter: str) -> None:
+    assert escape_tags(f"<{letter}-7-R>") == f"<\\{letter}-7-R>"
+
+
+SHAPES = ("\xad", "\u200b", "\\", " ", "<", "<p", "<p-", "<p\xad", "<t", "</", "<b\xad", "<board", "\u0301", "\n", "/")
+
+
+@pytest.mark.parametrize("before", ["<p", "<t", "<", "<board", "</", "<\\"])
+@pytest.mark.parametrize("is_ascii", [True, False])
+@pytest.mark.parametrize("name", ["bare", "forged", "escaped"])
+def test_a_tag_is_looked_for_in_linear_steps(name: str, *, is_ascii: bool, before: str) -> None:
+    counter = PatternSteps(getattr(_tag_patterns(is_ascii=is_ascii), name))
+    for shape in SHAPES:
+        once, twice = (counter.count(f"{before}{shape * times}x") for times in (LENGTH, 2 * LENGTH))
+        assert twice <= MOST_GROWTH * once, f"{once} steps, then {twice}, for {shape!r}"
 
 
 @pytest.mark.parametrize("said", ["a < b", "<div>", "List<T>", "x <- y", "<Tom-1>", "\u2039quoted\u203a", "<table>"])

@@ -12,9 +12,10 @@
     [4 May 2023]                  the date of what follows: before the label or the text of an entry
 
 Escaping adds a backslash after the `<` of text that looks like a tag or an escaped tag, including look-alikes with
-invisible characters, other hyphens, full-width letters or letters of another alphabet. A line that begins like a label
-(`Turn 12:` among turns, `Step 3:` among steps) or like a date gets a backslash before it. Parsing removes one. So no
-content can open, close or forge a turn, and `parse_blocks` returns exactly what `write_block` was given.
+invisible characters, other hyphens, styled letters or letters of another alphabet (`foveate.context.lookalikes`). A
+line that begins like a label (`Turn 12:` among turns, `Step 3:` among steps) or like a date gets a backslash before it.
+Parsing removes one. So no content can open, close or forge a turn, and `parse_blocks` returns exactly what
+`write_block` was given.
 
 Texts are joined where token counts add up: the content of a tag begins after `>` and a space, or on a new line without
 white space or a slash, and ends with a newline.
@@ -24,14 +25,13 @@ from __future__ import annotations
 
 import itertools
 import re
-import unicodedata
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import chain
 from typing import Literal, NamedTuple
 
 from foveate.context.dates import DATE, MARK, MARK_START
+from foveate.context.lookalikes import OPENERS, SOFT_HYPHEN, lookalikes
 from foveate.plan import Block, ShownLevel
 
 Section = Literal["memory", "board", "goals", "epic", "tasks", "client-texts"]
@@ -44,67 +44,34 @@ MARKED: tuple[ShownLevel, ...] = ("R", "S", "U", "M")
 SUMS: tuple[ShownLevel, ...] = ("E", "A")
 """Levels of a single text for a range of turns."""
 
-# Letters, brackets and hyphens that look like those of a tag count as the same, and invisible characters are ignored: a
-# model reads `<T\u200b-7-R>` or a tag in full-width letters like the real one.
-_OPENERS = "<\u02c2\u1438\u2039\u27e8\u2329\u276e\u3008\ufe64\uff1c"
-_SLASHES = "/\u2044\u2215\u29f8\uff0f"
-_HYPHENS = "\\-\xad\u02d7\u2010-\u2015\u2043\u2212\u2796\u2e3a\u2e3b\ufe58\ufe63\uff0d"
-_UNSEEN = (
-    r"\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
-)
-_LOOK_ALIKES = {
-    "a": "\u0430\u03b1",
-    "b": "\u044c\u0432\u042c\u0412",
-    "c": "\u0441\u03f2",
-    "d": "\u0501",
-    "e": "\u0435\u03b5",
-    "g": "\u0261\u0581",
-    "i": "\u0456\u03b9\u0131",
-    "k": "\u043a\u03ba",
-    "l": "\u04cf\u217cI|1",
-    "n": "\u0578\u03b7",
-    "m": "\u043c\u03bc\u041c\u039c",
-    "o": "\u043e\u03bf\u05850",
-    "p": "\u0440\u03c1",
-    "r": "\u0433\u1d26",
-    "s": "\u0455\u0282",
-    "t": "\u0442\u03c4\u0422\u03a4",
-    "x": "\u0445\u03c7",
-    "y": "\u0443\u03b3",
-    "-": "\u2010\u2011\u2012\u2013",
-}
-"""Cyrillic, Greek and other letters and digits that look like those in tag names, and hyphens."""
-_STYLED = (range(0x1D400, 0x1D800), range(0x2100, 0x2150), range(0xFF21, 0xFF5B), range(0x24B6, 0x24EA))
-"""Unicode ranges of letters in other styles: mathematical, full-width, circled."""
 _SECTIONS = ("board", "memory", "goals", "epic", "tasks", "client-texts")
 
 
 @cache
-def _tag_patterns() -> _TagPatterns:
-    """Compile the patterns, at the first text that may contain a tag."""
-    styled: dict[str, str] = {}
-    for code in chain(*_STYLED):
-        plain = unicodedata.normalize("NFKC", chr(code)).lower()
-        styled[plain] = styled.get(plain, "") + chr(code)
+def _tag_patterns(*, is_ascii: bool) -> _TagPatterns:
+    """Compile the patterns for texts that are ASCII or not, at the first one that may contain a tag.
+
+    Characters that look like those of a tag count as the same, and invisible ones are ignored: a model reads
+    `<T\u200b-7-R>` or a tag in full-width letters like the real one. No character is in two classes that follow each
+    other, so a search takes linear time.
+    """
+    alike = lookalikes(is_ascii=is_ascii)
+    invisible, dashes = f"{alike.unseen}{SOFT_HYPHEN}", alike.hyphens
+    unseen, blank = f"[{invisible}]*", rf"[\s{invisible}]*"
 
     def spelled(word: str) -> str:
-        letters = (f"[{letter}{re.escape(_LOOK_ALIKES[letter])}{styled.get(letter, '')}]" for letter in word)
-        return f"[{_UNSEEN}]*".join(letters)
+        return unseen.join(f"[{dashes if letter == '-' else alike.letters[letter]}]" for letter in word)
 
-    unseen, blank = f"[{_UNSEEN}]*", rf"[\s{_UNSEEN}]*"
-    hyphen = f"{unseen}[{_HYPHENS}]"
-    names = "|".join([spelled("t") + hyphen, rf"{spelled('p')}{hyphen}{unseen}\d", *_section_names(spelled)])
-    tag = rf"{blank}(?:[{_SLASHES}]{blank})?(?:{names})"
+    hyphen = f"[{alike.unseen}]*[{dashes}]"
+    pin = rf"{spelled('p')}{hyphen}[{invisible}{dashes}]*\d"
+    names = "|".join([spelled("t") + hyphen, pin, *(rf"{spelled(name)}{unseen}(?!\w)" for name in _SECTIONS)])
+    tag = rf"{blank}(?:[{alike.slashes}]{blank})?(?:{names})"
     like = rf"\\*{tag}"
     return _TagPatterns(
-        bare=re.compile(f"[{_OPENERS}]{tag}", re.IGNORECASE),
-        forged=re.compile(f"([{_OPENERS}])({like})", re.IGNORECASE),
-        escaped=re.compile(rf"([{_OPENERS}])\\({like})", re.IGNORECASE),
+        bare=re.compile(f"[{OPENERS}]{tag}"),
+        forged=re.compile(f"([{OPENERS}])({like})"),
+        escaped=re.compile(rf"([{OPENERS}])\\({like})"),
     )
-
-
-def _section_names(spelled: Callable[[str], str]) -> list[str]:
-    return [rf"{spelled(name)}\b" for name in _SECTIONS]
 
 
 class _TagPatterns(NamedTuple):
@@ -113,11 +80,15 @@ class _TagPatterns(NamedTuple):
     escaped: re.Pattern[str]
 
 
+def _patterns_for(text: str) -> _TagPatterns:
+    return _tag_patterns(is_ascii=text.isascii())
+
+
 def _may_hold_a_tag(text: str) -> bool:
     return "<" in text or not (text.isascii() or _OPENER.search(text) is None)
 
 
-_OPENER = re.compile(f"[{_OPENERS}]")
+_OPENER = re.compile(f"[{OPENERS}]")
 
 # The start of the text, or the position after anything that `str.splitlines` splits at.
 _WITHIN_A_LINE = r"[^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029]"
@@ -224,11 +195,11 @@ def block_of(row: Block, entries: Iterable[TagEntry]) -> TagBlock:
 
 
 def escape_tags(text: str) -> str:
-    return _tag_patterns().forged.sub(r"\1\\\2", text) if _may_hold_a_tag(text) else text
+    return _patterns_for(text).forged.sub(r"\1\\\2", text) if _may_hold_a_tag(text) else text
 
 
 def unescape_tags(text: str) -> str:
-    return _tag_patterns().escaped.sub(r"\1\2", text) if _may_hold_a_tag(text) else text
+    return _patterns_for(text).escaped.sub(r"\1\2", text) if _may_hold_a_tag(text) else text
 
 
 def escape_text(text: str, level: ShownLevel, *, in_steps: bool = False) -> str:
@@ -344,7 +315,7 @@ def _parse_block(opening: re.Match[str], inner: str) -> TagBlock:
     steps = (int(step), int(step)) if step else (int(first_step or 0), int(last_step or 0))
     is_range = bool(first_step) or (bool(last) and level not in SUMS)
     low, high = int(first), int(last or first)
-    if _may_hold_a_tag(inner) and _tag_patterns().bare.search(inner) is not None:
+    if _may_hold_a_tag(inner) and _patterns_for(inner).bare.search(inner) is not None:
         raise TagsBroken(f"<{tag}> has a tag inside")
     if is_range:
         entries = _parse_range(inner, level, in_steps=bool(first_step), tag=tag)

@@ -98,8 +98,8 @@ _REPORTED = re.compile(
 )
 """Sentences in which the person repeats what somebody or something else states."""
 _QUOTED = re.compile(
-    r"\"[^\"\n]+\"|“[^”\n]+”|«[^»\n]+»|„[^“”\n]+[“”]|「[^」\n]+」|`[^`\n]*(?:\s[^`\n]*){3,}`"
-    r"|(?<!\w)'[^'\n]*(?:\s[^'\n]*){3,}'(?!\w)|‘[^’\n]*(?:\s[^’\n]*){3,}’"
+    r"\"[^\"\n]+\"|“[^“”\n]+”|«[^«»\n]+»|„[^„“”\n]+[“”]|「[^「」\n]+」|`(?:[^`\s]*\s){3}[^`]*`"
+    r"|(?<!\w)'(?:[^'\s]*\s){3}[^']*'(?!\w)|‘(?:[^‘’\s]*\s){3}[^‘’]*’"
 )
 """Quotations; the name of a command in backticks is not one."""
 _BULLET = re.compile(r"^[\s*•\-–—\d.)#>\[\]x]+(?=\w)", re.IGNORECASE)

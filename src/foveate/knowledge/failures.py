@@ -56,7 +56,7 @@ _ORDER = re.compile(
     r"|immer|niemals|toujours|jamais|siempre|nunca|всегда|никогда)\b|\|\s*(?:ba)?sh\b|总是|始终|必ず|常に",
     re.IGNORECASE,
 )
-_URL = re.compile(r"\w+://\S+")
+_URL = re.compile(r"(?<!\w)\w+://\S+")
 _VARIABLE = re.compile(
     r"0x[0-9a-f]+|(?<![\w.])(?:~|\.{0,2}|[A-Za-z]:)?(?:[/\\][\w.@+-]+){2,}|\b[0-9a-f]{8,}\b|\d+(?:[.,]\d+)*"
     r"|b?'[^']{40,}'|\"[^\"]{40,}\"",

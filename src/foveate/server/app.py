@@ -33,6 +33,7 @@ from foveate.server.mcp import McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, problem_response, refusal
 from foveate.server.settings import ServerSettings
+from foveate.server.time_limits import TimeLimitMiddleware
 from foveate.tokens import counter_for
 
 SERVER_ERROR = 500
@@ -85,6 +86,7 @@ def create_app(
             Middleware(MetricsMiddleware, metrics=metrics),
             Middleware(AccessMiddleware, access=access),
             Middleware(AdmissionMiddleware),
+            Middleware(TimeLimitMiddleware),
             Middleware(_RawPaths),
         ],
         exception_handlers=_HANDLERS,

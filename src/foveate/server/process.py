@@ -10,7 +10,9 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
@@ -97,14 +99,33 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
         server = QuietServer(server_config(app, own), report)
 
         def stop() -> None:
-            server.force_exit = server.should_exit  # a second signal does not wait for open requests
             server.should_exit = True
             app.state.end_streams()  # event streams would keep their connections open
 
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stop)
-        await server.serve()
+        with stopping_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop)):
+            await server.serve()
+
+
+@contextmanager
+def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` at the first SIGINT or SIGTERM. A second one ends the process at once, whatever it is doing.
+
+    What was acknowledged is durable, so nothing is lost. The event loop's own handlers would wait for a free loop.
+    """
+    numbers = (signal.SIGINT, signal.SIGTERM)
+
+    def on_signal(_number: int, _frame: FrameType | None) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        stop()
+
+    before = {number: signal.signal(number, on_signal) for number in numbers}
+    try:
+        yield
+    finally:
+        if all(signal.getsignal(number) is on_signal for number in numbers):
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 def set_aside_startup_objects() -> None:

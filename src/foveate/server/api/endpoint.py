@@ -278,11 +278,12 @@ class Replies:
 
         `ProblemError` 422 if the key was used for another body. Errors are not kept, so the request may be repeated.
         """
-        known = self._kept.get(where)
-        if known is not None:
+        while (known := self._kept.get(where)) is not None:
             if known.digest != digest:
                 raise ProblemError(422, "this Idempotency-Key was used for a different request", kind="key-reused")
-            return _again(await asyncio.shield(known.answer))
+            await asyncio.wait([known.answer])
+            if not known.answer.cancelled():
+                return _again(known.answer.result())
         promise: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
         self._kept[where] = _Reply(digest, promise)
         try:

@@ -14,6 +14,7 @@ from msgspec import Meta, Struct
 from foveate.agents.suspension import Suspension
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.problems import ProblemError
+from foveate.server.time_limits import allow_long
 from foveate.session.keys import Right
 from foveate.session.values import copied
 from foveate.tools import Tool, Toolbox, ToolOutput, Workspace, packs, registry
@@ -126,6 +127,7 @@ async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCall
         raise ProblemError(404, f"the pack {body.pack!r} has no tool {tool!r}", kind=NO_TOOL)
     if found.approval != "never" and not body.approve:
         raise ProblemError(409, f'{tool} needs approval: show the call to a person, and send it with "approve": true')
+    allow_long(call.request)
     workspace = Workspace.at(
         () if call.principal.tenant else settings.agents.roots,  # tenants must not share folders
         session=None if body.session is None else await call.view.open_session(body.session),

@@ -25,6 +25,7 @@ from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.jobs import Advance, JobResource
 from foveate.server.bodies import spool_body
 from foveate.server.problems import ProblemError
+from foveate.server.time_limits import allow_long
 from foveate.session import Session
 from foveate.session.values import SessionInfo
 from foveate.settings import Settings, check_strategy, load_settings, strategy_names
@@ -81,6 +82,7 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
     """Import a transcript, sent as the body. A second import adds only new messages."""
     if Path(query.name).name != query.name or query.name in (".", "..") or "\0" in query.name:
         raise ProblemError(422, f"name: {query.name[:50]!r} is not the name of a file")
+    allow_long(call.request)
     return await import_named(
         call.view,
         query.name,

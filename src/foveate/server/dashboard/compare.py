@@ -14,6 +14,7 @@ from foveate.server.api.transfer import BUDGETS_TOKENS, CompareBody, PlannedComp
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
 from foveate.server.dashboard.transfer import copy_upload, upload_name
 from foveate.server.problems import ProblemError
+from foveate.server.time_limits import allow_long
 from foveate.settings import strategy_names
 
 pages = Pages()
@@ -42,6 +43,7 @@ async def show_compare(visit: Visit) -> Response:
 async def start_compare(visit: Visit) -> Response:
     """Start a job that compares strategies on a session, or on a transcript without importing it."""
     visit.check_size()
+    allow_long(visit.request)
     async with visit.request.form(max_files=1) as form:
         names = [str(name) for name in form.getlist("strategy")]
         budgets = [whole_number(part, "a budget", least=100) for part in str(form.get("budgets", "")).split(",")]

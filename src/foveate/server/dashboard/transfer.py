@@ -13,6 +13,7 @@ from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, explained
+from foveate.server.time_limits import allow_long
 from foveate.session import Session
 
 MAX_FILES = 50
@@ -32,6 +33,7 @@ async def show_import(visit: Visit) -> Response:
 async def import_files(visit: Visit) -> Response:
     """Import transcripts; an unreadable one does not stop the others."""
     visit.check_size()
+    allow_long(visit.request)
     results, problems = [], []
     async with visit.request.form(max_files=MAX_FILES) as form:
         for upload in form.getlist("file"):

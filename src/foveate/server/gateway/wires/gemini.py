@@ -47,7 +47,7 @@ STATUSES: Final = {
 }
 EMPTY: Final[Record] = {"text": ""}
 """The part of an answer without content; the client rejects a candidate without any part."""
-METHOD: Final = re.compile(r"([^/:]+):(\w+)$")
+METHOD: Final = re.compile(r"(?<![^/:])([^/:]+):(\w+)$")
 MAX_ITEMS: Final = 10_000
 """Maximum items of a list in arguments; a higher index is rejected, since the list would be filled up to it."""
 _STEP: Final = re.compile(

@@ -1,0 +1,117 @@
+"""A request ends with its client, and when its time is over; a response that has begun is not cut."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.testclient import TestClient
+
+import foveate
+from foveate.server.app import create_app
+from foveate.server.time_limits import TimeLimitMiddleware, allow_long
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+async def forever(_request: Request) -> Response:
+    await asyncio.Event().wait()
+    return PlainTextResponse("never")
+
+
+def limited(endpoint: Endpoint, seconds: float) -> Starlette:
+    route = Route("/slow", endpoint, methods=["GET", "POST"])
+    return Starlette(routes=[route], middleware=[Middleware(TimeLimitMiddleware, seconds=seconds)])
+
+
+def scope_of(path: str, method: str, *, size: int) -> dict[str, Any]:
+    headers = [(b"host", b"localhost"), (b"content-length", str(size).encode())]
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": b"",
+        "headers": headers,
+        "client": ("127.0.0.1", 1),
+        "state": {},
+    }
+
+
+def leaves_after(*messages: dict[str, Any]) -> Callable[[], Awaitable[dict[str, Any]]]:
+    """The messages of a client that sends these and goes."""
+    left = [*messages, {"type": "http.disconnect"}]
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        return left.pop(0) if left else {"type": "http.disconnect"}
+
+    return receive
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_an_operation_that_takes_too_long_is_stopped_with_advice(method: str) -> None:
+    with TestClient(limited(forever, 0.01)) as client:
+        answer = client.request(method, "/slow", content=b"x" if method == "POST" else None)
+    assert answer.status_code == 503
+    assert answer.json()["type"] == "urn:foveate:time-limit"
+    assert "ask for less at a time" in answer.json()["detail"]
+
+
+def test_the_whole_application_cancels_an_operation_when_its_client_goes(tmp_path: Path) -> None:
+    cancelled = asyncio.Event()
+    sent: list[Any] = []
+
+    async def slow(request: Request) -> Response:
+        await request.body()
+        try:
+            return await forever(request)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async def job() -> None:
+        async with foveate.open(tmp_path / "s.db") as fov:
+            app = create_app(fov, extra_routes=[Route("/slow", slow, methods=["GET", "POST"])])
+            for method, size in (("GET", 0), ("POST", 2)):
+                receive = leaves_after({"type": "http.request", "body": b"x" * size, "more_body": False})
+                await app(scope_of("/slow", method, size=size), receive, send)
+                assert cancelled.is_set()
+                cancelled.clear()
+
+    asyncio.run(job())
+    assert sent == []
+
+
+def test_a_response_that_has_begun_is_sent_to_its_end() -> None:
+    async def streams(_request: Request) -> Response:
+        async def pieces() -> AsyncIterator[str]:
+            yield "a"
+            await asyncio.sleep(0.05)
+            yield "b"
+
+        return StreamingResponse(pieces())
+
+    with TestClient(limited(streams, 0.02)) as client:
+        assert client.get("/slow").text == "ab"
+
+
+def test_an_operation_that_may_take_long_gets_the_time() -> None:
+    async def imports(request: Request) -> Response:
+        allow_long(request)
+        await asyncio.sleep(0.05)
+        return PlainTextResponse("done")
+
+    with TestClient(limited(imports, 0.02)) as client:
+        assert client.get("/slow").text == "done"
