@@ -205,17 +205,21 @@ class Gateway:
         if isinstance(placed, SessionDecision):
             return _unchanged(call, placed.reason)
         try:
-            as_sent = self._as_sent(call, placed)
-            if as_sent is None:
-                return await self._assembled(call, placed)
-            if _may_be_unbound(call, placed):
-                return await self._bound(call, placed, as_sent)
-            return await self._recalled(call, placed, as_sent) or as_sent
+            return await self._within_budget(call, placed)
         except BaseException as error:
             self._recorder.release(placed)
             if isinstance(error, BudgetExceeded | InputError) or not isinstance(error, FoveateError):
                 raise
             return self._bypassed(call, error)
+
+    async def _within_budget(self, call: ClientCall, placed: Placement) -> Prepared:
+        """Return the client's own request while it fits, with what it recalls, or an assembled one."""
+        as_sent = self._as_sent(call, placed)
+        if as_sent is None:
+            return await self._assembled(call, placed)
+        if _may_be_unbound(call, placed):
+            return await self._bound(call, placed, as_sent)
+        return await self._recalled(call, placed, as_sent) or as_sent
 
     async def _continued(self, response_id: str) -> tuple[str, ClientId]:
         """Return the history that ends with a response, and its session."""
