@@ -1,6 +1,7 @@
 """Access control: keys, tenants and rights, Host and Origin checks, limits per key.
 
-While no key exists, direct requests from this machine have the owner's rights; requests through a proxy do not.
+While no key exists, direct requests of this machine's owner have the owner's rights; requests through a proxy and those
+of other users of the machine do not.
 With keys, every request needs one: `Authorization: Bearer fov_…`, `x-api-key: fov_…` or `X-Foveate-Key: fov_…`.
 """
 
@@ -20,6 +21,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from foveate.cache import BoundedCache
 from foveate.errors import StoreError
+from foveate.server.local import CREATE_KEY, LoopbackGuard
 from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_dashboard_path, is_gateway_path, refusal
 from foveate.server.settings import ServerSettings
 from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right
@@ -40,7 +42,6 @@ _FORWARDING = re.compile(
 X-Real-IP, True-Client-IP, CF-Connecting-IP and their like. Programs of this machine send none of them."""
 MAX_CACHED_KEYS = 10_000
 BUSY_SECONDS = 1
-CREATE_KEY = "create one with 'foveate keys create'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +89,8 @@ class AccessControl:
     settings: ServerSettings
     is_local: bool = True
     """Whether the server listens on loopback only."""
+    guard: LoopbackGuard | None = None
+    """Recognises other users of this machine; None, e.g. without real connections: all loopback is the owner's."""
     _known: BoundedCache[str, _Known] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
     _usage: BoundedCache[str, _Usage] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
     _keys_exist: bool = False
@@ -107,6 +110,8 @@ class AccessControl:
             raise ProblemError(503, problem, headers={"Retry-After": str(BUSY_SECONDS)}) from error
         if not is_loopback(connection):
             raise _denied(f"without a key only direct requests from this machine are served; {CREATE_KEY}")
+        if self.guard is not None:
+            self.guard.check(connection)
         return OWNER
 
     async def still_admits(self, connection: HTTPConnection) -> bool:
@@ -171,6 +176,8 @@ class AccessControl:
 
     async def identify_key(self, secret: str) -> Principal:
         """Return the owner of a key; `ProblemError` 401 if the key is not valid."""
+        if self.guard is not None and self.guard.is_token(secret) and not await self._must_have_key():
+            return OWNER
         known = self._known.get(secret)
         if known is None or known.until < time.monotonic():
             info = await self.keys.find(secret)
