@@ -11,9 +11,10 @@ import ipaddress
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -53,6 +54,10 @@ class Principal:
     rights: frozenset[str]
     key_id: str
     """Empty without a key."""
+    models: tuple[str, ...] = ()
+    """Patterns of the models that it may use through the gateway; empty: all."""
+    routes: tuple[str, ...] = ()
+    """The gateway's routes that it may use; empty: all."""
 
     def may(self, right: Right) -> bool:
         return right in self.rights or "admin" in self.rights
@@ -185,7 +190,8 @@ class AccessControl:
                 self._known.pop(secret)
                 raise _denied("this key does not exist or was revoked; 'foveate keys list' lists them")
             known = self._known[secret] = _Known(info, time.monotonic() + self.settings.key_cache_seconds)
-        return Principal(known.info.tenant, frozenset(known.info.rights), known.info.id)
+        info = known.info
+        return Principal(info.tenant, frozenset(info.rights), info.id, info.models, info.routes)
 
     async def _must_have_key(self) -> bool:
         now = time.monotonic()
@@ -244,6 +250,24 @@ def check_right(principal: Principal, right: Right) -> None:
     if not principal.may(right):
         has = ", ".join(right for right in RIGHTS if right in principal.rights) or "none"
         raise ProblemError(403, f"this needs the right {right!r}; the key has: {has}")
+
+
+def check_route(principal: Principal, route: str) -> None:
+    """Raise `ProblemError` 403 if the principal's key has a list of routes without this one."""
+    if principal.routes and route not in principal.routes:
+        raise ProblemError(403, f"this key may not use the route {route!r}; it has: {', '.join(principal.routes)}")
+
+
+def check_models(principal: Principal, models: Sequence[str]) -> None:
+    """Raise `ProblemError` 403 if the principal's key has a list of models, and one of these is not in it."""
+    if not principal.models:
+        return
+    allowed = ", ".join(principal.models)
+    if not models:
+        raise ProblemError(403, f"this key is limited to models, so the request must name one; allowed: {allowed}")
+    for model in models:
+        if not any(fnmatchcase(model, pattern) for pattern in principal.models):
+            raise ProblemError(403, f"this key may not use the model {model[:100]!r}; allowed: {allowed}")
 
 
 def find_key(connection: HTTPConnection) -> str | None:
