@@ -99,7 +99,7 @@ class LoopbackGuard:
         if self.token is None:
             client, server = connection.client, connection.scope.get("server")
             uid = peer_uid((client.host, client.port), (server[0], server[1])) if client and server else None
-            if uid not in (ROOT_UID, os.getuid()):
+            if uid not in (ROOT_UID, os.geteuid()):
                 raise ProblemError(401, f"without a key only the user who runs the server is served; {CREATE_KEY}")
         elif not is_gateway_path(connection.scope["path"]):
             raise ProblemError(401, f"a key is needed: send the token that 'foveate serve' printed, or {CREATE_KEY}")
@@ -117,7 +117,7 @@ def _system_tells() -> bool:
             listener.bind((host, 0))
             listener.listen()
             client.connect(listener.getsockname())
-            return peer_uid(client.getsockname()[:2], listener.getsockname()[:2]) == os.getuid()
+            return peer_uid(client.getsockname()[:2], listener.getsockname()[:2]) == os.geteuid()
     return False
 
 
@@ -128,7 +128,7 @@ def read_token(path: Path) -> str:
             _create_token(path)
         with path.open() as file:
             status = os.fstat(file.fileno())
-            if os.name == "posix" and (status.st_uid != os.getuid() or status.st_mode & OTHERS):
+            if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & OTHERS):
                 raise InputError(f"others may read or own {path}; delete it, and the server makes a new token")
             token = file.read().strip()
     except OSError as error:

@@ -28,10 +28,12 @@ class Provider:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.queries: list[str] = []
 
     async def _answer(self, request: Request) -> Response:
         body = await request.body()
         path = request.scope["raw_path"].decode()
+        self.queries.append(request.url.query)
         self.seen.append((request.method, path, dict(request.headers), body))
         return Response(b"\x00provider\xff", 202, {"x-request-id": "r-1"}, "audio/mpeg")
 
@@ -184,6 +186,17 @@ def test_a_client_with_a_provider_key_of_its_own_never_uses_the_servers(tmp_path
         client.post("/v1beta/models/e:embedContent?key=AIza-own", headers=bearer(key), json=EMBEDDING)
     assert provider.seen[0][2]["authorization"] == "Bearer sk-client"
     assert not {"authorization", "x-goog-api-key"} & set(provider.seen[1][2])
+
+
+@pytest.mark.parametrize(
+    ("has_key", "key", "sent"), [(False, "AIza", "key=AIza&a=1"), (False, "fov_a", "a=1"), (True, "AIza", "a=1")]
+)
+def test_a_key_in_the_query_goes_up_only_if_it_is_the_clients_and_used(
+    tmp_path: Path, has_key: bool, key: str, sent: str
+) -> None:
+    with gateway(tmp_path, has_key=has_key) as (client, provider):
+        client.get(f"/v1beta/models?key={key}&a=1")
+    assert provider.queries == [sent]
 
 
 def test_the_operator_shares_the_servers_key_by_route(tmp_path: Path) -> None:

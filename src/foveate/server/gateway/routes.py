@@ -28,8 +28,8 @@ from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.reply import GatewayReply, error_reply
 from foveate.server.gateway.table import (
+    HARMLESS,
     TABLE,
-    UNSHARED_SAFE,
     GatewayPath,
     GatewayRoute,
     is_form,
@@ -216,7 +216,7 @@ class GatewayEndpoints:
         raw = await self._raw(asked)
         models = await named_models(asked.row, request, raw)
         target = self._target(models[0] if models else "", asked.wire.format)
-        if target.key is not None and asked.row.name not in (*UNSHARED_SAFE, *self._settings.shared_routes):
+        if target.key is not None and asked.row.name not in (*HARMLESS, *self._settings.shared_routes):
             own = target.of_client(headers, asked.query)
             if own is None:
                 raise ProblemError(403, NOT_SHARED.format(name=asked.row.name))

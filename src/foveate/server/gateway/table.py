@@ -25,7 +25,7 @@ Handling = Literal["converse", "compact", "stored", "count", "forward"]
 """`converse`: record and answer within the budget; `forward`: pass on unchanged and unrecorded."""
 ModelPlace = Literal["body", "path", "inside", "none"]
 """Where a request names its model; `inside`: in a file or in items of the body, where it is not checked."""
-UNSHARED_SAFE: Final[frozenset[RouteName]] = frozenset({"chat", "models", "count_tokens"})
+HARMLESS: Final[frozenset[RouteName]] = frozenset({"chat", "models", "count_tokens"})
 """Routes that may use a provider key of the server without being enabled: they reach no data of other users."""
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
