@@ -2,41 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
-import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
 import pytest
 
-from support.command_line import Shell, command
+from support.command_line import Shell
 from support.patience import PATIENCE_SECONDS, wait_until
-
-
-@contextmanager
-def served(shell: Shell, *arguments: str, **variables: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A real server, with the line it prints when it is ready."""
-    words = command("serve", "--port", "0", "--json", *arguments)
-    process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=shell.environment(**variables)
-    )
-    try:
-        assert process.stdout
-        line = process.stdout.readline()
-        assert line, process.stderr and process.stderr.read()
-        yield process, json.loads(line)
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
+from support.served import served
 
 
 def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_path: Path) -> None:

@@ -272,3 +272,30 @@ def test_only_keys_of_ours_are_found() -> None:
     assert found(x_foveate_key="fov_c", authorization="Bearer fov_a") == "fov_c"
     assert found(x_api_key="sk-ant") is None
     assert found() is None
+
+
+def test_limits_of_a_key_are_stored_and_limit_it_to_the_gateway(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "a.db") as fov:
+        made = fov.keys.create("app", models=["gpt-5*", "o3", "o3"], routes=["embeddings", "chat"])
+        (listed,) = fov.keys.list()
+        assert listed == made.info
+        assert (listed.rights, listed.models, listed.routes) == (("gateway",), ("gpt-5*", "o3"), ("chat", "embeddings"))
+        with pytest.raises(InputError, match="no route 'admin'"):
+            fov.keys.create(routes=["admin"])
+        with pytest.raises(InputError, match="no pattern"):
+            fov.keys.create(models=["gpt 5"])
+
+
+def test_an_admin_with_limits_gives_away_no_more_than_it_has(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        limits = {"models": ["gpt-*", "o?"], "routes": ["chat", "models"]}
+        admin = bearer(call(client, client.fov.keys.create, rights=["admin"], **limits).secret)
+
+        def created(**body: object) -> tuple[int, object]:
+            answer = client.post("/api/v1/keys", json=body, headers=admin)
+            return answer.status_code, answer.json().get("models")
+
+        assert created() == (201, ["gpt-*", "o?"])
+        assert created(models=["gpt-5"], routes=["chat"]) == (201, ["gpt-5"])
+        for body in ({"models": ["*"]}, {"models": ["o*"]}, {"models": ["claude"]}, {"routes": ["files"]}):
+            assert created(**body)[0] == 403

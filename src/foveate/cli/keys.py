@@ -20,6 +20,8 @@ CELLS: Cells[KeyInfo] = {
     Column("name", "cut"): lambda key: key.name,
     Column("tenant"): lambda key: key.tenant or "(all)",
     Column("rights"): lambda key: ", ".join(key.rights),
+    Column("models", "cut"): lambda key: ", ".join(key.models) or "(all)",
+    Column("routes", "cut"): lambda key: ", ".join(key.routes) or "(all)",
     Column("created", expendable=1): lambda key: moment(key.created_at),
     Column("revoked"): lambda key: moment(key.revoked_at) if key.revoked_at else "",
 }
@@ -45,16 +47,29 @@ def command() -> None:
     "rights",
     multiple=True,
     type=click.Choice(("gateway", "read", "write", "admin")),
-    help="Repeatable. Default: gateway, read and write; admin includes all.",
+    help="Repeatable. Default: gateway, read and write, with limits gateway alone; admin includes all.",
 )
-def create(fov: Foveate, *, name: str, tenant: str, rights: tuple[str, ...]) -> Answer:
+@click.option(
+    "--model", "models", multiple=True, metavar="PATTERN", help="Limit the gateway to these models; repeatable."
+)
+@click.option(
+    "--route",
+    "routes",
+    multiple=True,
+    metavar="NAME",
+    help="Limit the gateway to these routes, e.g. chat, models, count_tokens, embeddings; repeatable.",
+)
+def create(
+    fov: Foveate, *, name: str, tenant: str, rights: tuple[str, ...], models: tuple[str, ...], routes: tuple[str, ...]
+) -> Answer:
     """Create a key and print it. It is shown once; only its hash is stored.
 
     \b
     foveate keys create laptop
     foveate keys create team --tenant acme --right gateway --right read
+    foveate keys create app --model 'gpt-5*' --route chat --route embeddings
     """
-    made = fov.keys.create(name, tenant=tenant, rights=rights or ("gateway", "read", "write"))
+    made = fov.keys.create(name, tenant=tenant, rights=rights or None, models=models, routes=routes)
     return Answer(made, lambda out: _show(out, made))
 
 
@@ -83,4 +98,7 @@ def revoke(fov: Foveate, key_id: str) -> Answer:
 def _show(out: Console, made: NewKey) -> None:
     out.print(line((made.secret, "bold")), soft_wrap=True)
     whose = f"tenant {made.info.tenant}" if made.info.tenant else "all tenants"
-    out.print(line((f"{made.info.id}: {', '.join(made.info.rights)} for {whose}. The key is not shown again.", "dim")))
+    limits = [("models ", made.info.models), ("routes ", made.info.routes)]
+    only = "".join(f"; {kind}{', '.join(names)} only" for kind, names in limits if names)
+    text = f"{made.info.id}: {', '.join(made.info.rights)} for {whose}{only}. The key is not shown again."
+    out.print(line((text, "dim")))

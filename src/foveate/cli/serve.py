@@ -45,7 +45,8 @@ def command(
 ) -> None:
     """Serve the gateway under /v1, the HTTP API under /api/v1 and MCP under /mcp, until it is stopped.
 
-    Without keys only requests from this machine are served; 'foveate keys create' makes a key.
+    Without keys only your own requests from this machine are served; 'foveate keys create' makes a key. Where the
+    system does not tell whose a request is (all but Linux), a token is printed that all but the gateway asks for.
 
     \b
     foveate serve --upstream https://api.anthropic.com
@@ -77,7 +78,11 @@ def command(
         if ready.schedule:
             out.print(line(f"Learning  {ready.schedule} (knowledge.schedule)"))
         if not ready.needs_key:
-            out.print(line(("No keys: only requests from this machine are served.", "dim")))
+            out.print(line(("No keys: only your own requests from this machine are served.", "dim")))
+        if ready.token:
+            from foveate.server.local import TOKEN_FILE
+
+            out.print(line(f"Token     {ready.token} (a key for all but the gateway, also in {TOKEN_FILE})"))
 
     serve(path, load_settings(overrides=overrides), on_ready=report)
 

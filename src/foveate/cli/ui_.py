@@ -40,6 +40,8 @@ def command(*, port: int, no_browser: bool, store_path: Path) -> None:
 
     def report(ready: ServeReport) -> None:
         console().print(line(("Dashboard ", "green"), (ready.url, "bold"), f" of {path}; Ctrl+C stops it."))
+        if ready.token:
+            console().print(line(f"Log in with the token {ready.token}"), soft_wrap=True)
         if not no_browser and not webbrowser.open(ready.url):
             console().print(line("No browser was found; open the address yourself."))
 

@@ -1,6 +1,7 @@
 """Access control: keys, tenants and rights, Host and Origin checks, limits per key.
 
-While no key exists, direct requests from this machine have the owner's rights; requests through a proxy do not.
+While no key exists, direct requests of this machine's owner have the owner's rights; requests through a proxy and those
+of other users of the machine do not.
 With keys, every request needs one: `Authorization: Bearer fov_…`, `x-api-key: fov_…` or `X-Foveate-Key: fov_…`.
 """
 
@@ -10,9 +11,10 @@ import ipaddress
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
@@ -21,7 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.errors import StoreError
-from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_dashboard_path, is_gateway_path, refusal
+from foveate.server.local import CREATE_KEY, LoopbackGuard
+from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_dashboard_path, refusal
 from foveate.server.settings import ServerSettings
 from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right, tool_right
 
@@ -41,7 +44,6 @@ _FORWARDING = re.compile(
 X-Real-IP, True-Client-IP, CF-Connecting-IP and their like. Programs of this machine send none of them."""
 MAX_CACHED_KEYS = 10_000
 BUSY_SECONDS = 1
-CREATE_KEY = "create one with 'foveate keys create'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,10 @@ class Principal:
     rights: frozenset[str]
     key_id: str
     """Empty without a key."""
+    models: tuple[str, ...] = ()
+    """Patterns of the models that it may use through the gateway; empty: all."""
+    routes: tuple[str, ...] = ()
+    """The gateway's routes that it may use; empty: all."""
 
     def may(self, right: Right) -> bool:
         return right in self.rights or "admin" in self.rights
@@ -95,6 +101,8 @@ class AccessControl:
     settings: ServerSettings
     is_local: bool = True
     """Whether the server listens on loopback only."""
+    guard: LoopbackGuard | None = None
+    """Recognises other users of this machine; None, e.g. without real connections: all loopback is the owner's."""
     _known: BoundedCache[str, _Known] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
     _usage: BoundedCache[str, _Usage] = field(default_factory=lambda: BoundedCache(MAX_CACHED_KEYS))
     _keys_exist: bool = False
@@ -114,6 +122,8 @@ class AccessControl:
             raise ProblemError(503, problem, headers={"Retry-After": str(BUSY_SECONDS)}) from error
         if not is_loopback(connection):
             raise _denied(f"without a key only direct requests from this machine are served; {CREATE_KEY}")
+        if self.guard is not None:
+            self.guard.check(connection)
         return OWNER
 
     async def still_admits(self, connection: HTTPConnection) -> bool:
@@ -178,6 +188,8 @@ class AccessControl:
 
     async def identify_key(self, secret: str) -> Principal:
         """Return the owner of a key; `ProblemError` 401 if the key is not valid."""
+        if self.guard is not None and self.guard.is_token(secret) and not await self._must_have_key():
+            return OWNER
         known = self._known.get(secret)
         if known is None or known.until < time.monotonic():
             info = await self.keys.find(secret)
@@ -185,7 +197,8 @@ class AccessControl:
                 self._known.pop(secret)
                 raise _denied("this key does not exist or was revoked; 'foveate keys list' lists them")
             known = self._known[secret] = _Known(info, time.monotonic() + self.settings.key_cache_seconds)
-        return Principal(known.info.tenant, frozenset(known.info.rights), known.info.id)
+        info = known.info
+        return Principal(info.tenant, frozenset(info.rights), info.id, info.models, info.routes)
 
     async def _must_have_key(self) -> bool:
         now = time.monotonic()
@@ -233,10 +246,7 @@ class AccessMiddleware:
             raise ProblemError(404, "there is nothing at a path with a NUL character")
         if method == "HEAD" and path == "/":
             return NOBODY
-        principal = await self._access.identify(connection)
-        if is_gateway_path(path):
-            check_right(principal, "gateway")
-        return principal
+        return await self._access.identify(connection)
 
 
 def check_right(principal: Principal, right: Right) -> None:
@@ -244,6 +254,24 @@ def check_right(principal: Principal, right: Right) -> None:
     if not principal.may(right):
         has = ", ".join(right for right in RIGHTS if right in principal.rights) or "none"
         raise ProblemError(403, f"this needs the right {right!r}; the key has: {has}")
+
+
+def check_route(principal: Principal, route: str) -> None:
+    """Raise `ProblemError` 403 if the principal's key has a list of routes without this one."""
+    if principal.routes and route not in principal.routes:
+        raise ProblemError(403, f"this key may not use the route {route!r}; it has: {', '.join(principal.routes)}")
+
+
+def check_models(principal: Principal, models: Sequence[str]) -> None:
+    """Raise `ProblemError` 403 if the principal's key has a list of models, and one of these is not in it."""
+    if not principal.models:
+        return
+    allowed = ", ".join(principal.models)
+    if not models:
+        raise ProblemError(403, f"this key is limited to models, so the request must name one; allowed: {allowed}")
+    for model in models:
+        if not any(fnmatchcase(model, pattern) for pattern in principal.models):
+            raise ProblemError(403, f"this key may not use the model {model[:100]!r}; allowed: {allowed}")
 
 
 def find_key(connection: HTTPConnection) -> str | None:

@@ -15,7 +15,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 MAX_HEAD_BYTES: Final = 65_536
 """Size limit of request line and headers: what uvicorn's other parser, h11, accepts."""
 MAX_HEADERS: Final = 100
-"""Number of header lines, as in Apache and gunicorn. Coding agents send about 25."""
+"""Maximum number of header lines, as in Apache and gunicorn."""
 MIN_BODY_BYTES_PER_SECOND: Final = 500
 """Rate below which a body is too slow, as in Apache."""
 

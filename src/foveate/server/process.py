@@ -23,6 +23,7 @@ from foveate.errors import InputError
 from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
 from foveate.server.connection import LimitedConnection
+from foveate.server.local import LoopbackGuard
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
@@ -41,6 +42,8 @@ class ServeReport:
     needs_key: bool
     schedule: str = ""
     """When the server learns from past sessions; empty for never."""
+    token: str | None = None
+    """The token that requests from this machine need; None if they need none."""
 
 
 class QuietServer(uvicorn.Server):
@@ -89,12 +92,14 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
         except ProblemError as error:
             raise InputError(error.detail) from error
         needs_key = await fov.keys.exist()
+        guard = app.state.access.guard = LoopbackGuard.of_system()
 
         def report() -> None:
             set_aside_startup_objects()
             host = f"[{own.host}]" if ":" in own.host else own.host
             url = f"http://{host}:{server.port}"
-            on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip()))
+            token = None if needs_key else guard.token
+            on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip(), token))
 
         server = QuietServer(server_config(app, own), report)
 

@@ -23,6 +23,9 @@ from foveate.turn import from_us
 
 Right = Literal["gateway", "read", "write", "admin"]
 RIGHTS: tuple[Right, ...] = get_args(Right)
+DEFAULT_RIGHTS: tuple[Right, ...] = ("gateway", "read", "write")
+LIMITED_RIGHTS: tuple[Right, ...] = ("gateway",)
+"""Default rights of a key with limits: the limits are those of the gateway."""
 RouteName = Literal[
     "chat",
     "models",
@@ -38,10 +41,12 @@ RouteName = Literal[
     "caches",
 ]
 """A group of the gateway's routes."""
+ROUTES: tuple[RouteName, ...] = get_args(RouteName)
 PREFIX = "fov_"
 """Beginning of every key, so that it is never mistaken for a provider's key."""
 SECRET_BYTES = 24
 MAX_NAME_CHARS = 200
+MAX_PATTERNS = 100
 
 
 def includes(held: Right, needed: Right) -> bool:
@@ -70,6 +75,10 @@ class KeyInfo:
     rights: tuple[str, ...]
     created_at: datetime
     revoked_at: datetime | None
+    models: tuple[str, ...] = ()
+    """Patterns of the models that the gateway serves with this key, e.g. `gpt-5*`; empty: all."""
+    routes: tuple[str, ...] = ()
+    """Names of the gateway's routes that it may use; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,15 +96,28 @@ class Keys:
         self._store = store
 
     async def create(
-        self, name: str = "", *, tenant: str = "", rights: Collection[str] = ("gateway", "read", "write")
+        self,
+        name: str = "",
+        *,
+        tenant: str = "",
+        rights: Collection[str] | None = None,
+        models: Collection[str] = (),
+        routes: Collection[str] = (),
     ) -> NewKey:
-        """Create a key. `admin` includes all other rights."""
+        """Create a key. `admin` includes all other rights.
+
+        `models` (patterns, e.g. `gpt-5*`) and `routes` limit what the gateway serves with it; empty: no limit. The
+        default of `rights` is gateway, read and write, with limits gateway alone.
+        """
+        if rights is None:
+            rights = LIMITED_RIGHTS if models or routes else DEFAULT_RIGHTS
         if len(check_text("name", name)) > MAX_NAME_CHARS:
             raise InputError(f"a key's name may have up to {MAX_NAME_CHARS} characters; got {len(name)}")
         unknown = [right for right in rights if right not in RIGHTS]
         if unknown or not rights:
             problem = f"no right {unknown[0]!r}" if unknown else "a key needs a right"
             raise InputError(f"{problem}; available: {', '.join(RIGHTS)}")
+        _check_limits(models, routes)
         if tenant:
             await reserve(self._store, check_tenant(tenant))
         secret = f"{PREFIX}{secrets.token_hex(SECRET_BYTES)}"
@@ -106,6 +128,8 @@ class Keys:
             tenant=tenant,
             rights=" ".join(right for right in RIGHTS if right in rights),
             created_us=time.time_ns() // 1_000,
+            models=" ".join(dict.fromkeys(models)),
+            routes=" ".join(route for route in ROUTES if route in routes),
         )
         await self._store.access.add(row)
         return NewKey(_info(row), secret)
@@ -129,6 +153,16 @@ class Keys:
         return await self._store.access.exist()
 
 
+def _check_limits(models: Collection[str], routes: Collection[str]) -> None:
+    if unknown := [route for route in routes if route not in ROUTES]:
+        raise InputError(f"no route {unknown[0]!r}; available: {', '.join(ROUTES)}")
+    for model in models:
+        if not model.isprintable() or len(check_text("model", model).split()) != 1 or len(model) > MAX_NAME_CHARS:
+            raise InputError(f"{model[:100]!r} is no pattern of model names; one is e.g. 'gpt-5*', without spaces")
+    if len(models) > MAX_PATTERNS:
+        raise InputError(f"a key may have up to {MAX_PATTERNS} patterns of models; got {len(models)}")
+
+
 def _digest(secret: str) -> bytes:
     # The secret is random and long, so a fast hash without salt is enough.
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).digest()
@@ -136,4 +170,13 @@ def _digest(secret: str) -> bytes:
 
 def _info(row: AccessKeyRow) -> KeyInfo:
     revoked = None if row.revoked_us is None else from_us(row.revoked_us)
-    return KeyInfo(row.id, row.name, row.tenant, tuple(row.rights.split()), from_us(row.created_us), revoked)
+    return KeyInfo(
+        row.id,
+        row.name,
+        row.tenant,
+        tuple(row.rights.split()),
+        from_us(row.created_us),
+        revoked,
+        tuple(row.models.split()),
+        tuple(row.routes.split()),
+    )

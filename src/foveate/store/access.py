@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 
 from foveate.store.sql import Connection, now_us
 
-_COLUMNS = "id, name, digest, tenant, rights, created_us, revoked_us"
+_COLUMNS = "id, name, digest, tenant, rights, created_us, revoked_us, models, routes"
 ADD = f"""INSERT INTO access_keys ({_COLUMNS})
-    VALUES (:id, :name, :digest, :tenant, :rights, :created_us, :revoked_us)"""  # noqa: S608
+    VALUES (:id, :name, :digest, :tenant, :rights, :created_us, :revoked_us, :models, :routes)"""  # noqa: S608
 LIST = f"SELECT {_COLUMNS} FROM access_keys ORDER BY created_us, id"  # noqa: S608
 FIND = f"SELECT {_COLUMNS} FROM access_keys WHERE digest = :digest AND revoked_us IS NULL"  # noqa: S608
 REVOKE = "UPDATE access_keys SET revoked_us = :now_us WHERE id = :id AND revoked_us IS NULL"
@@ -27,6 +27,10 @@ class AccessKeyRow:
     """Space-separated."""
     created_us: int
     revoked_us: int | None = None
+    models: str = ""
+    """Patterns, space-separated; empty: all."""
+    routes: str = ""
+    """Space-separated; empty: all."""
 
 
 def add(connection: Connection, key: AccessKeyRow) -> None:

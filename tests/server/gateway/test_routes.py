@@ -28,10 +28,12 @@ class Provider:
 
     def __init__(self) -> None:
         self.seen: list[tuple[str, str, dict[str, str], bytes]] = []
+        self.queries: list[str] = []
 
     async def _answer(self, request: Request) -> Response:
         body = await request.body()
         path = request.scope["raw_path"].decode()
+        self.queries.append(request.url.query)
         self.seen.append((request.method, path, dict(request.headers), body))
         return Response(b"\x00provider\xff", 202, {"x-request-id": "r-1"}, "audio/mpeg")
 
@@ -186,6 +188,17 @@ def test_a_client_with_a_provider_key_of_its_own_never_uses_the_servers(tmp_path
     assert not {"authorization", "x-goog-api-key"} & set(provider.seen[1][2])
 
 
+@pytest.mark.parametrize(
+    ("has_key", "key", "sent"), [(False, "AIza", "key=AIza&a=1"), (False, "fov_a", "a=1"), (True, "AIza", "a=1")]
+)
+def test_a_key_in_the_query_goes_up_only_if_it_is_the_clients_and_used(
+    tmp_path: Path, has_key: bool, key: str, sent: str
+) -> None:
+    with gateway(tmp_path, has_key=has_key) as (client, provider):
+        client.get(f"/v1beta/models?key={key}&a=1")
+    assert provider.queries == [sent]
+
+
 def test_the_operator_shares_the_servers_key_by_route(tmp_path: Path) -> None:
     with gateway(tmp_path, shared_routes=["embeddings"]) as (client, provider):
         key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)
@@ -218,3 +231,79 @@ def test_shared_paths_are_refused_in_the_clients_protocol(
 ) -> None:
     with gateway(tmp_path) as (client, _):
         assert envelope(client.get("/v1/files", headers=headers).json())
+
+
+def _form(model: str) -> dict[str, Any]:
+    return {"data": {"model": model}, "files": {"file": ("a.wav", b"RIFF")}}
+
+
+ALLOWED: dict[str, tuple[str, dict[str, Any]]] = {
+    "body": ("/v1/embeddings", {"json": {"model": "small-1", "input": "a"}}),
+    "exact name": ("/v1/embeddings", {"json": {"model": "e5", "input": "a"}}),
+    "path": ("/v1beta/models/small-1:embedContent", {"json": {}}),
+    "form": ("/v1/audio/transcriptions", _form("small-1")),
+    "count": ("/v1/responses/input_tokens", {"json": {"model": "small-1", "input": "a"}}),
+}
+REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
+    "body": ("/v1/embeddings", {"json": {"model": "large-1", "input": "a"}}),
+    "no model": ("/v1/moderations", {"json": {"input": "a"}}),
+    "no text": ("/v1/embeddings", {"json": {"model": ["small-1"], "input": "a"}}),
+    "repeated key": ("/v1/embeddings", {"content": b'{"model": "small-1", "model": "large-1"}'}),
+    "alternatives": ("/v1/completions", {"json": {"model": "small-1", "models": ["large-1"]}}),
+    "hosted tool": ("/v1/responses/input_tokens", {"json": {"model": "small-1", "tools": [{"model": "large-1"}]}}),
+    "path": ("/v1beta/models/large-1:embedContent", {"json": {"model": "small-1"}}),
+    "encoded path": ("/v1beta/models/small%2F..%2Flarge-1:embedContent", {"json": {}}),
+    "form": ("/v1/audio/transcriptions", _form("large-1")),
+    "form with two": ("/v1/audio/transcriptions", _form("small-1") | {"files": {"model": ("m", b"large-1")}}),
+    "batch": ("/v1/messages/batches", {"json": {"requests": [{"params": {"model": "small-1"}}]}}),
+    "chat": ("/v1/chat/completions", {"json": {"model": "large-1", "messages": [{"role": "user", "content": "a"}]}}),
+    "chat as a form": (
+        "/v1/chat/completions",
+        {
+            "content": b'{"model": "large-1", "messages": [{"role": "user", "content": "a"}]}',
+            "headers": {"content-type": "multipart/form-data; boundary=x"},
+        },
+    ),
+    "messages": ("/v1/messages", {"json": {"model": "large-1", "messages": [{"role": "user", "content": "a"}]}}),
+    "token count": ("/v1/messages/count_tokens", {"json": {"model": "large-1", "messages": []}}),
+    "gemini": ("/v1/models/large-1:generateContent", {"json": {"contents": [{"parts": [{"text": "a"}]}]}}),
+}
+
+
+def _limited(client: ServerClient, request: tuple[str, dict[str, Any]], **limits: Any) -> httpx2.Response:
+    key = call(client, client.fov.keys.create, rights=["gateway"], **limits).secret
+    path, given = request
+    headers = {**OWN, "X-Foveate-Key": key, **given.get("headers", {})}
+    return client.post(path, **{**given, "headers": headers})
+
+
+@pytest.mark.parametrize("request_", ALLOWED.values(), ids=ALLOWED)
+def test_a_key_with_models_uses_those(tmp_path: Path, request_: tuple[str, dict[str, Any]]) -> None:
+    with gateway(tmp_path, has_key=False) as (client, provider):
+        assert _limited(client, request_, models=["small-*", "e5"]).status_code == 202
+    assert len(provider.seen) == 1
+
+
+@pytest.mark.parametrize("request_", REFUSED.values(), ids=REFUSED)
+def test_a_key_with_models_reaches_no_other_model(tmp_path: Path, request_: tuple[str, dict[str, Any]]) -> None:
+    with gateway(tmp_path, has_key=False) as (client, provider):
+        answer = _limited(client, request_, models=["small-*", "e5"])
+        assert answer.status_code in (403, 404)
+        assert answer.status_code == 404 or "this key " in json.dumps(answer.json()["error"])
+    assert provider.seen == []
+
+
+def test_of_a_key_that_occurs_twice_the_checked_one_is_sent(tmp_path: Path) -> None:
+    with gateway(tmp_path, has_key=False) as (client, provider):
+        twice = {"content": b'{"model": "large-1", "model": "small-1", "input": "a"}'}
+        assert _limited(client, ("/v1/embeddings", twice), models=["small-*"]).status_code == 202
+    assert provider.seen[0][3] == b'{"model":"small-1","input":"a"}'
+
+
+def test_a_key_with_routes_uses_no_other_route(tmp_path: Path) -> None:
+    with gateway(tmp_path, has_key=False) as (client, provider):
+        assert _limited(client, ALLOWED["body"], routes=["chat", "embeddings"]).status_code == 202
+        answer = _limited(client, ALLOWED["form"], routes=["chat", "embeddings"])
+        assert (answer.status_code, len(provider.seen)) == (403, 1)
+        assert "may not use the route 'audio'; it has: chat, embeddings" in answer.json()["error"]["message"]
+        assert _limited(client, REFUSED["messages"], routes=["embeddings"]).status_code == 403

@@ -31,7 +31,7 @@ async def a_child_session_shares_no_turn(store: Store, _: OpenStore) -> None:
 
 async def a_key_is_found_by_its_hash_until_it_is_revoked(store: Store, _: OpenStore) -> None:
     assert not await store.access.exist()
-    key = AccessKeyRow("k1", "laptop", b"hash", "acme", "read write", 5)
+    key = AccessKeyRow("k1", "laptop", b"hash", "acme", "read write", 5, models="gpt-5* o3", routes="chat")
     await store.access.add(key)
     assert await store.access.find(b"hash") == key
     assert await store.access.find(b"other") is None

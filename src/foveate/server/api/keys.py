@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from fnmatch import fnmatchcase
 from typing import Annotated
 
 from msgspec import Meta, Struct
@@ -11,7 +12,7 @@ from foveate.errors import NotFound
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError
-from foveate.session.keys import KeyInfo, Right
+from foveate.session.keys import KeyInfo, Right, RouteName
 from foveate.session.values import copied
 
 routes = Endpoints("keys")
@@ -27,7 +28,13 @@ class KeyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: Annotated[str, Meta(max_length=200)] = ""
     tenant: str | None = None
     """Default: the tenant of the key that creates it."""
-    rights: Annotated[tuple[Right, ...], Meta(min_length=1)] = ("gateway", "read", "write")
+    rights: Annotated[tuple[Right, ...], Meta(min_length=1)] | None = None
+    """Default: gateway, read and write; with `models` or `routes` gateway alone."""
+    models: tuple[str, ...] = ()
+    """Patterns of the models that the gateway serves with the key, e.g. `gpt-5*`. Default: those of the key that
+    creates it."""
+    routes: tuple[RouteName, ...] = ()
+    """The gateway's routes that the key may use. Default: those of the key that creates it."""
 
 
 class NewKeyAnswer(Struct, frozen=True, kw_only=True):
@@ -37,6 +44,8 @@ class NewKeyAnswer(Struct, frozen=True, kw_only=True):
     name: str
     tenant: str
     rights: list[str]
+    models: list[str]
+    routes: list[str]
     created_at: datetime
     secret: str
 
@@ -54,9 +63,13 @@ async def create_key(call: Call, body: KeyBody) -> NewKeyAnswer:
     tenant = own if body.tenant is None else body.tenant
     if own and tenant != own:
         raise ProblemError(403, "a tenant's key can create keys of its own tenant only")
-    made = await call.parts.fov.keys.create(body.name, tenant=tenant, rights=body.rights)
+    models = _within(body.models, call.principal.models, "model")
+    routes = _within(body.routes, call.principal.routes, "route")
+    made = await call.parts.fov.keys.create(body.name, tenant=tenant, rights=body.rights, models=models, routes=routes)
     call.parts.access.note_created()
-    return copied(NewKeyAnswer, made.info, rights=list(made.info.rights), secret=made.secret)
+    info = made.info
+    lists = {"rights": list(info.rights), "models": list(info.models), "routes": list(info.routes)}
+    return copied(NewKeyAnswer, info, **lists, secret=made.secret)
 
 
 @routes.add("DELETE", "/keys/{key}", right="admin")
@@ -66,6 +79,17 @@ async def revoke_key(call: Call, key: str) -> None:
         raise NotFound(f"no active key {key!r}; 'foveate keys list' lists them")
     await call.parts.fov.keys.revoke(key)
     call.parts.access.note_revoked(key)
+
+
+def _within(wanted: tuple[str, ...], own: tuple[str, ...], what: str) -> tuple[str, ...]:
+    """Return the limits of a new key; `ProblemError` 403 if they exceed those of the key that creates it."""
+    if not own:
+        return wanted
+    for one in wanted:
+        is_exact = not any(sign in one for sign in "*?[")
+        if one not in own and not (is_exact and any(fnmatchcase(one, pattern) for pattern in own)):
+            raise ProblemError(403, f"this key can't give away the {what} {one[:100]!r}; it has: {', '.join(own)}")
+    return wanted or own
 
 
 async def _keys(call: Call) -> list[KeyInfo]:

@@ -23,16 +23,17 @@ from foveate.errors import BadRequest, BadUpstream, FoveateError
 from foveate.intake.project import folder_of
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
-from foveate.server.access import check_right
+from foveate.server.access import Principal, check_models, check_right, check_route
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.headers import readable
 from foveate.server.gateway.reply import GatewayReply, error_reply
 from foveate.server.gateway.table import (
+    HARMLESS,
     TABLE,
-    UNSHARED_SAFE,
     GatewayPath,
     GatewayRoute,
+    is_form,
     named_models,
     read_path,
 )
@@ -138,6 +139,7 @@ class GatewayEndpoints:
             wire = WIRES[row.format or _format_of(request.headers)]
             try:
                 check_right(request.state.principal, "gateway")
+                check_route(request.state.principal, row.name)
                 return await handle(Asked(row, wire, request, row.upstream_path(request.path_params)))
             except ProblemError as error:
                 headers = {**error.headers, "x-should-retry": "false"} if error.status == FORBIDDEN else error.headers
@@ -148,7 +150,7 @@ class GatewayEndpoints:
         return endpoint
 
     async def _converse(self, asked: Asked) -> Response:
-        call = self._call(asked, await self._raw(asked.request))
+        call = self._call(asked, await self._raw(asked))
         is_stored = not self._settings.bypass and asked.headers.get("x-foveate-store", "").strip().lower() != "off"
         reply = await self._gateway(asked.request).handle(call, store=is_stored)
         return reply.response()
@@ -172,7 +174,7 @@ class GatewayEndpoints:
 
     async def _compact(self, asked: Asked) -> Response:
         """Return the compacted conversation, as items that a client sends instead of its history."""
-        call = self._call(asked, await self._raw(asked.request), Target(""))
+        call = self._call(asked, await self._raw(asked), Target(""))
         compacted = {
             "id": f"resp_{secrets.token_hex(16)}",
             "object": "response.compaction",
@@ -194,7 +196,7 @@ class GatewayEndpoints:
 
     async def _count_tokens(self, asked: Asked) -> Response:
         """Return the provider's token count of the client's body, or our own if it has no such endpoint."""
-        raw = await self._raw(asked.request)
+        raw = await self._raw(asked)
         read = asked.wire.read(_decoded(raw), path=asked.path)
         target = choose(self._settings, read.model, asked.wire.format)
         if target is not None:
@@ -212,10 +214,10 @@ class GatewayEndpoints:
     async def _forward(self, asked: Asked) -> Response:
         """Pass a request and its answer on unchanged; nothing is recorded."""
         request, headers = asked.request, asked.headers
-        raw = await self._raw(request)
+        raw = await self._raw(asked)
         models = await named_models(asked.row, request, raw)
         target = self._target(models[0] if models else "", asked.wire.format)
-        if target.key is not None and asked.row.name not in (*UNSHARED_SAFE, *self._settings.shared_routes):
+        if target.key is not None and asked.row.name not in (*HARMLESS, *self._settings.shared_routes):
             own = target.of_client(headers, asked.query)
             if own is None:
                 raise ProblemError(403, NOT_SHARED.format(name=asked.row.name))
@@ -238,8 +240,18 @@ class GatewayEndpoints:
             media_type=answer.headers.get("content-type", "application/octet-stream"),
         ).response()
 
-    async def _raw(self, request: Request) -> bytes:
-        return await read_body(request, max_mb=self._settings.max_body_mb)
+    async def _raw(self, asked: Asked) -> bytes:
+        """Read the body, and check its models if the key has a list of them."""
+        raw = await read_body(asked.request, max_mb=self._settings.max_body_mb)
+        principal: Principal = asked.request.state.principal
+        if not principal.models or asked.row.model == "none":
+            return raw
+        if asked.row.model == "inside":
+            raise ProblemError(403, f"this key is limited to models, which can't be checked in {asked.row.name}")
+        if asked.row.model == "body" and not is_form(asked.row, asked.request):
+            raw = msgspec.json.encode(_decoded(raw))  # of a key that occurs twice, send the one that is checked
+        check_models(principal, await named_models(asked.row, asked.request, raw))
+        return raw
 
     def _target(self, model: str, format_name: str) -> Target:
         target = choose(self._settings, model, format_name)

@@ -25,7 +25,7 @@ Handling = Literal["converse", "compact", "stored", "count", "forward"]
 """`converse`: record and answer within the budget; `forward`: pass on unchanged and unrecorded."""
 ModelPlace = Literal["body", "path", "inside", "none"]
 """Where a request names its model; `inside`: in a file or in items of the body, where it is not checked."""
-UNSHARED_SAFE: Final[frozenset[RouteName]] = frozenset({"chat", "models", "count_tokens"})
+HARMLESS: Final[frozenset[RouteName]] = frozenset({"chat", "models", "count_tokens"})
 """Routes that may use a provider key of the server without being enabled: they reach no data of other users."""
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
 
@@ -114,7 +114,7 @@ async def named_models(row: GatewayRoute, request: Request, raw: bytes) -> list[
         return [request.path_params["model"]]
     if row.model != "body":
         return []
-    if request.headers.get("content-type", "").startswith("multipart/"):
+    if is_form(row, request):
         return await _form_models(request, raw)
     body = decode_json(raw, _NamedModels)
     others = body.models if isinstance(body.models, list) else []
@@ -123,13 +123,18 @@ async def named_models(row: GatewayRoute, request: Request, raw: bytes) -> list[
     return [model for model in named if isinstance(model, str)]
 
 
+def is_form(row: GatewayRoute, request: Request) -> bool:
+    """Report whether the body is a form with files; a conversation is read as JSON whatever its type is."""
+    return row.handling == "forward" and request.headers.get("content-type", "").lower().startswith("multipart/")
+
+
 async def _form_models(request: Request, raw: bytes) -> list[str]:
     async def receive() -> Message:
         return {"type": "http.request", "body": raw}
 
     try:
         async with Request(request.scope, receive).form() as form:
-            return [value for value in form.getlist("model") if isinstance(value, str)]
+            return [value if isinstance(value, str) else "" for value in form.getlist("model")]
     except HTTPException as error:
         raise ProblemError(400, f"the form can't be read: {error.detail}") from error
 

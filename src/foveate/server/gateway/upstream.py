@@ -68,7 +68,13 @@ class Target:
         return replace(self, key=None) if has_own else None
 
     def url(self, path: str, query: str = "") -> str:
-        return f"{self.base}{path}{'?' if query else ''}{query}"
+        """Return the URL of a path. A key in the query (Gemini) is left out if it is ours, or if ours is sent."""
+        parts = [part for part in query.split("&") if not part.startswith("key=") or self._sends(part)]
+        kept = "&".join(parts)
+        return f"{self.base}{path}{'?' if kept else ''}{kept}"
+
+    def _sends(self, key: str) -> bool:
+        return self.key is None and KEY_PREFIX not in key
 
     def headers(self, given: Mapping[str, str], format_name: str) -> dict[str, str]:
         """Return the client's headers without those for the gateway, with the provider's key."""
