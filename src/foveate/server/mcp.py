@@ -212,6 +212,7 @@ class HistoryAnswers:
 
     async def pin(self, asked: PinArguments) -> str:
         session = await self._fov.find_session(asked.session)
+        await self._fov.agents.check_directing(session.id)
         pin = await session.pin(asked.text)
         return f"Pinned as {pin.id}; included in every context of {escape_tags(_one_line(session.id))}.\n"
 
