@@ -67,6 +67,15 @@ def _script(names: Collection[str]) -> str:
     return "".join(f"try:\n    {name}()\nexcept Exception as error:\n    print(error)\n" for name in names)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _probes() -> Iterator[None]:
+    for probe in PROBES.values():
+        registry.register(probe)
+    yield
+    for name in PROBES:
+        registry.unregister(name)
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
     folder = tmp_path_factory.mktemp("rights")
@@ -83,14 +92,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
         models={**FAST, "chat": name},
         tools={"packs": own},
     )
-    for probe in PROBES.values():
-        registry.register(probe)
-    try:
-        with client_of(folder / "a.db", opened=opened) as made:
-            yield made
-    finally:
-        for name in PROBES:
-            registry.unregister(name)
+    with client_of(folder / "a.db", opened=opened) as made:
+        yield made
 
 
 names = count()
@@ -278,13 +281,7 @@ def test_what_the_starter_may_do_is_stored_with_the_agent_for_a_worker_elsewhere
             assert len(await fov.agents.list()) == 2
 
     done.clear()
-    for probe in PROBES.values():
-        registry.register(probe)
-    try:
-        asyncio.run(test())
-    finally:
-        for name in PROBES:
-            registry.unregister(name)
+    asyncio.run(test())
     assert "probe_0" in done
     assert not {"probe_2", "probe_4"} & set(done)
 
