@@ -470,3 +470,33 @@ def test_limits_of_results_are_settings(tmp_path: Path) -> None:
         for name, arguments, expected in (("search_history", {"query": "zebra"}, 2), ("list_sessions", {}, 1)):
             answer = client.post("/mcp", json=call_body(name, arguments), headers=headers).json()
             assert answer["result"]["content"][0]["text"].count('"untitled"') == expected
+
+
+@pytest.mark.parametrize("changes", ["begins", "is deleted"])
+@pytest.mark.parametrize("name", ["search_history", "list_sessions"])
+def test_a_session_that_begins_or_is_deleted_meanwhile_fails_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, changes: str
+) -> None:
+    """It changes right after each list of the sessions that a request reads."""
+
+    async def test(fov: Foveate) -> None:
+        await recorded(fov, "first", "Cargo lists go to pier 9.")
+        await recorded(fov, "second", "Cargo lists come from pier 7.")
+        await fov.settle()
+        listed = fov.sessions
+
+        async def sessions() -> Any:
+            found = await listed()
+            if changes == "begins" and len(found) == 2:
+                await recorded(fov, "third", "Cargo lists, all of them.")
+                await fov.settle()
+            elif changes == "is deleted" and len(found) == 2:
+                await fov.delete_session("second")
+            return found
+
+        async with asking(fov) as ask:
+            monkeypatch.setattr(fov, "sessions", sessions)
+            given = {"query": "cargo lists"} if name == "search_history" else {}
+            assert "first" in await ask(name, **given)
+
+    asyncio.run(with_store(tmp_path / "a.db", test))

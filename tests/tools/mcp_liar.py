@@ -1,7 +1,8 @@
-"""An MCP server over stdio that answers with any JSON when it is asked for its tools: `python mcp_liar.py JSON`."""
+"""An MCP server over stdio that answers with any JSON when it is asked for its tools: `python mcp_liar.py FILE`."""
 
 import json
 import sys
+from pathlib import Path
 
 for line in sys.stdin:
     request = json.loads(line)
@@ -11,6 +12,6 @@ for line in sys.stdin:
         info = {"name": "liar", "version": "1"}
         answer = {"result": {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": info}}
     elif request["method"] == "tools/list":
-        answer = {"result": json.loads(sys.argv[1])}
+        answer = {"result": json.loads(Path(sys.argv[1]).read_text("utf-8"))}
     if "id" in request:
         print(json.dumps({"jsonrpc": "2.0", "id": request["id"], **answer}), flush=True)

@@ -91,7 +91,7 @@ def test_a_wrong_configuration_says_what_is_wrong(text: str, problem: str, tmp_p
 
 @pytest.mark.parametrize("command", ["/nonexistent/server", "/bin/true"])
 def test_a_server_that_does_not_start_is_named(command: str, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="MCP server can't be used"):
+    with pytest.raises(InputError, match="MCP server 'harbour' can't be used"):
         _names({"harbour": McpServer(command=command)}, tmp_path / "state.json")
 
 
@@ -120,6 +120,43 @@ def test_a_tool_is_read_only_by_its_servers_word_only_where_the_server_is_truste
 def test_a_malformed_list_of_tools_is_an_input_error_that_names_the_server(
     answer: object, problem: str, tmp_path: Path
 ) -> None:
-    liar = McpServer(command=sys.executable, args=(LIAR, json.dumps(answer)))
     with pytest.raises(InputError, match=f"'liar' does not follow the protocol: {problem}"):
-        _names({"liar": liar}, tmp_path / "state.json")
+        _names(_liar(answer, tmp_path), tmp_path / "state.json")
+
+
+def _liar(answer: object, folder: Path) -> dict[str, McpServer]:
+    """A server with this answer to each request for its tools."""
+    (folder / "answer.json").write_text(json.dumps(answer), "utf-8")
+    return {"liar": McpServer(command=sys.executable, args=(LIAR, str(folder / "answer.json")))}
+
+
+def _listed(count: int, **schema: object) -> list[dict[str, object]]:
+    return [{"name": f"t{number}", "inputSchema": {"type": "object", **schema}} for number in range(count)]
+
+
+@pytest.mark.parametrize(
+    ("answer", "problem"),
+    [
+        ({"tools": [], "nextCursor": "on"}, "more than 100 pages of tools"),
+        ({"tools": _listed(1), "nextCursor": "on"}, "more than 100 pages of tools"),
+        ({"tools": _listed(1_001)}, "more than 1,000 tools"),
+        ({"tools": _listed(1, description="x" * 1_000_000)}, "definitions of more than 1,000,000 bytes"),
+        ({"tools": "none"}, "does not follow the protocol"),
+    ],
+)
+def test_a_server_with_too_many_tools_is_named_and_the_others_go_on(
+    answer: object, problem: str, tmp_path: Path
+) -> None:
+    async def run() -> tuple[list[str], list[str]]:
+        told: list[str] = []
+        servers = {**_liar(answer, tmp_path), **_server(allow=("berth",))}
+        async with mcp_tools(servers, tell=told.append, state=tmp_path / "state.json") as tools:
+            return [tool.name for tool in tools], told
+
+    names, told = asyncio.run(run())
+    assert names == ["mcp__harbour__berth"]
+    assert len(told) == 1
+    assert "the MCP server 'liar'" in told[0]
+    assert problem in told[0]
+    with pytest.raises(InputError, match=problem):
+        _names(_liar(answer, tmp_path), tmp_path / "state.json")

@@ -67,6 +67,15 @@ def _script(names: Collection[str]) -> str:
     return "".join(f"try:\n    {name}()\nexcept Exception as error:\n    print(error)\n" for name in names)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _probes() -> Iterator[None]:
+    for probe in PROBES.values():
+        registry.register(probe)
+    yield
+    for name in PROBES:
+        registry.unregister(name)
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
     folder = tmp_path_factory.mktemp("rights")
@@ -83,14 +92,8 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerClient]:
         models={**FAST, "chat": name},
         tools={"packs": own},
     )
-    for probe in PROBES.values():
-        registry.register(probe)
-    try:
-        with client_of(folder / "a.db", opened=opened) as made:
-            yield made
-    finally:
-        for name in PROBES:
-            registry.unregister(name)
+    with client_of(folder / "a.db", opened=opened) as made:
+        yield made
 
 
 names = count()
@@ -237,6 +240,32 @@ def test_a_lesser_key_neither_approves_nor_directs_an_agent_of_the_owner(client:
         call(client, client.fov.agents.cancel, agent)
 
 
+WRITES: list[tuple[str, Any]] = [
+    ("/sessions/{}/turns", {"messages": [{"role": "user", "content": "Do something else."}]}),
+    ("/sessions/{}/pins", {"text": "Do something else."}),
+    ("/sessions/{}/goals", {"title": "Something else"}),
+    ("/tools/update_plan/call", {"arguments": {"plan": [{"step": "x", "status": "pending"}]}, "session": "{}"}),
+    ("/agents", {"task": "Report something else.", "session": "{}"}),
+]
+
+
+@pytest.mark.parametrize(("path", "body"), WRITES)
+def test_a_lesser_key_writes_nothing_that_an_agent_of_the_owner_reads(
+    client: ServerClient, path: str, body: Any
+) -> None:
+    def status(caller: Caller, agent: str) -> int:
+        given = {name: value.format(agent) if value == "{}" else value for name, value in body.items()}
+        return int(caller.post(path.format(agent), given).status_code)
+
+    lesser = Caller(client, ["write"], "")
+    theirs = call(client, client.fov.agents.spawn, "CALL nothing", packs=[ALL]).id
+    own = lesser.post("/agents", {"task": "CALL nothing"}).json()["id"]
+    assert (status(lesser, theirs), status(Caller(client, ["admin"], ""), theirs)) == (403, status(lesser, own))
+    call(client, client.fov.agents.cancel, theirs)
+    call(client, client.fov.agents.cancel, own)
+    assert status(lesser, theirs) < 300
+
+
 def test_what_the_starter_may_do_is_stored_with_the_agent_for_a_worker_elsewhere(tmp_path: Path) -> None:
     """Also by an agent of its agent, and with a store that was opened again."""
 
@@ -252,13 +281,7 @@ def test_what_the_starter_may_do_is_stored_with_the_agent_for_a_worker_elsewhere
             assert len(await fov.agents.list()) == 2
 
     done.clear()
-    for probe in PROBES.values():
-        registry.register(probe)
-    try:
-        asyncio.run(test())
-    finally:
-        for name in PROBES:
-            registry.unregister(name)
+    asyncio.run(test())
     assert "probe_0" in done
     assert not {"probe_2", "probe_4"} & set(done)
 

@@ -123,3 +123,98 @@ def test_a_script_that_takes_too_long_keeps_the_records_of_its_calls(
     assert output.is_error
     assert "it took more than 600 seconds" in output.text
     assert [(call.name, call.output.is_error) for call in output.inner] == [("double", False), ("hang", True)]
+
+
+GATHERED = (
+    "await asyncio.gather(meet('a'), meet('b'))",
+    "await asyncio.gather(*[meet(name) for name in 'ab'])",
+    "await asyncio.gather(*(meet(name) for name in 'ab'))",
+    "both = [meet(name) for name in 'ab']\nawait asyncio.gather(*both)",
+    "both = []\nfor name in 'ab':\n    both.append(meet(name))\nawait asyncio.gather(*both)",
+    "one = meet('a')\nother = meet('b')\n[await one, await other]",
+    "async def ask(name):\n    'ü'; return await meet(name)\nawait asyncio.gather(ask('a'), ask('b'))",
+    "async def main():\n    return await asyncio.gather(meet('a'), meet('b'))\nasyncio.run(main())",
+)
+
+
+@pytest.mark.parametrize("script", GATHERED)
+def test_calls_that_are_awaited_together_run_at_the_same_time(script: str, tmp_path: Path) -> None:
+    """Each call waits until the other one has begun."""
+
+    async def test() -> ToolOutput:
+        barrier = asyncio.Barrier(2)
+
+        @tool
+        async def meet(name: str) -> str:
+            """Wait for the other call."""
+            await barrier.wait()
+            return name.upper()
+
+        box = Toolbox([meet, registry.find("run_script")], Workspace.at([tmp_path], settings=LIMITS))
+        return await box.call("run_script", {"script": f"import asyncio\n{script}"})
+
+    output = asyncio.run(test())
+    assert (output.is_error, output.text) == (False, "['A', 'B']\n(2 tool calls)\n")
+    assert [(call.arguments, call.output.text) for call in output.inner] == [({"name": "a"}, "A"), ({"name": "b"}, "B")]
+
+
+def test_an_answer_continues_its_part_of_the_script_while_another_call_waits(tmp_path: Path) -> None:
+    async def test() -> ToolOutput:
+        begun = asyncio.Event()
+
+        @tool
+        async def wait() -> str:
+            """Wait for the second call of the other part."""
+            await begun.wait()
+            return "waited"
+
+        @tool
+        async def begin() -> str:
+            """Let the waiting call end."""
+            begun.set()
+            return "begun"
+
+        box = Toolbox([wait, begin, double, registry.find("run_script")], Workspace.at([tmp_path], settings=LIMITS))
+        script = """import asyncio
+async def chain():
+    await double(1)
+    return await begin()
+await asyncio.gather(wait(), chain())
+"""
+        return await box.call("run_script", {"script": script})
+
+    assert asyncio.run(test()).text == "['waited', 'begun']\n(3 tool calls)\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "text"),
+    [
+        ("await asyncio.gather(double(1), fail())", "fail failed:"),
+        ("await asyncio.gather(*[double(n) for n in range(9)])", "more than 3 calls"),
+        ("print(double(2))\nprint(await asyncio.gather(double(3)))", "4\n['6']\n"),
+        ("names = []\nnames.append(double(2))\nprint(names, await asyncio.gather(double(3)))", "['4'] ['6']\n"),
+        ("await asyncio.gather(run_script('1'))", "NameError"),
+        (f"await {' if 1 else '.join(['double(1)'] * 2_000)}", "Error"),
+        ("x = " + "double(1)" + "()" * 3_000, "Error"),
+    ],
+)
+def test_awaited_calls_have_the_limits_and_errors_of_others(script: str, text: str, tmp_path: Path) -> None:
+    assert text in _run(f"import asyncio\n{script}", tmp_path).text
+
+
+def test_a_call_that_nobody_awaits_is_interrupted_at_the_end(tmp_path: Path) -> None:
+    @tool
+    async def hang() -> str:
+        """Never answer."""
+        await asyncio.Event().wait()
+        return ""
+
+    box = Toolbox([hang, registry.find("run_script")], Workspace.at([tmp_path], settings=LIMITS))
+    script = "import asyncio\nlate = [hang()]\nif False:\n    await asyncio.gather(*late)\n'ended'"
+    output = asyncio.run(box.call("run_script", {"script": script}))
+    assert output.text == "ended\n(1 tool call)\n"
+    assert [call.output.is_error for call in output.inner] == [True]
+
+
+def test_a_script_has_a_limit_of_characters(tmp_path: Path) -> None:
+    assert "up to 100,000 characters" in _run("x" * 100_001, tmp_path).text

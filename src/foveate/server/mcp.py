@@ -144,12 +144,11 @@ class HistoryAnswers:
         self._settings = settings
 
     async def search(self, asked: SearchHistoryArguments) -> str:
-        sessions = {info.id: info for info in await self._fov.sessions()}
         session_id, session_ids = None, None
         if asked.session is not None:
             session_id = (await self._fov.find_session(asked.session)).id
         elif asked.project is not None:
-            session_ids = [info.id for info in _of_project(sessions.values(), asked.project)]
+            session_ids = [info.id for info in _of_project(await self._fov.sessions(), asked.project)]
         size = self._settings.mcp_results
         hits = await self._fov.search(
             asked.query,
@@ -162,6 +161,8 @@ class HistoryAnswers:
             speaker=asked.speaker,
             order=asked.order,
         )
+        sessions = {info.id: info for info in await self._fov.sessions()}
+        hits = [hit for hit in hits if hit.session_id in sessions]  # a session may begin or be deleted meanwhile
         shown = hits[(asked.page - 1) * size : asked.page * size]
         if not shown:
             found = f"only {several(len(hits), 'turn')} match" if hits else "nothing was found"
@@ -174,7 +175,7 @@ class HistoryAnswers:
         return "".join([*lines, f"{more}get_turn(session, turn) gives the exact words.\n"])
 
     async def list_sessions(self, asked: ListSessionsArguments) -> str:
-        known = await self._fov.sessions()
+        everyone = known = await self._fov.sessions()
         if asked.project is not None:
             known = _of_project(known, asked.project)
         if asked.title is not None:
@@ -187,7 +188,7 @@ class HistoryAnswers:
         page = shown[(asked.page - 1) * size : asked.page * size]
         if not page:
             return f"No sessions on page {asked.page}; {several(len(shown), 'session')} match.\n"
-        short = short_ids(info.id for info in await self._fov.sessions())
+        short = short_ids(info.id for info in everyone)
         head = f"{several(len(shown), 'session')}, page {asked.page} of {-(-len(shown) // size)}:\n"
         lines = (f"{_session_line(info, short[info.id])}, {several(info.turns, 'turn')}\n" for info in page)
         return "".join([head, *lines])
@@ -211,6 +212,7 @@ class HistoryAnswers:
 
     async def pin(self, asked: PinArguments) -> str:
         session = await self._fov.find_session(asked.session)
+        await self._fov.agents.check_directing(session.id)
         pin = await session.pin(asked.text)
         return f"Pinned as {pin.id}; included in every context of {escape_tags(_one_line(session.id))}.\n"
 

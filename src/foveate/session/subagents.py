@@ -203,6 +203,8 @@ class Agents:
             listed = ", ".join(known) or "none"
             raise InputError(f"the settings have no MCP server {missing!r}; tools.mcp_servers has {listed}")
         agent_id = f"a-{secrets.token_hex(ID_BYTES)}"
+        if parent is not None:
+            await self.check_directing(parent)
         parent_session = None if parent is None else (await self._fov.open_session(parent))
         row = None if parent_session is None else await self._store.get_session(parent_session.engine.stored_id)
         parent_agent = None if row is None else await self._store.agents.of_session(row.id)
@@ -337,6 +339,14 @@ class Agents:
         """Return the agent that works in a session; None if there is none."""
         row = await self._store.agents.of_session(stored_id(self._fov.tenant_name, session_id))
         return None if row is None else self._info(row)
+
+    async def check_directing(self, session_id: str) -> None:
+        """Raise `RightMissing` if what is written to a session directs an agent with a right that this caller lacks."""
+        if self._fov.right == "admin":
+            return
+        agent = await self.of_session(session_id)
+        if agent is not None and not agent.is_ended:
+            self._fov.check_right(agent.spec.right, f"a change of the session of agent {agent.id}")
 
     @property
     def rows(self) -> AgentRows:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -41,6 +42,11 @@ MAX_DESCRIPTION_CHARS = 2_000
 MAX_NAME_CHARS = 64
 """Limit of the providers."""
 CONNECT_SECONDS = 20.0
+MAX_PAGES = 100
+MAX_TOOLS = 1_000
+MAX_DEFINITION_BYTES = 1_000_000
+"""Limit of all definitions of a server: some 250,000 tokens, more than most models read."""
+_log = logging.getLogger(__name__)
 _NAME = re.compile(r"[^a-zA-Z0-9_-]")
 _NO_ARGUMENTS = msgspec.defstruct("NoArguments", [])
 _Answer = TypeVar("_Answer")
@@ -87,17 +93,32 @@ def _checked(name: str, server: McpServer, place: str) -> McpServer:
 
 @asynccontextmanager
 async def mcp_tools(
-    servers: Mapping[str, McpServer], *, consent: Consent = withhold, state: Path | None = None
+    servers: Mapping[str, McpServer],
+    *,
+    consent: Consent = withhold,
+    tell: Callable[[str], object] = _log.warning,
+    state: Path | None = None,
 ) -> AsyncIterator[list[Tool]]:
-    """Yield the tools of all servers while the block runs. A server that can't be reached raises `InputError`."""
+    """Yield the tools of all servers while the block runs.
+
+    A server that can't be used is left out, and `tell` gets the reason; `InputError` if none can be used.
+    """
     known = _Definitions(state or _state_path())
     async with AsyncExitStack() as stack:
         tools: list[Tool] = []
+        problems: list[InputError] = []
         for name, server in servers.items():
             connection = _Connection(name, server)
             stack.push_async_callback(connection.close)
-            await connection.open()
-            tools += await _tools_of(connection, known, consent)
+            try:
+                await connection.open()
+                tools += await _tools_of(connection, known, consent)
+            except InputError as error:
+                problems.append(error)
+        if problems and len(problems) == len(servers):
+            raise problems[0]
+        for problem in problems:
+            tell(f"{problem}; its tools are left out")
         yield tools
 
 
@@ -116,7 +137,7 @@ class _Connection:
         ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._closed.clear()
         self._task = asyncio.create_task(self._hold(ready))
-        self._task.add_done_callback(lambda task: _pass_failure(task, ready))
+        self._task.add_done_callback(lambda task: _pass_failure(self.name, task, ready))
         try:
             self._client = await asyncio.wait_for(asyncio.shield(ready), CONNECT_SECONDS)
         except TimeoutError:
@@ -146,11 +167,11 @@ class _Connection:
             await self._closed.wait()
 
 
-def _pass_failure(task: asyncio.Task[None], ready: asyncio.Future[Client]) -> None:
+def _pass_failure(name: str, task: asyncio.Task[None], ready: asyncio.Future[Client]) -> None:
     error = None if task.cancelled() else task.exception()
     if not ready.done():
         reason = _root_cause(error) if error else "it closed the connection"
-        ready.set_exception(InputError(f"the MCP server can't be used: {reason}"))
+        ready.set_exception(InputError(f"the MCP server {name!r} can't be used: {reason}"))
 
 
 def _root_cause(error: BaseException) -> str:
@@ -193,7 +214,7 @@ class _Offer(NamedTuple):
 
 
 async def _tools_of(connection: _Connection, known: _Definitions, consent: Consent) -> list[Tool]:
-    found = {one.name: _offer(connection, one) for one in await _ask(connection, _list_tools)}
+    found = {one.name: _offer(connection, one) for one in await _list_tools(connection)}
     if (await connection.client()).server_capabilities.resources is not None:
         found |= {name: _Offer(tool, _digest(tool)) for name, tool in _resource_tools(connection).items()}
     allowed = connection.server.allow
@@ -209,14 +230,29 @@ async def _tools_of(connection: _Connection, known: _Definitions, consent: Conse
     return [offers[name].tool for name in digests]
 
 
-async def _list_tools(client: Client) -> list[types.Tool]:
+async def _list_tools(connection: _Connection) -> list[types.Tool]:
+    """Read all pages of a server's tools; `InputError` at a limit, since a server decides how many there are."""
     found: list[types.Tool] = []
-    page = await client.list_tools()
-    found += page.tools
-    while page.next_cursor and len(found) < 1_000:  # noqa: PLR2004 # a server that never ends its list
-        page = await client.list_tools(cursor=page.next_cursor)
-        found += page.tools
-    return found
+    size, cursor = 0, None
+    try:
+        async with asyncio.timeout(CONNECT_SECONDS):
+            for _ in range(MAX_PAGES):
+                page = await _ask(connection, lambda client, cursor=cursor: client.list_tools(cursor=cursor))  # type: ignore[misc]
+                found += page.tools
+                size += sum(len(tool.model_dump_json()) for tool in page.tools)
+                if len(found) > MAX_TOOLS:
+                    raise _too_much(connection, f"more than {MAX_TOOLS:,} tools")
+                if size > MAX_DEFINITION_BYTES:
+                    raise _too_much(connection, f"definitions of more than {MAX_DEFINITION_BYTES:,} bytes")
+                if not (cursor := page.next_cursor):
+                    return found
+    except TimeoutError:
+        raise _too_much(connection, f"no end of its list of tools in {CONNECT_SECONDS:g} seconds") from None
+    raise _too_much(connection, f"more than {MAX_PAGES} pages of tools")
+
+
+def _too_much(connection: _Connection, what: str) -> InputError:
+    return InputError(f"the MCP server {connection.name!r} has {what}, so it can't be used")
 
 
 def _offer(connection: _Connection, offered: types.Tool) -> _Offer:

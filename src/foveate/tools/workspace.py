@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 JOURNAL = ".foveate-patch"
 """The file in a root that describes a patch in progress."""
+RESERVED = re.compile(rf"{re.escape(JOURNAL)}|\.foveate-[0-9a-f]{{16}}\.(tmp|old)$", re.IGNORECASE)
+"""Matches the names of the journal, and of the temporary files and backups that it lists."""
 _STORE_ENDS = ("", "-wal", "-shm", "-journal")
 """Suffixes of SQLite's files."""
 
@@ -78,17 +81,20 @@ class Workspace:
         if not any(found == root or root in found.parents for root in self.roots):
             allowed = ", ".join(map(str, self.roots))
             raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")
-        if found in self.store_files:
+        if _is_within(found, self.store_files):
             raise ToolError(f"{given} is the store of this conversation, which tools can't touch")
         return found
 
     def target(self, given: str) -> Path:
-        """Return the real path of a file to write. `ToolError` as for `path`, and for a name that Foveate reserves."""
+        """Return the real path of a file to write. `ToolError` as for `path`, and for a name that Foveate reserves, on
+        the way to the file too."""
         found = self.path(given)
-        if found in [file.resolve() for file in settings_files()]:
+        if _is_within(found, [file.resolve() for file in settings_files()]):
             raise ToolError(f"{given} has the settings of Foveate, which tools can't write")
-        if found.name.casefold().startswith(JOURNAL):
-            raise ToolError(f"{given} is the journal of patches, which tools can't write")
+        root = next(root for root in self.roots if found == root or root in found.parents)
+        taken = next((part for part in found.relative_to(root).parts if RESERVED.match(part)), None)
+        if taken is not None:
+            raise ToolError(f"{given}: the name {taken} is for the journal of patches, which tools can't write")
         return found
 
     def folder(self, given: str) -> Path:
@@ -113,3 +119,8 @@ class Workspace:
         """Return a path as the model writes it: relative to the first root if it is inside it."""
         first = self.roots[0]
         return str(path.relative_to(first)) if path == first or first in path.parents else str(path)
+
+
+def _is_within(path: Path, reserved: Iterable[Path]) -> bool:
+    """Check whether a path is one of these, or would be inside it if it were a folder."""
+    return any(name == path or name in path.parents for name in reserved)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
 import pytest
 
-from foveate.tools import Workspace
+import foveate
+from foveate.tools import Toolbox, Workspace, registry
 from foveate.tools.settings import ToolsSettings
 from support.tooling import answer, refusal
 
@@ -81,3 +83,51 @@ def test_an_edit_keeps_the_encoding(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"gr\xfcn")
     said = refusal(tmp_path, "edit_file", path="a.txt", old_string="grün", new_string="5 €")
     assert "encoded in latin-1, which has no '€'" in said
+
+
+RESERVED = (".foveate-patch", ".foveate-patch.tmp", ".Foveate-Patch", ".foveate-0123456789abcdef.old")
+STORE = ("store.db", "store.db-wal", "store.db-journal")
+
+
+@pytest.mark.parametrize("name", ["write_file", "write_from_cabinet", "apply_patch", "a rename"])
+def test_no_file_tool_makes_a_file_or_folder_of_a_reserved_name(tmp_path: Path, name: str) -> None:
+    """Afterwards patches are applied as before."""
+
+    async def test() -> None:
+        (tmp_path / "work").mkdir()
+        async with foveate.open(tmp_path / "work" / "store.db") as fov:
+            box = Toolbox.of_pack("all", Workspace.at([tmp_path / "work"], fov=fov), approve=_yes)
+            entry = await fov.cabinet.file(b"x\n", name="x")
+            await box.call("write_file", {"path": "a.txt", "content": "x\n"})
+            before = sorted((tmp_path / "work").iterdir())
+            for reserved in (*RESERVED, *STORE):
+                for path in (reserved, f"{reserved}/x", f"./{reserved}/deep/x"):
+                    change = (
+                        f"Update File: a.txt\n*** Move to: {path}\n@@\n-x"
+                        if name == "a rename"
+                        else f"Add File: {path}"
+                    )
+                    patch = f"*** Begin Patch\n*** {change}\n+y\n*** End Patch"
+                    arguments = {"path": path, "content": "x\n", "key": entry.key, "patch": patch}
+                    called = "apply_patch" if name == "a rename" else name
+                    takes = registry.find(called).argument_names
+                    output = await box.call(called, {key: arguments[key] for key in takes})
+                    assert output.is_error, path
+                    assert "tools can't" in output.text, output.text
+            assert sorted((tmp_path / "work").iterdir()) == before
+            patch = "*** Begin Patch\n*** Add File: b.txt\n+x\n*** End Patch"
+            assert not (await box.call("apply_patch", {"patch": patch})).is_error
+
+    asyncio.run(test())
+
+
+def test_something_else_with_the_name_of_the_journal_is_named_with_the_way_out(tmp_path: Path) -> None:
+    (tmp_path / ".foveate-patch").mkdir()
+    box = Toolbox.of_pack("file-ops", Workspace.at([tmp_path]), approve=_yes)
+    patch = "*** Begin Patch\n*** Add File: b.txt\n+x\n*** End Patch"
+    text = asyncio.run(box.call("apply_patch", {"patch": patch})).text
+    assert f"rm -r {tmp_path / '.foveate-patch'}" in text
+
+
+async def _yes(*_: object) -> bool:
+    return True

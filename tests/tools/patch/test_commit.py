@@ -48,7 +48,7 @@ def test_a_folder_in_the_place_of_an_unfinished_journal_is_an_error_that_says_wh
     (workspace.roots[0] / f"{JOURNAL}.tmp").mkdir()
     (workspace.roots[0] / JOURNAL).write_bytes(msgspec.json.encode(Journal(())))
     Toolbox([], workspace)
-    with locked(workspace), pytest.raises(ToolError, match=r"is in the way of the journal of patches: .*; remove it"):
+    with locked(workspace), pytest.raises(ToolError, match=r"is not the journal of a patch, .* remove it, .*rm -r"):
         recover(workspace)
 
 

@@ -113,7 +113,11 @@ async def open_mcp(stack: AsyncExitStack, fov: Foveate, tools: ToolOptions, appr
     servers = configured(known, [name for name in tools.mcp if name in known])
     for given in tools.mcp:
         servers |= {} if given in known else load_config(Path(given))
-    return await stack.enter_async_context(mcp_tools(servers, consent=approve.consent))
+    return await stack.enter_async_context(mcp_tools(servers, consent=approve.consent, tell=_warn))
+
+
+def _warn(problem: str) -> None:
+    console(stderr=True).print(line((problem, "yellow")), soft_wrap=True)
 
 
 async def make_toolbox(

@@ -105,15 +105,17 @@ class Call:
         return key
 
 
-def bound(handler: Handler) -> Handler:
+def bound(handler: Handler, *, changes: bool) -> Handler:
     """Wrap a handler so that it gets the call only if it has a parameter for it, and an open `Session` for the id in
-    the path."""
+    the path. One that `changes` the session is refused if that would direct an agent beyond the caller's right."""
     hints = get_type_hints(handler)
     opens_session = hints.get("session") is Session
     takes_call = any(isinstance(kind, type) and issubclass(kind, Call) for kind in hints.values())
 
     @wraps(handler)
     async def run(call: Call, **arguments: Any) -> Any:
+        if changes and "session" in arguments:
+            await call.view.agents.check_directing(arguments["session"])
         if opens_session:
             arguments["session"] = await call.view.open_session(arguments["session"])
         return await (handler(call, **arguments) if takes_call else handler(**arguments))
@@ -179,7 +181,7 @@ class Endpoints:
                     method=method,
                     path=path,
                     right=right,
-                    handler=bound(handler),
+                    handler=bound(handler, changes=method != "GET" and right != "read"),
                     summary=inspect.getdoc(handler) or "",
                     query=hints.get("query"),
                     body=hints.get("body"),

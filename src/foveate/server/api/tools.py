@@ -127,6 +127,8 @@ async def execute_tool(call: Call, tool: str, body: ToolCallRequest) -> ToolCall
         raise ProblemError(404, f"the pack {body.pack!r} has no tool {tool!r}", kind=NO_TOOL)
     if found.approval != "never" and not body.approve:
         raise ProblemError(409, f'{tool} needs approval: show the call to a person, and send it with "approve": true')
+    if body.session is not None:
+        await call.view.agents.check_directing(body.session)
     allow_long(call.request)
     workspace = Workspace.at(
         () if call.principal.tenant else settings.agents.roots,  # tenants must not share folders

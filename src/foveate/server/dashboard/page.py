@@ -157,7 +157,8 @@ class Pages:
         """Declare a page. `{names}` in the path are arguments of the handler, and `form` has the submitted fields."""
 
         def declare(handler: Handler) -> Handler:
-            self.listed.append(PageRoute(method, path, right, bound(handler)))
+            changes = method != "GET" and right != "read"
+            self.listed.append(PageRoute(method, path, right, bound(handler, changes=changes)))
             return handler
 
         return declare

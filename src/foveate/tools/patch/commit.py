@@ -15,6 +15,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -97,17 +98,15 @@ def recover(workspace: Workspace) -> None:
         path = root / JOURNAL
         _forget_unfinished(root)
         try:
-            if not stat.S_ISREG(folders.status(path).st_mode):  # a command put a pipe or a link there
-                raise ToolError(f"{path} is not the journal of a patch; remove it")
+            if not stat.S_ISREG(folders.status(path).st_mode):  # a command put it there
+                raise _in_the_way(path, "is not the journal of a patch")
             journal = msgspec.json.decode(folders.read(path), type=Journal)
         except FileNotFoundError:
             continue
         except (OSError, msgspec.DecodeError):
-            raise ToolError(
-                f"{path}, the journal of an interrupted patch, can't be read; look at it and remove it"
-            ) from None
+            raise _in_the_way(path, "can't be read as the journal of a patch") from None
         if not _is_own(journal, workspace):
-            raise ToolError(f"{path} names files that no patch here names; look at it and remove it")
+            raise _in_the_way(path, "names files that no patch here names")
         try:
             (_clean_up if journal.is_committed else _roll_back)(journal, path)
         except OSError as error:
@@ -119,9 +118,16 @@ def _forget_unfinished(root: Path) -> None:
     path = root / f"{JOURNAL}.tmp"
     try:
         folders.remove(path)
-    except OSError as error:
-        problem = (error.strerror or str(error)).lower()
-        raise ToolError(f"{path} is in the way of the journal of patches: {problem}; remove it") from None
+    except OSError:
+        raise _in_the_way(path, "is not the journal of a patch") from None
+
+
+def _in_the_way(path: Path, problem: str) -> ToolError:
+    """Return an error with the way out: what has a reserved name is not removed by a program."""
+    return ToolError(
+        f"{path} {problem}, and nothing is patched in {path.parent} while it has that name. Look at it, and move or "
+        f"remove it, by hand or with a command: rm -r {shlex.quote(str(path))}"
+    )
 
 
 def recover_interrupted(workspace: Workspace) -> None:
