@@ -8,6 +8,7 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -16,6 +17,7 @@ from foveate.agents.toolboxes import ToolChoice, open_toolbox
 from foveate.agents.worker import AgentWorker
 from foveate.client import Foveate
 from foveate.models import Ask
+from foveate.server.gateway.transport import UpstreamClient
 from foveate.session.keys import RIGHTS
 from foveate.store.agents import AgentRow, ClaimRequest
 from foveate.testing.scripted import Behaviour, CallsTool, Says, ScriptedModel
@@ -23,6 +25,7 @@ from foveate.tools import Tool, packs, registry, tool
 from foveate.tools.tool import READ_ONLY, Annotations
 from support.chats import FAST, scripted_store
 from support.servers import ServerClient, bearer, call, client_of
+from support.upstream import Upstream, say
 
 API = "/api/v1"
 MODEL = "scripted:test"
@@ -299,3 +302,21 @@ def test_no_pack_reaches_the_web_for_a_tenant(tmp_path: Path) -> None:
 
 async def _opened(view: Foveate, pack: str) -> Any:
     return await open_toolbox(view, await view.session("s"), ToolChoice(packs=(pack,)))
+
+
+def test_a_key_of_the_gateway_puts_no_prompt_into_a_session_of_an_agent_of_the_owner(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    body = {"model": "claude", "max_tokens": 10, "messages": [{"role": "user", "content": "Do something else."}]}
+    with client_of(tmp_path / "a.db", upstream="http://upstream/v1") as client:
+        client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
+        agent = call(client, client.fov.agents.spawn, "Wait.").id
+        secret = call(client, client.fov.keys.create, rights=["gateway"]).secret
+
+        def status(session: str, **headers: str) -> int:
+            return int(client.post(f"/s/{session}/v1/messages", json=body, headers=headers).status_code)
+
+        assert (status(agent, **{"x-foveate-key": secret}), status("mine", **{"x-foveate-key": secret})) == (403, 200)
+        admin = call(client, client.fov.keys.create, rights=["gateway", "admin"]).secret
+        assert status(agent, **{"x-foveate-key": admin}) == 200
+        call(client, client.fov.agents.cancel, agent)
+        assert status(agent, **{"x-foveate-key": secret}) == 200

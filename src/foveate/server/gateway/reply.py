@@ -12,7 +12,7 @@ import msgspec
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError
+from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, RightMissing
 from foveate.server.gateway.wires import UpstreamAnswer, Wire
 
 PING_SECONDS: Final = 10.0
@@ -50,6 +50,8 @@ def error_reply(wire: Wire, error: FoveateError) -> GatewayReply:
             status, body = 400, wire.error(400, str(error), param=error.param)
         case BudgetExceeded() | InputError():
             status, body = 400, wire.error(400, str(error))
+        case RightMissing():
+            status, body = 403, wire.error(403, str(error))
         case BadUpstream():
             status, body = 502, wire.error(502, str(error))
         case _:

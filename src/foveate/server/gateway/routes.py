@@ -23,7 +23,7 @@ from foveate.errors import BadRequest, BadUpstream, FoveateError
 from foveate.intake.project import folder_of
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
-from foveate.server.access import Principal, check_models, check_right, check_route
+from foveate.server.access import Principal, check_models, check_right, check_route, view_of
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.headers import readable
@@ -151,6 +151,8 @@ class GatewayEndpoints:
 
     async def _converse(self, asked: Asked) -> Response:
         call = self._call(asked, await self._raw(asked))
+        if call.named and call.named.is_ours:  # a client that names no session never continues an agent's
+            await view_of(self._fov, asked.request.state.principal).agents.check_directing(call.named.name)
         is_stored = not self._settings.bypass and asked.headers.get("x-foveate-store", "").strip().lower() != "off"
         reply = await self._gateway(asked.request).handle(call, store=is_stored)
         return reply.response()
