@@ -45,6 +45,7 @@ from foveate.history.memory_layer import MemoryLayer
 from foveate.history.newest_step import native_framing_tokens
 from foveate.history.recalled import Recaller, RecallRequest
 from foveate.history.request import (
+    PROMPT_MESSAGES,
     ContextRequest,
     Fallback,
     check_prompt,
@@ -72,8 +73,8 @@ from foveate.turn import Json, Message, day_text, turn_id
 
 SLACK_TOKENS = 64
 """Tokens left free by a history that fills its room, for the lines around its messages."""
-FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
-"""Reserve for the framing of messages."""
+FRAMING_TOKENS = (PROMPT_MESSAGES + 4) * MESSAGE_TOKENS + REPLY_TOKENS
+"""Reserve for the framing of messages: the system message, added texts, and those of a usual prompt."""
 
 
 DEFECTS = (
