@@ -62,7 +62,11 @@ class Reader:
         row = await self._store.get_session(self._row.id) if shown == "R" and not is_past else self._row
         reader = self._reader
         texts = await (reader.raw_texts(row, low, high) if shown == "R" else reader.texts(row, shown, low, high))
-        return [self._content(size, shown, texts, shape) for size in sizes]
+        stored = frozenset(texts)
+        lost = [size.turn for size in sizes if size.tiny is not None and size.turn not in texts and not size.is_pruned]
+        if shown != "R" and lost:  # damaged since they were made; the worker makes them again
+            texts |= await reader.made_now(row, shown, lost)
+        return [self._content(size, shown, texts, shape, is_stored=size.turn in stored) for size in sizes]
 
     async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
         """Return the turns on a topic. A turn without a rendition is raw, and pruned turns are skipped."""
@@ -137,7 +141,9 @@ class Reader:
         tokens = self._counter.scale(sum(row.tokens for row in rows), self._row.calibration)
         return Turn(tuple(restore_message(row) for row in rows), number, tokens)
 
-    def _content(self, size: RenditionSizes, level: Level, texts: Mapping[int, str], shape: str) -> TurnContent:
+    def _content(
+        self, size: RenditionSizes, level: Level, texts: Mapping[int, str], shape: str, *, is_stored: bool
+    ) -> TurnContent:
         available = LEVELS if size.tiny is not None else ("R",)
         if size.is_pruned:
             raise TurnPruned(self._row.id, turn_id(size.turn))
@@ -146,7 +152,8 @@ class Reader:
         text = texts[size.turn]
         content = tag_turn(size.turn, level, text) if shape == "tagged" else text
         known = {"R": size.raw, "S": size.smoothed, "C": size.compressed, "T": size.tiny}[level]
-        tokens = known if level in ("R", "S") and known is not None else self._counter.base(text)
+        is_known = is_stored and level in ("R", "S") and known is not None
+        tokens = known if is_known and known is not None else self._counter.base(text)
         scaled = self._counter.scale(tokens, self._row.calibration)
         return TurnContent(turn_id(size.turn), level, content, scaled, available)
 
