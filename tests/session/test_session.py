@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import foveate
 from foveate import Message, Session, Text, ToolCall, ToolResult, Turn
 from foveate.errors import (
+    BudgetExceeded,
     InvalidMessage,
     LevelNotReady,
     LevelUnknown,
@@ -24,6 +25,7 @@ from foveate.errors import (
     TurnNotFound,
     TurnPruned,
 )
+from foveate.store import bodies
 from foveate.text import SLICE_CHARS
 from foveate.tokens import count_tokens
 from foveate.turn import MAX_NESTING
@@ -309,6 +311,35 @@ def test_a_large_message_is_encoded_in_slices_so_that_the_event_loop_runs_meanwh
     assert words in asyncio.run(main())
     assert len(encoded) > 4
     assert max(encoded) <= SLICE_CHARS + 2
+
+
+def test_many_small_messages_are_packed_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[bool] = []
+
+    def pack(value: Any, level: int, *, in_slices: bool) -> bytes:
+        packed.append(threading.current_thread() is threading.main_thread())
+        return real(value, level, in_slices=in_slices)
+
+    async def job(session: Session) -> None:
+        await session.record([{"role": "user", "content": "ping"}] * 300)
+
+    real = bodies.pack
+    monkeypatch.setattr("foveate.store.bodies.pack", pack)
+    fresh(tmp_path, job)
+    assert len(packed) == 300
+    assert not any(packed)
+
+
+def test_a_prompt_of_more_messages_than_the_budget_frames_is_rejected_before_they_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(session: Session) -> None:
+        budget = session.info.budget_tokens
+        with pytest.raises(BudgetExceeded, match="framing of messages"):
+            await session.context([{"role": "user", "content": "?"}] * (budget // 4 + 1))
+
+    monkeypatch.delattr("foveate.session.context.prompt_tokens")
+    fresh(tmp_path, job)
 
 
 def test_many_one_word_messages_are_as_many_turns(tmp_path: Path) -> None:

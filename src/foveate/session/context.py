@@ -182,6 +182,7 @@ class Contexts:
     ) -> Context:
         session = snapshot.session
         request = await self._request(snapshot, asked, fallback)
+        _check_framing(request, counter)
         parts = self._parts(request, counter)
         ledger = self._ledger(request, parts, counter)
         request = replace(request, prompt=fit_prompt(request.prompt, session, ledger.free_tokens))
@@ -531,6 +532,14 @@ class Contexts:
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def _check_framing(request: ContextRequest, counter: Counter) -> None:
+    """Reject a prompt of so many messages that their framing alone exceeds the budget, before they are counted."""
+    framing = MESSAGE_TOKENS * len(prompt_messages(request.prompt))
+    tokens = counter.scale(framing, request.session.calibration)
+    if tokens > request.budget_tokens:
+        raise BudgetExceeded(request.budget_tokens, {"framing of messages": tokens})
 
 
 def _in_mode(snapshot: SessionSnapshot, asked: Asked) -> Asked:
