@@ -38,7 +38,7 @@ def test_a_damaged_rendition_is_made_again_and_the_turns_around_it_are_read(
 
     before = asyncio.run(with_store(path, fill))
     with closing(sqlite3.connect(path)) as connection:
-        connection.execute(f"UPDATE renditions SET {damage} WHERE turn = 2")  # noqa: S608
+        connection.execute(f"UPDATE renditions SET {damage} WHERE turn = 2")
         connection.commit()
     assert asyncio.run(with_store(path, read, OFF)) == before
     assert asyncio.run(with_store(path, settled)) == 0

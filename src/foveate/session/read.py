@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
-from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
+from foveate.context.tools import order_problem
+from foveate.errors import InputError, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.history.texts import TextReader
 from foveate.recall.topics import TopicMatch, topic_titles
 from foveate.renditions import LEVELS, Level
@@ -47,6 +48,8 @@ class Reader:
         high = NEWEST if last is None else turn_number(last)
         if low is None or high is None:
             raise TurnNotFound(self._row.id, str(first if low is None else last), self._row.last_turn)
+        if high < low:
+            raise InputError(f"{order_problem(low, high)}; exchange them")
         return low, high
 
     async def contents(self, low: int, high: int, level: str, shape: str) -> list[TurnContent]:
