@@ -70,9 +70,9 @@ def test_a_coarse_rendition_reads_the_ends_only() -> None:
 
 
 FACTS = [
-    "Move the invoice run from the harbour server to the deploy box at 14:30 on Monday, keep port 8443 and the key of "
-    "Anna Berg, and never delete the 412 rows of table orders_2026 before the backup in /srv/backup/2026-11 is checked.",
-    "Why does `python -m build --wheel` fail with ModuleNotFoundError: hatchling 1.27.0 on host build-07, but not here?",
+    "Move the invoice run from the harbour server to the deploy box at 14:30 on Monday, keep port 8443 and the key.",
+    "Never let Anna Berg delete the 412 rows of table orders_2026 before the backup in /srv/backup/2026-11 is checked.",
+    "Why does `python -m build --wheel` fail with ModuleNotFoundError: hatchling 1.27.0 on host build-07, not here?",
     "日本語のテキストを圧縮してください。" * 6,
     "x = {'a': 1}; " * 40,
 ]
