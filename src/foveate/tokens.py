@@ -173,6 +173,10 @@ class Counter:
         # Rounding first keeps 100 x 1.1 at 110 where floating point says 110.00000000000001.
         return base_tokens if ratio == 1 else math.ceil(round(base_tokens * ratio, 6))
 
+    def base_within(self, tokens: int) -> int:
+        """Return the largest base count that is at most this many tokens of this family."""
+        return int(round(tokens / self.factor, 6))
+
     def count(self, text: str) -> int:
         return self.scale(self.base(text))
 

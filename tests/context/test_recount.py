@@ -7,6 +7,7 @@ import base64
 import json
 import struct
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.context.render import FORMATS
+from foveate.turn import Message, Opaque, Text, ToolCall, ToolResult
 from support.engine import opened
 from support.examples import times
 from support.recount import recount
@@ -97,6 +99,50 @@ def test_no_request_takes_more_than_was_counted(
     asyncio.run(
         sent(turns, model, budget, [image("And this?") if with_image else {"role": "user", "content": "And now?"}])
     )
+
+
+STRAY = ToolResult("c1", (Text("done"),), name="edit")
+NOTED: dict[str, list[Message]] = {
+    "a result without its call": [Message("user", (Text("Look."),)), Message("tool", (STRAY,))],
+    "a result between texts": [Message("user", (Text("See"), replace(STRAY, call_id="x" * 60), Text("this.")))],
+    "a result of no id": [Message("user", (Text("Look."),)), Message("tool", (replace(STRAY, call_id=None),))],
+    "an error without output": [
+        Message("assistant", (ToolCall("edit", {}, id="e"),)),
+        Message("tool", (ToolResult("e", (Text(""),), is_error=True),)),
+    ],
+    "an empty message": [Message("user", ())],
+    "a blank message": [Message("user", (Text(" \n"),))],
+    "system text": [Message("system", (Text("Be brief."),))],
+    "a block of another provider": [Message("user", (Opaque("anthropic", {"type": "server_tool_use"}), Text("So?")))],
+    "a name that is not allowed": [
+        Message("assistant", (ToolCall("edit ✓", {}, id="bad id!"),)),
+        Message("tool", (ToolResult("bad id!", (Text("ok"),), name="edit ✓"),)),
+    ],
+}
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("kind", NOTED)
+def test_notes_that_a_format_needs_are_counted(kind: str, model: str | None) -> None:
+    prompt = [*NOTED[kind] * 30, Message("user", (Text("And now?"),))]
+    turns = [[{"role": "user", "content": "Go on. " * 60}, {"role": "assistant", "content": "Yes. " * 90}]] * 8
+    asyncio.run(sent(turns, model, 8_000, prompt))
+
+
+@pytest.mark.parametrize("messages", [8, 22, 60])
+def test_a_prompt_of_many_messages_leaves_room_for_their_framing(messages: int) -> None:
+    async def look() -> None:
+        async with opened(Path(tempfile.mkdtemp()) / "s.db") as fov:
+            session = await fov.session("s", budget_tokens=1_500)
+            for number in range(30):
+                await session.record([{"role": "user", "content": f"Question {number}. " * 9}])
+                await session.record([{"role": "assistant", "content": f"Answer {number}. " * 20}])
+            prompt = [{"role": "user", "content": f"Point {number}"} for number in range(messages)]
+            full = (await session.context(prompt)).tokens
+            for budget in range(full - 20, full + 21, 4):
+                assert (await session.context(prompt, budget_tokens=budget)).tokens <= budget
+
+    asyncio.run(look())
 
 
 def test_arguments_are_counted_as_they_are_sent() -> None:

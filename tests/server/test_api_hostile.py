@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from foveate.server.bodies import MAX_MESSAGES
 from support.servers import ServerClient, client_of
 
 NAMES = (
@@ -28,6 +29,16 @@ BODIES = (
     *(b'{"messages": [{"role": "user", "content": "x"}], "at": "%s"}' % at for at in (b"1e400", b"253402300800")),
 )
 SKIPPED = ("stream_events", "create_key", "compare_strategies", "delete_session")
+
+
+@pytest.mark.parametrize(("path", "field"), [("turns", "messages"), ("context", "prompt")])
+def test_more_messages_than_one_request_may_have_are_rejected(path: str, field: str, tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
+        body = {field: [{"role": "user", "content": "x"}] * (MAX_MESSAGES + 1)}
+        answer = client.post(f"/api/v1/sessions/chat/{path}", json=body)
+        assert answer.status_code == 422
+        assert f"<= {MAX_MESSAGES}" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.thorough)])

@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 import foveate
 from foveate import Message, Session, Text, ToolCall, ToolResult, Turn
 from foveate.errors import (
+    BudgetExceeded,
+    InputError,
     InvalidMessage,
     LevelNotReady,
     LevelUnknown,
@@ -24,6 +26,7 @@ from foveate.errors import (
     TurnNotFound,
     TurnPruned,
 )
+from foveate.store import bodies
 from foveate.text import SLICE_CHARS
 from foveate.tokens import count_tokens
 from foveate.turn import MAX_NESTING
@@ -311,6 +314,35 @@ def test_a_large_message_is_encoded_in_slices_so_that_the_event_loop_runs_meanwh
     assert max(encoded) <= SLICE_CHARS + 2
 
 
+def test_many_small_messages_are_packed_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed: list[bool] = []
+
+    def pack(value: Any, level: int, *, in_slices: bool) -> Any:
+        packed.append(threading.current_thread() is threading.main_thread())
+        return real(value, level, in_slices=in_slices)
+
+    async def job(session: Session) -> None:
+        await session.record([{"role": "user", "content": "ping"}] * 300)
+
+    real = bodies.pack
+    monkeypatch.setattr("foveate.store.bodies.pack", pack)
+    fresh(tmp_path, job)
+    assert len(packed) == 300
+    assert not any(packed)
+
+
+def test_a_prompt_of_more_messages_than_the_budget_frames_is_rejected_before_they_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def job(session: Session) -> None:
+        budget = session.info.budget_tokens
+        with pytest.raises(BudgetExceeded, match="framing of messages"):
+            await session.context([{"role": "user", "content": "?"}] * (budget // 4 + 1))
+
+    monkeypatch.delattr("foveate.session.context.prompt_tokens")
+    fresh(tmp_path, job)
+
+
 def test_many_one_word_messages_are_as_many_turns(tmp_path: Path) -> None:
     async def job(session: Session) -> None:
         assert (await session.record([{"role": "user", "content": "ping"}] * 5_000)).id == "T-5000"
@@ -485,5 +517,18 @@ def test_the_full_record_can_be_exported_at_any_time(tmp_path: Path) -> None:
         assert [pin["text"] for pin in record["pins"]] == ["rule"]
         assert json.loads("".join([piece async for piece in session.export("openai")])) == said
         assert "## T-1" in "".join([piece async for piece in session.export("markdown")])
+
+    fresh(tmp_path, job)
+
+
+@pytest.mark.parametrize("last", ["T-1", 1])
+def test_a_range_in_the_wrong_order_says_so(tmp_path: Path, last: str | int) -> None:
+    async def job(session: Session) -> None:
+        for number in range(3):
+            await session.record([{"role": "user", "content": f"Question {number}"}])
+        for read in (session.get_turns, session.load_turns, session.outline, session.read_page):
+            for first in ("T-3", "T-9"):
+                with pytest.raises(InputError, match=f"first is {first}, which comes after last, T-1; exchange them"):
+                    await read(first, last)
 
     fresh(tmp_path, job)

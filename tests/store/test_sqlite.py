@@ -354,3 +354,21 @@ def test_a_read_only_file_system_is_told(filled: Path, tmp_path: Path) -> None:
             use(folder / "chat.db", nothing)
     finally:
         subprocess.run(["umount", folder], check=True)
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_nothing_is_acknowledged_after_the_file_was_deleted(tmp_path: Path, *, is_replaced: bool) -> None:
+    path = tmp_path / "a.db"
+
+    async def job(store: Store) -> None:
+        await store.create_session(new_session("s"))
+        await store.append("s", [draft("kept")])
+        shutil.copy(path, tmp_path / "copy.db")
+        path.unlink()
+        if is_replaced:
+            shutil.copy(tmp_path / "copy.db", path)
+        with pytest.raises(StoreError, match="replaced by" if is_replaced else "was deleted") as caught:
+            await store.append("s", [draft("lost")])
+        assert "put the file back from a backup, and start them again" in str(caught.value)
+
+    use(path, job)

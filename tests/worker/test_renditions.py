@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from pathlib import Path
 
 import pytest
 
 from foveate.compress.local import LocalCompressor
+from foveate.renditions import TINY_TOKENS
 from foveate.store import MessageRow
 from foveate.store.codec import weigh
-from foveate.tokens import exact_counter
+from foveate.tokens import COUNTERS, Counter, exact_counter
 from foveate.turn import Json, Message, Reasoning, Text, ToolCall, ToolResult
 from foveate.worker.renditions import bound_messages, compress_safely, make_coarse
+from support.engine import assistant, opened, user
 
 COUNTER = exact_counter("o200k_base")
 
@@ -63,3 +67,35 @@ def test_a_coarse_rendition_reads_the_ends_only() -> None:
     assert (made.turn, made.messages, made.is_complete) == (3, 1, False)
     assert made.smoothed_tokens < 10_000
     assert made.tiny.startswith("[user] The first words.")
+
+
+FACTS = [
+    "Move the invoice run from the harbour server to the deploy box at 14:30 on Monday, keep port 8443 and the key.",
+    "Never let Anna Berg delete the 412 rows of table orders_2026 before the backup in /srv/backup/2026-11 is checked.",
+    "Why does `python -m build --wheel` fail with ModuleNotFoundError: hatchling 1.27.0 on host build-07, not here?",
+    "日本語のテキストを圧縮してください。" * 6,
+    "x = {'a': 1}; " * 40,
+]
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "claude-opus-5", "gemini-2.5-pro", "llama-3.1-8b"])
+def test_a_tiny_rendition_keeps_its_limit_in_the_tokens_of_the_session(model: str, tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "s.db") as fov:
+            session = await fov.session("s", model=model, budget_tokens=20_000)
+            for asked in FACTS:
+                await session.record([user(asked), assistant(f"Done: {asked} {asked}")])
+            await session.record([user("And now?"), assistant("Nothing.")])
+            await fov.settle()
+            for turn in await session.get_turns(1, len(FACTS), "T", format="plain"):
+                assert turn.tokens <= TINY_TOKENS
+                assert session.counter.scale(session.counter.base(f" {turn.content}\n")) <= TINY_TOKENS
+
+    asyncio.run(job())
+
+
+@pytest.mark.parametrize("counter", COUNTERS)
+def test_the_base_tokens_of_a_limit_are_the_most_that_keep_it(counter: Counter) -> None:
+    for limit in (16, 27, 50, 1_000):
+        base = counter.base_within(limit)
+        assert counter.scale(base) <= limit < counter.scale(base + 1)

@@ -28,7 +28,7 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     compressed_share: Annotated[float, Meta(ge=0.1, le=0.8)] = 0.35
     """Target size of C, as a share of a raw turn of 1,000 tokens. Shorter turns get more of it, longer ones less."""
     tiny_tokens: Annotated[int, Meta(ge=16, le=50)] = 50
-    """Maximum size of T."""
+    """Maximum size of T, in tokens of the session's model."""
     compressed_facts: Annotated[float, Meta(ge=0, le=1)] = 0.60
     """Share of the weighted facts of a turn that C must keep; otherwise it is rejected."""
     tiny_facts: Annotated[float, Meta(ge=0, le=1)] = 0.25

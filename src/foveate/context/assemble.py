@@ -137,7 +137,7 @@ def _assemble(parts: ContextParts) -> Context:
         pins_tokens = check_pins(parts.pins, parts.budget_tokens, parts.counter, parts.calibration)
     fixed = _fixed_segments(parts, pins_tokens)
     prompt_tokens = parts.counter.base(_prompt_text(parts.prompt))
-    prompt_extra = 0 if isinstance(parts.prompt, str) else _sizes(parts).extra_tokens(prompt)
+    prompt_extra = 0 if isinstance(parts.prompt, str) else prompt_extra_tokens(prompt, _sizes(parts))
     system = "".join(segment.text for segment in fixed)
     _check_fixed(parts, fixed, prompt, prompt_tokens + prompt_extra)
 
@@ -207,6 +207,15 @@ def prompt_messages(prompt: str | Sequence[Message]) -> tuple[Message, ...]:
     if isinstance(prompt, str):
         return (Message("user", (Text(prompt),)),) if prompt.strip() else ()
     return tuple(message for message in prompt if message.kind != "display")
+
+
+def prompt_extra_tokens(prompt: tuple[Message, ...], sizes: SentSizes) -> int:
+    """Return the base tokens of a prompt's messages beyond those of their text.
+
+    A result whose call is neither in the prompt nor directly before it is sent with a heading that says so.
+    """
+    stray = loose_ends(prompt[len(leading_results(prompt)) :]).results
+    return sizes.extra_tokens(prompt) + sizes.note_tokens(stray)
 
 
 def _sizes(parts: ContextParts) -> SentSizes:

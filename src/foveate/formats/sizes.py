@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Final
 
 from foveate.formats import render_messages
-from foveate.formats.exchanges import wrap_system
+from foveate.formats.acceptance import Acceptance
+from foveate.formats.exchanges import stray_result, wrap_system
 from foveate.formats.files import encode_json
 from foveate.formats.media_tokens import ImageRule, block_media, image_rule, media_note, media_tokens
 from foveate.formats.parse import Record
@@ -115,6 +116,10 @@ class SentSizes:
         """Return the base tokens of the messages beyond those of `message_text`, in the format with the most."""
         return sum(map(self._extra, messages))
 
+    def note_tokens(self, results: Iterable[ToolResult]) -> int:
+        """Return the base tokens of the headings of results whose calls are not in the request."""
+        return sum(self.counter.base(stray_result(result)) for result in results)
+
     def _extra(self, message: Message) -> int:
         if message.kind == "display" or _is_plain(message):
             return 0
@@ -182,19 +187,21 @@ def has_media(messages: Iterable[Message]) -> bool:
 
 
 def _is_plain(message: Message) -> bool:
-    """Check for text only, which every format sends unchanged."""
-    if message.role not in ("user", "assistant") or not all(isinstance(part, Text) for part in message.parts):
+    """Check for text only, which every format sends unchanged; for an empty message some send a note."""
+    if message.role not in ("user", "assistant") or not message.parts:
+        return False
+    if not all(isinstance(part, Text) and part.text.strip() for part in message.parts):
         return False
     data = message.original.data if message.original else None
     return data is None or (isinstance(data, Mapping) and data.keys() == {"role", "content"})
 
 
 def _renderings(message: Message) -> Iterator[list[Json]]:
-    """Render the message in every provider's format; in its own as recorded, and by its meaning."""
+    """Render the message in every provider's format, as it accepts it; in its own as recorded, and by its meaning."""
     for name in PROVIDERS:
-        yield render_messages(name, [message])
+        yield render_messages(name, Acceptance(name).prepare([message]))
         if message.original and message.original.format == name:
-            yield render_messages(name, [message.without_original()])
+            yield render_messages(name, Acceptance(name).prepare([message.without_original()]))
 
 
 def _same_texts(message: Message) -> Iterator[str]:

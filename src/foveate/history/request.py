@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from foveate.additions import without_reminders
-from foveate.context.assemble import Order, prompt_messages
-from foveate.context.pairs import loose_ends
+from foveate.context.assemble import MESSAGE_TOKENS, Order, prompt_extra_tokens, prompt_messages
+from foveate.context.pairs import loose_ends, provider_message_count
 from foveate.errors import InvalidMessage
 from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.snapshot import ReadParts
@@ -63,6 +63,10 @@ class ContextRequest:
         return self.snapshot.session
 
 
+PROMPT_MESSAGES = 2
+"""Messages of a prompt whose framing is part of every context's reserve."""
+
+
 def check_prompt(prompt: str | Sequence[Message]) -> None:
     """Reject a prompt with a call that lacks its result: no provider accepts it."""
     open_calls = () if isinstance(prompt, str) else loose_ends(prompt).calls
@@ -80,12 +84,13 @@ def said_by_user(messages: Sequence[Message]) -> str:
 
 
 def prompt_tokens(prompt: str | Sequence[Message], session: SessionRow) -> int:
-    """Count the base tokens of a prompt as it is sent."""
+    """Count the base tokens of a prompt as it is sent, with the framing of its messages beyond the first two."""
     sizes = SentSizes.of(session.model, session.encoding)
     if isinstance(prompt, str):
         return sizes.counter.base(prompt)
     messages = prompt_messages(prompt)
-    return sizes.counter.base(turn_text(messages)) + sizes.extra_tokens(messages)
+    framing = MESSAGE_TOKENS * max(0, provider_message_count(messages) - PROMPT_MESSAGES)
+    return sizes.counter.base(turn_text(messages)) + prompt_extra_tokens(messages, sizes) + framing
 
 
 def fit_prompt(prompt: str | Sequence[Message], session: SessionRow, room_tokens: int) -> str | Sequence[Message]:

@@ -24,7 +24,7 @@ from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_t
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredSizes, gather, split_steps
 from foveate.history.times import READ_GAP_TURNS, TurnTimes, runs_of
 from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, ShownLevel
-from foveate.renditions import Unit, shape_level, without_recalled
+from foveate.renditions import TINY_TOKENS, Level, Unit, shape_level, without_recalled
 from foveate.store import MessageRow, SessionRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import ERA_FANOUT, EraRow, Origin, era_turns
@@ -120,6 +120,7 @@ class TextReader:
         self._renew(snapshot.origin)
         sent = SentSizes.of(session.model, session.encoding)
         if sent != self._sent:
+            self._compressor = replace(self._compressor, tiny_tokens=sent.counter.base_within(TINY_TOKENS))
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._forget()
         held, known, rows = self.known, snapshot.known, snapshot.messages
@@ -284,6 +285,15 @@ class TextReader:
             return {turn: tiny for turn, tiny, _ in await derived.tinies(self._session_id, first, last)}
         made = await derived.renditions(self._session_id, first, last)
         return {row.turn: str(bodies.expand(row.compressed if level == "C" else row.smoothed)) for row in made}
+
+    async def made_now(self, session: SessionRow, level: Level, turns: Collection[int]) -> dict[int, str]:
+        """Make the texts of turns at a level from their raw messages, without storing them."""
+        texts: dict[int, str] = {}
+        for turn, raw in (await self._raws(session, turns)).items():
+            own = without_recalled(raw.messages)
+            made = await asyncio.to_thread(compress_safely, self._compressor, turn, own, session.exact)
+            texts[turn] = {"R": raw.text, "S": made.smoothed, "C": made.compressed, "T": made.tiny}[level]
+        return texts
 
     async def raw_texts(self, session: SessionRow, first: int, last: int) -> dict[int, str]:
         """Read the raw texts of turns; one that was pruned since the last snapshot may be included."""

@@ -23,6 +23,8 @@ T = TypeVar("T")
 CHUNK_BYTES = 65_536
 INLINE_BYTES = 65_536
 """A compressed body up to this size is expanded inline, a larger one in a thread."""
+MAX_MESSAGES = 10_000
+"""Messages in one request of the API: far more than a client sends, and few enough to count within a second."""
 MAX_WINDOW_BYTES = 2**27
 """Memory limit of a zstd frame."""
 

@@ -47,6 +47,7 @@ from foveate.history.memory_layer import MemoryLayer
 from foveate.history.newest_step import native_framing_tokens
 from foveate.history.recalled import Recaller, RecallRequest
 from foveate.history.request import (
+    PROMPT_MESSAGES,
     ContextRequest,
     Fallback,
     check_prompt,
@@ -74,8 +75,8 @@ from foveate.turn import Json, Message, day_text, turn_id
 
 SLACK_TOKENS = 64
 """Tokens left free by a history that fills its room, for the lines around its messages."""
-FRAMING_TOKENS = 6 * MESSAGE_TOKENS + REPLY_TOKENS
-"""Reserve for the framing of messages."""
+FRAMING_TOKENS = (PROMPT_MESSAGES + 4) * MESSAGE_TOKENS + REPLY_TOKENS
+"""Reserve for the framing of messages: the system message, added texts, and those of a usual prompt."""
 
 
 DEFECTS = (
@@ -185,6 +186,7 @@ class Contexts:
     ) -> Context:
         session = snapshot.session
         request = await self._request(snapshot, asked, fallback)
+        _check_framing(request, counter)
         parts = self._parts(request, counter)
         ledger = self._ledger(request, parts, counter)
         client = fit_client_texts(asked.client, ledger.free_tokens, session.exact)
@@ -539,6 +541,14 @@ class Contexts:
 
     def _publish(self, kind: EventKind, turn: int, data: dict[str, Json]) -> None:
         self._events.publish(Event(kind, self._session_id, datetime.now(UTC), turn_id(turn), data))
+
+
+def _check_framing(request: ContextRequest, counter: Counter) -> None:
+    """Reject a prompt of so many messages that their framing alone exceeds the budget, before they are counted."""
+    framing = MESSAGE_TOKENS * len(prompt_messages(request.prompt))
+    tokens = counter.scale(framing, request.session.calibration)
+    if tokens > request.budget_tokens:
+        raise BudgetExceeded(request.budget_tokens, {"framing of messages": tokens})
 
 
 def _in_mode(snapshot: SessionSnapshot, asked: Asked) -> Asked:

@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
-from foveate.errors import LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
+from foveate.context.tools import order_problem
+from foveate.errors import InputError, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
 from foveate.history.texts import TextReader
 from foveate.recall.topics import TopicMatch, topic_titles
 from foveate.renditions import LEVELS, Level
@@ -47,6 +48,8 @@ class Reader:
         high = NEWEST if last is None else turn_number(last)
         if low is None or high is None:
             raise TurnNotFound(self._row.id, str(first if low is None else last), self._row.last_turn)
+        if high < low:
+            raise InputError(f"{order_problem(low, high)}; exchange them")
         return low, high
 
     async def contents(self, low: int, high: int, level: str, shape: str) -> list[TurnContent]:
@@ -62,7 +65,11 @@ class Reader:
         row = await self._store.get_session(self._row.id) if shown == "R" and not is_past else self._row
         reader = self._reader
         texts = await (reader.raw_texts(row, low, high) if shown == "R" else reader.texts(row, shown, low, high))
-        return [self._content(size, shown, texts, shape) for size in sizes]
+        stored = frozenset(texts)
+        lost = [size.turn for size in sizes if size.tiny is not None and size.turn not in texts and not size.is_pruned]
+        if shown != "R" and lost:  # damaged since they were made; the worker makes them again
+            texts |= await reader.made_now(row, shown, lost)
+        return [self._content(size, shown, texts, shape, is_stored=size.turn in stored) for size in sizes]
 
     async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
         """Return the turns on a topic. A turn without a rendition is raw, and pruned turns are skipped."""
@@ -137,7 +144,9 @@ class Reader:
         tokens = self._counter.scale(sum(row.tokens for row in rows), self._row.calibration)
         return Turn(tuple(restore_message(row) for row in rows), number, tokens)
 
-    def _content(self, size: RenditionSizes, level: Level, texts: Mapping[int, str], shape: str) -> TurnContent:
+    def _content(
+        self, size: RenditionSizes, level: Level, texts: Mapping[int, str], shape: str, *, is_stored: bool
+    ) -> TurnContent:
         available = LEVELS if size.tiny is not None else ("R",)
         if size.is_pruned:
             raise TurnPruned(self._row.id, turn_id(size.turn))
@@ -146,7 +155,8 @@ class Reader:
         text = texts[size.turn]
         content = tag_turn(size.turn, level, text) if shape == "tagged" else text
         known = {"R": size.raw, "S": size.smoothed, "C": size.compressed, "T": size.tiny}[level]
-        tokens = known if level in ("R", "S") and known is not None else self._counter.base(text)
+        is_known = is_stored and level in ("R", "S") and known is not None
+        tokens = known if is_known and known is not None else self._counter.base(text)
         scaled = self._counter.scale(tokens, self._row.calibration)
         return TurnContent(turn_id(size.turn), level, content, scaled, available)
 

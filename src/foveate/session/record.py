@@ -15,7 +15,7 @@ from foveate.errors import InvalidMessage, PinNotFound
 from foveate.events import Event, EventBus
 from foveate.session.values import RecordedTurn
 from foveate.store import Draft, Place
-from foveate.store.codec import LARGE_CHARS, draft_turn
+from foveate.store.codec import LARGE_CHARS, MANY_MESSAGES, draft_turn
 from foveate.text import weigh_json
 from foveate.tokens import Counter
 from foveate.turn import Json, Message, Turn, parse_time, turn_id
@@ -75,8 +75,9 @@ def printable_text(text: str) -> str:
 
 
 async def read_messages(value: object, format_name: str | None) -> list[Message]:
-    """Convert a user's input to canonical messages, in a thread if it is large."""
-    if isinstance(value, Mapping | Sequence) and weigh_json(value, LARGE_CHARS) > LARGE_CHARS:
+    """Convert a user's input to canonical messages, in a thread if it is large or long."""
+    is_many = isinstance(value, Sequence) and len(value) >= MANY_MESSAGES
+    if is_many or (isinstance(value, Mapping | Sequence) and weigh_json(value, LARGE_CHARS) > LARGE_CHARS):
         return await asyncio.to_thread(as_messages, value, format_name)
     return as_messages(value, format_name)
 

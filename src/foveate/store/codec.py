@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime
 from functools import cache
+from itertools import chain
 
 from foveate import formats
 from foveate.errors import FoveateError
@@ -40,7 +41,11 @@ from foveate.turn import (
 CANONICAL = "foveate"
 LARGE_CHARS = 50_000
 """From this size a batch is packed and counted in threads: tiktoken, zstd and sha256 release the GIL."""
+MANY_MESSAGES = 200
+"""So does a batch of this many messages, however small: each takes about 0.1 ms."""
 PACKERS = 2
+PACKED_TOGETHER = 64
+"""Messages that one job of a packer takes."""
 
 
 async def draft_messages(
@@ -55,9 +60,15 @@ async def draft_messages(
     def make(message: Message, key: str | None, *, in_slices: bool = True) -> Draft:
         return _draft(message, at, key, sizes, compression_level, in_slices=in_slices)
 
-    if sum(map(weigh, messages)) < LARGE_CHARS:
+    if len(messages) < MANY_MESSAGES and sum(map(weigh, messages)) < LARGE_CHARS:
         return [make(message, key, in_slices=False) for message, key in zip(messages, keys, strict=True)]
-    return await asyncio.to_thread(lambda: list(_packers().map(make, messages, keys)))
+
+    def make_some(start: int) -> list[Draft]:
+        end = start + PACKED_TOGETHER
+        return list(map(make, messages[start:end], keys[start:end]))
+
+    starts = range(0, len(messages), PACKED_TOGETHER)
+    return await asyncio.to_thread(lambda: list(chain.from_iterable(_packers().map(make_some, starts))))
 
 
 async def draft_turn(

@@ -97,6 +97,9 @@ class SqliteConnection(sqlite3.Connection):
     def defer(self, statement: str, parameters: sql.Values, /) -> None:
         self.execute(statement, parameters)
 
+    file_id: tuple[int, int] | None = None
+    """The device and inode of its file."""
+
     def flush(self) -> None:
         """Do nothing: nothing is deferred."""
 
@@ -272,6 +275,15 @@ class SqliteTextWords:
             return self._words.match_many([(phrase, -1) for phrase in phrases])
 
 
+def _file_id(path: Path) -> tuple[int, int] | None:
+    """Return the device and inode of a file; None if there is none."""
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class SqliteFile:
     """A database file: see `foveate.store.sql.Dialect`. `prepare` creates or migrates it."""
 
@@ -291,6 +303,7 @@ class SqliteFile:
             factory=SqliteConnection,
         )
         connection.location = self.location
+        connection.file_id = _file_id(self.path)
         connection.create_function("sha256", 1, digest_of, deterministic=True)
         try:
             connection.execute(f"PRAGMA synchronous = {self._settings.synchronous}")
@@ -312,7 +325,22 @@ class SqliteFile:
 
     def write(self, connection: sql.Connection, locks: sql.Locks = sql.NO_LOCKS) -> AbstractContextManager[None]:  # noqa: ARG002
         """Open a write transaction; the file has one writer at a time, so nothing else is locked."""
-        return _transaction(connection, "BEGIN IMMEDIATE")
+        return self._durable(connection)
+
+    @contextmanager
+    def _durable(self, connection: sql.Connection) -> Iterator[None]:
+        """Commit only to the file that has the store's name: what is written to a deleted one is gone."""
+        assert isinstance(connection, SqliteConnection), "this dialect opened it"
+        with _transaction(connection, "BEGIN IMMEDIATE"):
+            connection.file_id = connection.file_id or _file_id(self.path)  # the first transaction creates the file
+            yield
+            if connection.file_id != (found := _file_id(self.path)):
+                what = "deleted" if found is None else "replaced by another file"
+                raise StoreError(
+                    self.location,
+                    f"the file was {what} while it was open, so nothing more is recorded; stop the programs that use "
+                    "it, put the file back from a backup, and start them again",
+                )
 
     def is_fault(self, error: Exception) -> bool:
         return isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError)

@@ -34,6 +34,8 @@ def program() -> str:
 @asynccontextmanager
 async def running(arguments: Sequence[str], folder: Path, separator: bytes) -> AsyncIterator[AsyncIterator[bytes]]:
     """Yield what a ripgrep process prints, split at the separator; the process is killed at the end of the block."""
+    if any("\0" in argument for argument in arguments):
+        raise ToolError("the search has a NUL character, which no text file contains; leave it out, or write \\x00")
     process = await asyncio.create_subprocess_exec(
         program(), *COMMON, *arguments, cwd=folder, stdin=asyncio.subprocess.DEVNULL, stdout=PIPE, stderr=PIPE
     )

@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from foveate.errors import Damaged, SessionNotFound, contained
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
@@ -26,6 +28,7 @@ from foveate.store import MessageRow, SessionRow, Store
 from foveate.store.leases import Lease
 from foveate.store.queue import MAX_ATTEMPTS
 from foveate.store.rows import ERA_FANOUT, Claim, EraRow, NewRendition, SessionWork
+from foveate.tokens import session_counter
 from foveate.turn import Json, turn_id
 from foveate.worker.eras import make_era, read_units
 from foveate.worker.index import Indexer
@@ -356,8 +359,10 @@ class Worker:
             if row.turn in by_turn:
                 by_turn[row.turn].append(row)
         call_levels, now_us = self._refiner.asked, time.time_ns() // 1000
+        limit = session_counter(session.model, session.encoding).base_within(self._settings.tiny_tokens)
+        settings = msgspec.structs.replace(self._settings, tiny_tokens=limit)
         jobs = [
-            (turn, found[: claim.messages], session.encoding, call_levels, now_us, self._embeddings, self._settings)
+            (turn, found[: claim.messages], session.encoding, call_levels, now_us, self._embeddings, settings)
             for claim, (turn, found) in zip(claims, by_turn.items(), strict=True)
             if all(row.body is not None for row in found)  # otherwise it was pruned in the meantime
         ]

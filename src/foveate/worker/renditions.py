@@ -52,7 +52,7 @@ def make_local(  # noqa: PLR0917 - a job's arguments go to another process by po
     """
     messages = without_recalled([restore_message(row) for row in rows])
     compressor = LocalCompressor.of(settings or CompressSettings())
-    made = make_rendition(compressor, turn, messages, exact_counter(encoding))
+    made = make_rendition(compressor, turn, messages, exact_counter(encoding), tiny_tokens=compressor.tiny_tokens)
     if embeddings is not None:
         made = replace(made, passages=_indexed(turn, rows[0].at_us, messages, embeddings))
     if not call_levels:
@@ -69,17 +69,27 @@ def make_coarse(  # noqa: PLR0917 - as `make_local`
     call_levels: Sequence[Sequence[Level]] = (),  # noqa: ARG001
     due_us: int | None = None,  # noqa: ARG001
     embeddings: str | None = None,  # noqa: ARG001
-    settings: CompressSettings | None = None,  # noqa: ARG001
+    settings: CompressSettings | None = None,
 ) -> NewRendition:
     """Make a turn's renditions quickly, whatever it contains: its beginning and end, marked as incomplete."""
     messages = bound_messages(without_recalled([restore_message(row) for row in rows]), COARSE_CHARS)
     counter = exact_counter(encoding)
-    return _packed(LocalCompressor(), turn, messages, fall_back(turn, messages, counter), counter)
+    compressor = LocalCompressor.of(settings or CompressSettings())
+    made = fall_back(turn, messages, counter, compressor.tiny_tokens)
+    return _packed(compressor, turn, messages, made, counter)
 
 
-def make_rendition(compressor: Compressor, turn: int, messages: Sequence[Message], counter: Counter) -> NewRendition:
+def make_rendition(
+    compressor: Compressor,
+    turn: int,
+    messages: Sequence[Message],
+    counter: Counter,
+    *,
+    tiny_tokens: int = TINY_TOKENS,
+) -> NewRendition:
     """Make all levels of a turn; if that fails, a fallback, marked as one."""
-    return _packed(compressor, turn, messages, compress_safely(compressor, turn, messages, counter), counter)
+    made = compress_safely(compressor, turn, messages, counter, tiny_tokens=tiny_tokens)
+    return _packed(compressor, turn, messages, made, counter)
 
 
 def _packed(
@@ -125,6 +135,7 @@ def compress_safely(
     counter: Counter,
     *,
     max_chars: int = MAX_TURN_CHARS,
+    tiny_tokens: int = TINY_TOKENS,
 ) -> Renditions:
     """Compress the messages, or return the fallback if that fails; larger ones than `max_chars` are reduced to their
     beginnings and ends, and marked as incomplete."""
@@ -132,7 +143,7 @@ def compress_safely(
     with contained(_log, "the %s compressor failed on turn %d", compressor.name, turn):
         made = compressor.compress(turn, bounded, counter.base)
         return made if bounded is messages else replace(made, is_complete=False)
-    return fall_back(turn, bounded, counter)
+    return fall_back(turn, bounded, counter, tiny_tokens)
 
 
 def bound_messages(messages: Sequence[Message], max_chars: int) -> Sequence[Message]:
@@ -195,12 +206,12 @@ def _ends(text: str, most: int) -> str:
     return f"{text[:head]}\n(… {tail - head:,} characters left out)\n{text[tail:]}"
 
 
-def fall_back(turn: int, messages: Sequence[Message], counter: Counter) -> Renditions:
+def fall_back(turn: int, messages: Sequence[Message], counter: Counter, tiny_tokens: int = TINY_TOKENS) -> Renditions:
     """Make the fallback: each level is replaced by the next higher one, and tiny is truncated."""
     raw = turn_text(tuple(messages))
     text = raw.strip() or "(nothing said)"
     words = " ".join(text.split())
-    tiny = take_head(words, TINY_TOKENS, counting("T", counter)) or "…"
+    tiny = take_head(words, tiny_tokens, counting("T", counter)) or "…"
     unit = Unit(turn, words[:MAX_UNIT_CHARS], 1.0, frozenset())
     return Renditions(raw, text, tiny, (unit,), is_complete=False)
 

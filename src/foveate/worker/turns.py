@@ -24,7 +24,7 @@ from foveate.store import MessageRow, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import LOCAL_MAKER, DueTurn, PostponedTurn, RefinedTurn
 from foveate.text import MARK_WORDS, encodable
-from foveate.tokens import EncodingName, exact_counter
+from foveate.tokens import EncodingName, exact_counter, session_counter
 from foveate.turn import Json, Message, turn_id
 from foveate.worker.jobs import NONCE_BYTES, Job, QueueContext, Setback
 
@@ -247,7 +247,8 @@ class TurnJob(Job):
         if len(rows) != due.messages or any(row.body is None for row in rows):
             await self.give_back()  # pruned in the meantime
             return None
-        original = SourceTurnRows(due.turn, rows, session.encoding)
+        tiny_tokens = session_counter(session.model, session.encoding).base_within(TINY_TOKENS)
+        original = SourceTurnRows(due.turn, rows, session.encoding, tiny_tokens)
         before = self._parts.pop(due.rendition) or AttemptState()
         tokens = sum(row.tokens for row in rows)
         attempt = self._attempt = Attempt(self.context, self._groups, due, original, tokens, parts=before)
@@ -330,6 +331,8 @@ class SourceTurnRows:
     turn: int
     rows: Sequence[MessageRow]
     encoding: EncodingName
+    tiny_tokens: int = TINY_TOKENS
+    """Maximum base tokens of T: those that are `TINY_TOKENS` of the session's model."""
 
     def messages(self) -> list[Message]:
         return without_recalled([restore_message(row) for row in self.rows])
@@ -373,7 +376,16 @@ def write_request(  # noqa: PLR0917 - a job of the pool
     if source is not None and count(source) > settings.max_source_tokens:
         source = None  # the original can be shortened part by part
     with overridden(prompts):
-        assignment = assign(group, original.turn, messages, count, nonce=nonce, settings=settings, source=source)
+        assignment = assign(
+            group,
+            original.turn,
+            messages,
+            count,
+            nonce=nonce,
+            settings=settings,
+            source=source,
+            tiny_tokens=original.tiny_tokens,
+        )
     return assignment if assignment.levels else None
 
 

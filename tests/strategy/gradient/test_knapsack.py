@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from foveate.history.worth import pack_words
 from foveate.plan import BRIEF_LINE, NO_LINE, Overheads, Plan, TurnSizes, WordWeights
 from foveate.strategy.gradient import Gradient
-from foveate.strategy.gradient.knapsack import LEAST_BLOCK_TURNS
+from foveate.strategy.gradient.knapsack import LEAST_BLOCK_TURNS, KnapsackPlanner
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.testing.histories import USUAL_OVERHEADS
 from foveate.turn import Message, Text
@@ -63,6 +63,35 @@ def test_any_plan_fits_and_has_each_turn_and_step_once_in_order(
         assert len(row.levels) in (0, row.last - row.first + 1)
     if len(plan.rows) > 1 or (plan.rows and not plan.rows[0].is_cut):
         assert covered(plan.rows) == [(item.turn, item.step) for item in history.items]
+
+
+BOUNDARY = range(-20, 21)
+"""How far around a size that decides something plans are made."""
+DATED = Overheads(line=5, tag=14, range=22, cut_note=12, date=9)
+
+
+def dated(sizes: list[int]) -> ListedHistory:
+    """Turns of these raw tokens, each of another day."""
+    items = [
+        replace(sized(raw, raw * 6 // 10, raw * 35 // 100, min(raw, 40), turn=turn), is_later=True)
+        for turn, raw in enumerate(sizes, 1)
+    ]
+    return ListedHistory(items, overheads=DATED)
+
+
+@pytest.mark.parametrize("has_tail", [False, True])
+@pytest.mark.parametrize("sizes", [[9] * 34, [30] * 12, [9, 400, 9, 9, 400, 30, 30], [2_000], [5] * 80, [120, 30] * 8])
+def test_a_plan_fits_at_every_budget_around_the_size_of_the_turns(sizes: list[int], *, has_tail: bool) -> None:
+    history, raw, count = dated(sizes), sum(sizes), len(sizes)
+    tags, lines = count * DATED.dated.tag, count * DATED.line + DATED.range
+    for size in (raw, raw + tags, raw + count * DATED.tag, raw + lines, raw // 2):
+        for budget in (max(0, size + off) for off in BOUNDARY):
+            planner = KnapsackPlanner(GRADIENT, history, budget, has_tail=has_tail)
+            plan = planner.plan()
+            assert sum(row.tokens for row in plan.rows) == plan.tokens <= budget
+            if rows := plan.rows[:1]:
+                after = planner.plan_after(rows, rows[0].tokens)
+                assert after is None or after.tokens <= budget
 
 
 @settings(max_examples=EXAMPLES, deadline=None)

@@ -71,3 +71,8 @@ def test_files_are_found_by_parts_of_their_path(folder: Path) -> None:
 def test_the_closest_path_is_first(words: list[str], best: str) -> None:
     paths = ["app/superuser/x.py", "app/user_service.py", "app/controllers/user.py", "app/user.py"]
     assert rank(paths, words, 4)[0] == best
+
+
+@pytest.mark.parametrize("given", [{"pattern": "po\0rt"}, {"pattern": "port", "glob": "*\0.py"}])
+def test_a_search_with_a_null_character_says_what_to_do(folder: Path, given: dict[str, str]) -> None:
+    assert "NUL character, which no text file contains; leave it out" in refusal(folder, "grep", **given)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from foveate.compress.guard import Shares
-from foveate.compress.local import MAX_TOKENS, RETRY_SHARE, compressed_share
+from foveate.compress.local import RETRY_SHARE, TINY_MARGIN, compressed_share
 from foveate.compress.model.answer import Fields, Ruling, read_answer, rule_on, rule_on_passages
 from foveate.compress.model.checks import SourceWords, read_original
 from foveate.compress.model.request import (
@@ -32,7 +32,7 @@ from foveate.compress.model.request import (
 from foveate.models import Answer, Ask, Purpose
 from foveate.models.names import models_for
 from foveate.models.settings import ModelsSettings
-from foveate.renditions import Count, Level, Refusal
+from foveate.renditions import TINY_TOKENS, Count, Level, Refusal
 from foveate.text import turn_text
 from foveate.turn import Message, Text
 
@@ -115,9 +115,11 @@ def assign(
     nonce: str,
     settings: ModelsSettings,
     source: str | None = None,
+    tiny_tokens: int = TINY_TOKENS,
 ) -> Assignment:
     """Write the request for one turn. `source` is the level above if levels are chained; otherwise the original is
     used."""
+    tiny = tiny_tokens - TINY_MARGIN
     raw_tokens = count(turn_text(tuple(messages)))
     fits = raw_tokens <= settings.max_source_tokens
     passages = find_passages(messages, count) if "S" in group.levels and fits else ()
@@ -126,8 +128,8 @@ def assign(
         source = source_text(messages, settings.max_source_tokens, count, passages=passages)
     sent_tokens = count(source)
     most = round(raw_tokens * compressed_share(raw_tokens))
-    asked: dict[Level, int] = {"C": most if fits else min(most, round(sent_tokens * MAX_OF_SOURCE)), "T": MAX_TOKENS}
-    rooms: dict[Level, int] = {"C": round(asked["C"] * RETRY_SHARE), "T": MAX_TOKENS, "S": raw_tokens}
+    asked: dict[Level, int] = {"C": most if fits else min(most, round(sent_tokens * MAX_OF_SOURCE)), "T": tiny}
+    rooms: dict[Level, int] = {"C": round(asked["C"] * RETRY_SHARE), "T": tiny, "S": raw_tokens}
     limits = asked_limits(levels, asked, source, sent_tokens)
     first = (
         Message("system", (Text(system_prompt(levels)),)),

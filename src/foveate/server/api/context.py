@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.server.api.endpoint import Call, Endpoints
+from foveate.server.bodies import MAX_MESSAGES
 from foveate.session import Session
 from foveate.session.values import Context, Segment, copied
 
@@ -54,7 +55,7 @@ class OpenSessions:
 class ContextBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of a context."""
 
-    prompt: str | list[dict[str, Any]] = ""
+    prompt: str | Annotated[list[dict[str, Any]], Meta(max_length=MAX_MESSAGES)] = ""
     """Text, or messages in a provider's format."""
     budget_tokens: Annotated[int, Meta(ge=1, le=100_000_000)] | None = None
     """A budget other than the session's makes a preview: nothing is saved."""

@@ -9,6 +9,7 @@ from msgspec import Meta, Struct
 
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, ItemPage, Limit, read_number, write_cursor
+from foveate.server.bodies import MAX_MESSAGES
 from foveate.session import Session
 from foveate.session.values import TurnContent, copied
 
@@ -59,8 +60,9 @@ class TurnQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class RecordBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Messages to record."""
 
-    messages: Annotated[list[dict[str, Any]], Meta(min_length=1)]
-    """In the format of OpenAI, Anthropic or Gemini. Each prompt starts a turn."""
+    messages: Annotated[list[dict[str, Any]], Meta(min_length=1, max_length=MAX_MESSAGES)]
+    """In the format of OpenAI, Anthropic or Gemini. Each prompt starts a turn. Send more in several requests, or as an
+    import."""
     at: str | None = None
     """Time of messages without one."""
     format: str | None = None

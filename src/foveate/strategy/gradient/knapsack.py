@@ -152,7 +152,7 @@ class KnapsackPlanner:
         raw = int(table.sizes[:, RAW].sum())
         fits_raw = is_all and not self.has_tail and raw + sum(step.raw for step in steps) <= self.budget
         if not len(table.turns) or fits_raw:
-            return None if steps or not is_all or not self._fits_raw(table) else self._raw_rows(table)
+            return None if steps or not is_all else self._raw_rows(table)
         step_rows: list[Block] = []
         if steps:
             share = int(self.budget * self.settings.newest_share)
@@ -188,12 +188,11 @@ class KnapsackPlanner:
         chosen = self._choose(single, room - sum(row.tokens for row in step_rows), has_newer=True)
         return None if chosen is None else [*chosen, *step_rows]
 
-    def _fits_raw(self, table: SizeTable) -> bool:
-        return int(table.sizes[:, RAW].sum()) + len(table.turns) * self.overheads.tag <= self.budget
-
-    def _raw_rows(self, table: SizeTable) -> list[Block]:
+    def _raw_rows(self, table: SizeTable) -> list[Block] | None:
+        """Return the rows of all turns raw; None if they don't fit with their tags, labels and dates."""
         layout, codes = _Layout(self, table), np.zeros(len(table.turns), dtype=np.int64)
-        return layout.rows(layout.choice(codes, np.ones(len(codes))))
+        choice = layout.choice(codes, np.ones(len(codes)))
+        return layout.rows(choice) if choice.tokens <= self.budget else None
 
     def _with_eras(self, table: SizeTable, room: int, step_rows: list[Block]) -> list[Block] | None:
         """Lay out single turns from the end of an era on; eras for those before it, with their share of Deep."""
@@ -524,8 +523,9 @@ class _Layout:
 
         Where turns have no line, blocks are large, so that one era tells of many of them.
         """
-        turns = np.arange(len(codes)) + int(self.table.turns[-1]) - 1
-        groups = (turns - turns[0] // BLOCK_TURNS * BLOCK_TURNS) // BLOCK_TURNS
+        oldest = int(self.table.turns[-1]) - 1
+        turns = np.arange(len(codes)) + oldest
+        groups = (turns - oldest // BLOCK_TURNS * BLOCK_TURNS) // BLOCK_TURNS
         has_absent = np.bincount(groups, codes == ABSENT) > 0
         large = turns // BLOCK_TURNS * (BLOCK_TURNS // self.block_turns)
         return np.where(has_absent[groups], large, turns // self.block_turns)

@@ -27,6 +27,8 @@ async def _exec(
     it. The answer has its output and exit code."""
     if not workspace.allow_exec:
         raise ToolError(EXEC_OFF)
+    if "\0" in command:
+        raise ToolError("the command has a NUL character, which no command can have; write it as \\x00 in a string")
     folder = workspace.folder(workdir)
     seconds = float(timeout_seconds or workspace.settings.exec.seconds)
     result = await run(workspace, command, folder=folder, seconds=seconds)
