@@ -600,6 +600,29 @@ def test_a_late_error_of_the_upstream_is_an_event_of_the_stream(
     run(scenario)
 
 
+class _FastLoop(asyncio.SelectorEventLoop):
+    """An event loop whose seconds are ten times shorter."""
+
+    def time(self) -> float:
+        return super().time() * 10
+
+
+def test_an_error_that_comes_before_clients_give_up_keeps_its_status(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        envelope = {"type": "error", "error": {"type": "overloaded_error", "message": "too many"}}
+        upstream.fail = [JSONResponse(envelope, 529, headers={"retry-after": "7"})]
+        slow = _Slow(upstream)
+        asyncio.get_running_loop().call_later(4, slow.may_answer.set)
+        async with gateway(tmp_path, upstream) as (fov, _):
+            body = body_of([{"role": "user", "content": "hello"}], stream=True)
+            status, *sent = await stream_of(fov, slow, "/v1/messages", body, lambda sent: len(sent) > 1)
+        assert (status, json.loads(b"".join(sent))) == (b"529", envelope)
+
+    with asyncio.Runner(loop_factory=_FastLoop) as runner:
+        runner.run(scenario())
+
+
 def test_a_client_that_goes_away_before_the_upstream_answers_cancels_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -143,13 +143,14 @@ class Gateway:
 
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         prepared = await self._prepare(call) if store else _unchanged(call, "off")
-        overhead = (time.perf_counter() - call.began) * 1_000
-        prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead:.1f}"
+        overhead = time.perf_counter() - call.began
+        prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead * 1_000:.1f}"
         sending = self._sent(call, prepared)
         if not call.request.is_stream:
             return await sending
         answer = call.wire.answer(call.request, own_names=frozenset())
-        return await reply_soon(sending, answer, call.wire.ping(), prepared.answer_headers)
+        ping, headers = call.wire.ping(), prepared.answer_headers
+        return await reply_soon(sending, answer, ping, headers, waited_seconds=overhead)
 
     async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
