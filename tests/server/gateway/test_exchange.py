@@ -26,6 +26,7 @@ from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
 from support.gateway import HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
 from support.upstream import Blocks, Upstream, call, say
+from support.validators import faults
 
 CACHED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 
@@ -402,6 +403,39 @@ def test_a_session_may_have_any_name_and_is_answered_in_ascii(tmp_path: Path, na
             assert await ask("three", header=name.encode()) == echo
             assert await ask("four", f"/s/{quote(name)}") == echo
             assert [info.id for info in await fov.sessions()] == [name]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("blank", "kept"),
+    [(" \n", None), ([{"type": "text", "text": " "}], None), ([{"type": "text", "text": ""}, CACHED], [CACHED])],
+)
+def test_a_blank_system_prompt_is_left_out(tmp_path: Path, blank: object, kept: object) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(8):
+                history.append({"role": "user", "content": f"question {number}: {LONG}"})
+                await client.post("/v1/messages", json=body_of(history, system=blank), headers=HEADERS)
+                history.append({"role": "assistant", "content": "ok"})
+        assert all(faults("anthropic", body) == [] for body in upstream.bodies)
+        assert upstream.bodies[0].get("system") == kept
+
+    run(scenario)
+
+
+def test_ids_that_a_provider_repeats_are_sent_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        items: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(8):
+                items.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/responses", json={"model": "gpt-5", "input": items})
+                items += reply.json()["output"]
+        assert [faults("openai-responses", body) for body in upstream.bodies] == [[]] * 8
 
     run(scenario)
 

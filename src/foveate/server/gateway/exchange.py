@@ -234,7 +234,8 @@ class Gateway:
         if tokens is None:
             return None
         came_from_client(session.engine, request.system, request.tools, request.messages)
-        body = dict(request.body)
+        same = {"messages": request.messages}
+        body = call.wire.upstream_body(request, same, extra_system="", own_tools=[])
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
         headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(tokens)}
