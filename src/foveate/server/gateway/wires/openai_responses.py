@@ -79,10 +79,9 @@ class OpenAIResponsesWire(OpenAIShared):
         unique = unique_ids(sent)
         if extra or not is_same or unique != sent:
             body["input"] = unique
-        if not is_same:
-            # The rendered messages have the whole history already.
-            for key in STATE_KEYS:
-                body.pop(key, None)
+        # What the provider stores under another request is not counted here; the messages have the whole history.
+        for key in STATE_KEYS:
+            body.pop(key, None)
         if own_tools:
             body["tools"] = [*request.tools, *own_tools]
         return body
