@@ -30,7 +30,7 @@ from foveate.intake.sessions import ClientId, SessionDecision, place_name
 from foveate.server.gateway.bodies import decoded, read_answer, read_error
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints, with_lifetime
 from foveate.server.gateway.headers import written
-from foveate.server.gateway.limits import ModelKey, PromptLimits
+from foveate.server.gateway.limits import MIN_PLAUSIBLE, ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
 from foveate.server.gateway.state import replaced_fields, without_compaction
 from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
@@ -497,8 +497,9 @@ class Gateway:
     async def _calibrate(self, delivery: Delivery, session: Session) -> None:
         """Learn from the usage of the first round how the provider counts; later rounds were not counted here."""
         prepared, reported = delivery.prepared, delivery.answer.reported_tokens
-        is_measured = prepared.tokens >= CALIBRATED_SHARE * prepared.budget_tokens
-        if delivery.answer.rounds == 1 and is_measured and reported:
+        is_large = prepared.tokens >= CALIBRATED_SHARE * prepared.budget_tokens
+        base_tokens = prepared.tokens / (session.engine.counter.factor * prepared.calibration)
+        if delivery.answer.rounds == 1 and is_large and reported >= MIN_PLAUSIBLE * base_tokens:
             with contained(_log, "token counts were not calibrated"):
                 await session.engine.calibrate(prepared.tokens, prepared.calibration, reported_tokens=reported)
 
