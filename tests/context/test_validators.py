@@ -164,3 +164,26 @@ def test_the_validators_reject_what_the_providers_do(name: str, request_: dict[s
 def test_a_system_prompt_may_be_a_list_of_blocks() -> None:
     blocks = [{"type": "text", "text": "Be brief."}, {"type": "text", "text": "Be kind."}]
     assert faults("anthropic", {"system": blocks, "messages": [USER]}) == []
+
+
+def test_an_id_that_two_turns_have_is_sent_once(tmp_path: Path) -> None:
+    said: dict[str, Any] = {"type": "message", "id": "msg_1", "role": "assistant", "status": "completed"}
+    content = [{"type": "output_text", "text": "Yes.", "annotations": []}]
+    thought: dict[str, Any] = {"type": "reasoning", "id": "rs_1", "summary": []}
+    searched = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
+    answer = [{**thought, "encrypted_content": "c2VhbGVk"}, searched, {**said, "content": content}]
+    recorded: list[dict[str, Any]] = [*[USER, *answer] * 2, USER, thought, {**said, "content": content}]
+    items = sent(tmp_path / "s.db", recorded, "openai-responses", "openai-responses")["input"]
+    assert [item.get("id") for item in items if item.get("type") == "message"] == ["msg_1", None, None]
+    assert [item.get("id") for item in items if item.get("type") == "reasoning"] == ["rs_1", None]
+    assert [item.get("id") for item in items if item.get("type") == "web_search_call"] == ["ws_1", "ws_1_2"]
+
+
+def test_a_system_prompt_of_white_space_is_left_out(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        request = (await session.context("Go.", system=" \n")).request("anthropic")
+        assert "system" not in request
+        assert faults("anthropic", request) == []
+
+    asyncio.run(with_store(tmp_path / "s.db", job))

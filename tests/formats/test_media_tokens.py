@@ -10,7 +10,7 @@ import pytest
 from foveate.formats.media_tokens import image_rule, image_size, media_note, media_tokens
 from foveate.formats.sizes import SentSizes
 from foveate.tokens import O200K
-from foveate.turn import Attachment, Message, ToolCall
+from foveate.turn import Attachment, Message, Text, ToolCall
 
 
 def encoded(data: bytes) -> str:
@@ -99,6 +99,17 @@ def test_a_note_says_the_size_and_the_way_to_get_it() -> None:
     image = Attachment("image", data=png(640, 480, 9_000), media_type="image/png", name="plan.png")
     note = media_note(image, 425)
     assert all(word in note for word in ("plan.png", "640x480", "bytes", "425 tokens", "send it again"))
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5", "claude-opus-5", "unheard-of"])
+def test_a_note_tells_the_count_of_the_models_rule_and_never_replaces_less_than_itself(model: str) -> None:
+    sizes = SentSizes.of(model)
+    large, tiny = (Attachment("image", data=png(*pixels), media_type="image/png") for pixels in ((900, 700), (1, 1)))
+    (note,) = sizes.without_media(Message("user", (large,))).parts
+    assert isinstance(note, Text)
+    assert f"{media_tokens(large, image_rule(model), O200K.count):,} tokens" in note.text
+    small = Message("user", (Text("Look."), tiny))
+    assert (sizes.without_media(small) is small) == (sizes.extra_tokens([small]) < 40)
 
 
 def test_a_text_is_counted_once_however_many_formats_send_it(monkeypatch: pytest.MonkeyPatch) -> None:

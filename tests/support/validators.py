@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -151,6 +152,8 @@ def _responses(request: Record) -> Faults:
     if not items:
         yield "input: empty array"
     yield from _responses_pairs(items)
+    ids = Counter(str(item["id"]) for item in items if item.get("id") and item.get("type") != "item_reference")
+    yield from (f"input: duplicate item found with id {name}" for name, times in ids.items() if times > 1)
     for index, item in enumerate(items):
         path, kind = f"input[{index}]", str(item.get("type", "message"))
         if kind in _CALLS:

@@ -23,7 +23,7 @@ from foveate.context.pins import PinText, ShownPin, check_pins, write_pins
 from foveate.context.render import Layout, Stretch, message_count
 from foveate.context.tags import Section
 from foveate.errors import BudgetExceeded
-from foveate.formats.sizes import SentSizes, has_media
+from foveate.formats.sizes import SentSizes
 from foveate.plan import BRIEF_LINE, Block
 from foveate.text import turn_text
 from foveate.tokens import Counter
@@ -150,9 +150,8 @@ def _assemble(parts: ContextParts) -> Context:
         extra = prompt_extra + sum(block.extra_tokens for block in parts.history[native_from:])
         if native_from >= len(parts.history) or _scaled(parts, inner_tokens + extra + framing) <= parts.budget_tokens:
             break
-        oldest = parts.history[native_from]
-        if has_media(oldest.messages or ()):
-            parts = replace(parts, history=_with_notes(parts, native_from))
+        if noted := _with_notes(parts, native_from):
+            parts = replace(parts, history=noted)
         else:
             # Tagged text has no framing, so a turn that does not fit as messages still fits as text.
             native_from += 1
@@ -222,10 +221,12 @@ def _sizes(parts: ContextParts) -> SentSizes:
     return SentSizes.of(parts.model, parts.counter.encoding)
 
 
-def _with_notes(parts: ContextParts, index: int) -> list[BlockText]:
-    """Return the history with notes instead of the attachments of one block."""
+def _with_notes(parts: ContextParts, index: int) -> list[BlockText] | None:
+    """Return the history with notes instead of the attachments of one block; None if that does not change it."""
     sizes, block = _sizes(parts), parts.history[index]
     messages = tuple(map(sizes.without_media, block.messages or ()))
+    if messages == tuple(block.messages or ()):
+        return None
     # A note is longer than the placeholder of an attachment in the block's text.
     longer = max(0, parts.counter.base(turn_text(messages)) - parts.counter.base(turn_text(block.messages or ())))
     noted = replace(block, messages=messages, extra_tokens=sizes.extra_tokens(messages) + longer)

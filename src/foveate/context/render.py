@@ -20,6 +20,7 @@ from foveate.context.pairs import TurnMessages, provider_message_count
 from foveate.errors import InvalidMessage, UnknownFormat
 from foveate.formats import render_messages
 from foveate.formats.acceptance import Acceptance, encodable, is_encodable
+from foveate.formats.providers.openai_responses import unique_ids
 from foveate.text import message_text, part_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolResult
 
@@ -147,7 +148,8 @@ def render_request(format: str, messages: list[Any], *, system: str, tools: Sequ
     system = str(encodable(system))
     match format:
         case "anthropic":
-            return {**_filled(system=system), "messages": messages, **offered}
+            shown = system if system.strip() else ""  # the API rejects white space alone
+            return {**_filled(system=shown), "messages": messages, **offered}
         case "gemini":
             return {"contents": messages, **_filled(config=_filled(system_instruction=system, **offered))}
         case "openai-responses":
@@ -196,6 +198,7 @@ def render_layout(
             own[-1] = _mark(own[-1])
         rendered.extend(own)
     joined = _two_sided(rendered, format) if format in _TWO_SIDED else rendered
+    joined = unique_ids(joined) if format == "openai-responses" else joined
     sent = list(joined) if is_sendable and is_encodable(system) else encodable(joined)
     assert isinstance(sent, list), "encoding a list returns a list"
     invariants.check_messages(format, sent, native)

@@ -158,13 +158,14 @@ class SentSizes:
         return tuple(kept)
 
     def without_media(self, message: Message) -> Message:
-        """Return the message with a note in the place of each attachment."""
+        """Return the message with a note in the place of each attachment that is larger than its note."""
         parts = tuple(self._noted(part) for part in message.parts)
         return message if parts == message.parts else replace(message, parts=parts, original=None)
 
     def _noted(self, part: Part) -> Part:
         if isinstance(part, Attachment):
-            return Text(media_note(part, self.counter.scale(self.media_tokens(part))))
+            note = media_note(part, media_tokens(part, self.rule, self.counter.count))
+            return Text(note) if self.media_tokens(part) > self.counter.base(note) else part
         if isinstance(part, ToolResult) and any(isinstance(inner, Attachment) for inner in part.content):
             noted = (self._noted(inner) for inner in part.content)
             return replace(part, content=tuple(one for one in noted if isinstance(one, Text | Attachment | Opaque)))

@@ -10,6 +10,7 @@ from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
 from foveate.context.context import Context
 from foveate.context.signatures import lacks_thinking, messages_prefix, request_prefix, without_thinking
 from foveate.context.tools import HISTORY_TOOLS, ToolSet
+from foveate.formats.providers.openai_responses import unique_ids
 from foveate.models.overflow import Overflow, read_overflow
 from foveate.store import Draft
 from foveate.store.clients import Standing
@@ -31,6 +32,7 @@ __all__ = [
     "lacks_thinking",
     "messages_of",
     "read_overflow",
+    "unique_ids",
     "whole_tokens",
     "without_thinking",
 ]

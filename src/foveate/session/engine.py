@@ -43,10 +43,8 @@ if TYPE_CHECKING:
     from foveate.client import Foveate
 
 
-MIN_CHANGE: Final = 0.002
-"""A smaller change of the calibration is not stored; a falling one ends 4 % above its target."""
-MIN_PLAUSIBLE: Final = 0.5
-"""No measured tokenizer is below .77 of o200k_base. A report below half of it omits something, e.g. cached tokens."""
+MIN_CHANGE: Final = 0.0005
+"""A smaller relative change of the calibration is not stored; a falling one ends 1 % above its target."""
 
 
 class SessionEngine:
@@ -134,8 +132,6 @@ class SessionEngine:
         """
         before = self.row.calibration
         counted = int(sent_tokens / calibration)
-        if reported_tokens < MIN_PLAUSIBLE * counted / self.counter.factor:
-            return before
         after = calibrate(before, counted_tokens=counted, reported_tokens=reported_tokens, is_exact=self.counter.exact)
         if abs(after - before) >= MIN_CHANGE * before:
             await self.update({"calibration": after})

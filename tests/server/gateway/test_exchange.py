@@ -26,6 +26,7 @@ from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
 from support.gateway import HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
 from support.upstream import Blocks, Upstream, call, say
+from support.validators import faults
 
 CACHED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 
@@ -375,8 +376,126 @@ def test_a_response_is_continued_read_and_deleted_by_its_id(tmp_path: Path) -> N
             assert (await client.get(stored)).json()["output"] == second.json()["output"]
             assert (await client.delete(stored)).json()["deleted"]
             assert (await client.get(stored)).status_code == 404
-            unknown = await client.post("/v1/responses", json={**more, "previous_response_id": "resp_none"})
-            assert (unknown.status_code, unknown.json()["error"]["param"]) == (400, "previous_response_id")
+
+    run(scenario)
+
+
+def test_a_response_that_only_the_provider_stores_is_left_to_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        body = {"model": "gpt-5", "input": "two", "previous_response_id": "resp_of_the_provider"}
+        async with gateway(tmp_path, upstream) as (fov, client):
+            reply = await client.post("/v1/responses", json=body)
+            assert reply.headers["x-foveate-unrecorded"] == "a response that only the provider stores"
+            assert (reply.status_code, upstream.bodies) == (200, [body])
+            assert await fov.sessions() == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("conversation", ["conv_1", {"id": "conv_1"}])
+def test_a_conversation_is_one_session_within_its_budget(tmp_path: Path, conversation: object) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say(f"answer {len(upstream.bodies)}"))
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (fov, client):
+            for number in range(8):
+                body = {"model": "gpt-5", "input": f"question {number}: {LONG}", "conversation": conversation}
+                reply = await client.post("/v1/responses", json=body)
+                assert int(reply.headers["x-foveate-context-tokens"]) <= 6_000
+            assert [(info.id, info.turns) for info in await fov.sessions()] == [("conv_1", 8)]
+        assert all("conversation" not in body for body in upstream.bodies)
+        assert "answer 7" in json.dumps(upstream.bodies[-1]["input"])
+
+    run(scenario)
+
+
+def test_a_compacted_conversation_continues_its_session(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say(f"answer {len(upstream.bodies)}"))
+        items: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=9_000) as (fov, client):
+            for number in range(12):
+                items.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/responses", json={"model": "gpt-5", "input": items})
+                items += reply.json()["output"]
+            compacted = await client.post("/v1/responses/compact", json={"model": "gpt-5", "input": items})
+            items = [*compacted.json()["output"], {"role": "user", "content": "And now?"}]
+            later = await client.post("/v1/responses", json={"model": "gpt-5", "input": items})
+            items += [*later.json()["output"], {"role": "user", "content": "And then?"}]
+            last = await client.post("/v1/responses", json={"model": "gpt-5", "input": items})
+            session = reply.headers["x-foveate-session"]
+            assert [one.headers["x-foveate-session"] for one in (later, last)] == [session, session]
+            assert [text for _, text in (await log_of(fov, session))[-4:]] == [
+                "And now?",
+                "answer 13",
+                "And then?",
+                "answer 14",
+            ]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("path", "key", "managed"),
+    [
+        ("/v1/messages", "messages", {"edits": [{"type": "clear_tool_uses_20250919"}, {"type": "compact_20260112"}]}),
+        ("/v1/responses", "input", [{"type": "compaction", "compact_threshold": 1_000}]),
+    ],
+)
+def test_the_provider_compacts_nothing_of_an_assembled_context(
+    tmp_path: Path, path: str, key: str, managed: object
+) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        compacted = (
+            [{"role": "assistant", "content": [{"type": "compaction", "content": "The code is 4711."}, *say("ok")]}]
+            if key == "messages"
+            else [{"type": "compaction", "id": "cmp_1", "encrypted_content": "c2VhbGVk"}, *say_item("ok")]
+        )
+        history: list[dict[str, Any]] = [{"role": "user", "content": LONG * 5}, {"role": "assistant", "content": "ok"}]
+        history += [{"role": "user", "content": "Go on."}, *compacted, {"role": "user", "content": "And now?"}]
+        async with gateway(tmp_path, upstream, budget_tokens=4_000) as (_, client):
+            body = {"model": "claude-haiku-4-5", "max_tokens": 99, key: history, "context_management": managed}
+            reply = await client.post(path, json=body, headers={"x-foveate-session": "s"})
+            assert reply.status_code == 200, reply.text
+            assert reply.headers["x-foveate-replaced"] == "context_management"
+            small = {**body, key: history[-1:]}
+            await client.post(path, json=small, headers={"x-foveate-session": "other"})
+        sent = json.dumps(upstream.bodies[0])
+        assert '"compaction"' not in sent
+        assert "compact_" not in sent
+        assert ("4711" in sent) == (key == "messages")
+        assert ("clear_tool_uses" in sent) == (key == "messages")
+        assert upstream.bodies[1]["context_management"] == managed, "the client's own request goes as it came"
+
+    run(scenario)
+
+
+def say_item(text: str) -> list[dict[str, Any]]:
+    return [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": text}]}]
+
+
+def test_breakpoints_live_as_long_as_the_clients(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        hour = {"type": "ephemeral", "ttl": "1h"}
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(10):
+                text = {"type": "text", "text": f"question {number}: {LONG}", "cache_control": hour}
+                history.append({"role": "user", "content": [text]})
+                await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+                history.append({"role": "assistant", "content": "ok"})
+        content = [message["content"] for message in upstream.bodies[-1]["messages"]]
+        hints = [
+            block["cache_control"]
+            for blocks in content
+            if isinstance(blocks, list)
+            for block in blocks
+            if "cache_control" in block
+        ]
+        assert hints
+        assert all(hint == hour for hint in hints)
 
     run(scenario)
 
@@ -402,6 +521,39 @@ def test_a_session_may_have_any_name_and_is_answered_in_ascii(tmp_path: Path, na
             assert await ask("three", header=name.encode()) == echo
             assert await ask("four", f"/s/{quote(name)}") == echo
             assert [info.id for info in await fov.sessions()] == [name]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("blank", "kept"),
+    [(" \n", None), ([{"type": "text", "text": " "}], None), ([{"type": "text", "text": ""}, CACHED], [CACHED])],
+)
+def test_a_blank_system_prompt_is_left_out(tmp_path: Path, blank: object, kept: object) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(8):
+                history.append({"role": "user", "content": f"question {number}: {LONG}"})
+                await client.post("/v1/messages", json=body_of(history, system=blank), headers=HEADERS)
+                history.append({"role": "assistant", "content": "ok"})
+        assert all(faults("anthropic", body) == [] for body in upstream.bodies)
+        assert upstream.bodies[0].get("system") == kept
+
+    run(scenario)
+
+
+def test_ids_that_a_provider_repeats_are_sent_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        items: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(8):
+                items.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/responses", json={"model": "gpt-5", "input": items})
+                items += reply.json()["output"]
+        assert [faults("openai-responses", body) for body in upstream.bodies] == [[]] * 8
 
     run(scenario)
 
@@ -598,6 +750,29 @@ def test_a_late_error_of_the_upstream_is_an_event_of_the_stream(
             assert events_of(sent[-1].decode()) == [envelope]
 
     run(scenario)
+
+
+class _FastLoop(asyncio.SelectorEventLoop):
+    """An event loop whose seconds are ten times shorter."""
+
+    def time(self) -> float:
+        return super().time() * 10
+
+
+def test_an_error_that_comes_before_clients_give_up_keeps_its_status(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        envelope = {"type": "error", "error": {"type": "overloaded_error", "message": "too many"}}
+        upstream.fail = [JSONResponse(envelope, 529, headers={"retry-after": "7"})]
+        slow = _Slow(upstream)
+        asyncio.get_running_loop().call_later(4, slow.may_answer.set)
+        async with gateway(tmp_path, upstream) as (fov, _):
+            body = body_of([{"role": "user", "content": "hello"}], stream=True)
+            status, *sent = await stream_of(fov, slow, "/v1/messages", body, lambda sent: len(sent) > 1)
+        assert (status, json.loads(b"".join(sent))) == (b"529", envelope)
+
+    with asyncio.Runner(loop_factory=_FastLoop) as runner:
+        runner.run(scenario())
 
 
 def test_a_client_that_goes_away_before_the_upstream_answers_cancels_it(

@@ -15,7 +15,8 @@ How `render` handles differences between meaning and API:
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from itertools import count
 from typing import Final
 
 from foveate.errors import InvalidMessage
@@ -60,6 +61,8 @@ CALLER_RUN: Final = {
 _CONTENT_TYPES: Final = ("input_", "output_")
 _ITEM_ENDINGS: Final = ("_call", "_output")
 _OTHER_ITEMS: Final = ("reasoning", "item_reference", "compaction", "mcp_list_tools", "mcp_approval_request")
+_OPTIONAL_IDS: Final = ("message", "reasoning", "function_call", "custom_tool_call")
+"""Items that a request may send without their ids."""
 
 
 def recognises(data: Json) -> bool:
@@ -174,6 +177,35 @@ def render(messages: Sequence[Message]) -> list[Json]:
         else:
             items.extend(_render_input(entry))
     return items
+
+
+def unique_ids(items: Sequence[Record]) -> list[Record]:
+    """Return the items of a request with each id once: a repeated one is removed or, where it is required, changed.
+
+    The API rejects an id that occurs twice, but some servers give every answer the same ids, and a program may record
+    an answer twice.
+    """
+    used: set[str] = set()
+    kept: list[Record] = []
+    for item in items:
+        name = item.get("id")
+        if isinstance(name, str) and name and item.get("type") != "item_reference":
+            if name in used:
+                item = _with_other_id(item, name, used)  # noqa: PLW2901 - sent instead
+            used.add(str(item.get("id")))
+        if item:
+            kept.append(item)
+    return kept
+
+
+def _with_other_id(item: Record, name: str, used: Collection[str]) -> Record:
+    """Return an item whose id is taken; nothing if it is only a reference to reasoning that the provider stores."""
+    kind = str(item.get("type", "message"))
+    if kind == "reasoning" and not item.get("encrypted_content"):
+        return {}
+    if kind in _OPTIONAL_IDS or kind.endswith("_output"):
+        return {key: value for key, value in item.items() if key != "id"}
+    return {**item, "id": next(new for number in count(2) if (new := f"{name}_{number}") not in used)}
 
 
 def _render_assistant(utterance: Utterance) -> list[Json]:

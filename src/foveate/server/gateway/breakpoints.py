@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from foveate.intake.chain import RequestHistory
@@ -44,6 +44,27 @@ def limit_breakpoints(body: Record) -> Record:
             message = {**message, "content": blocks[::-1]}  # noqa: PLW2901
         messages.append(message)
     return {**body, "messages": messages[::-1]}
+
+
+def with_lifetime(body: Record, sent: Sequence[Mapping[str, Any]]) -> Record:
+    """Give our breakpoints the lifetime that the client gives its own (`ttl`), so that its cache lasts as long."""
+    blocks = [block for message in sent for block in _blocks(message.get("content"))]
+    chosen = next((hint for block in blocks if "ttl" in (hint := block.get("cache_control") or {})), None)
+    if chosen is None:
+        return body
+    messages = [
+        message
+        if isinstance(message["content"], str)
+        else {
+            **message,
+            "content": [
+                {**block, "cache_control": chosen} if "cache_control" in block else block
+                for block in message["content"]
+            ],
+        }
+        for message in body["messages"]
+    ]
+    return {**body, "messages": messages}
 
 
 def _marked(message: Mapping[str, Any]) -> Record | None:

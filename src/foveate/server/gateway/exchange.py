@@ -21,16 +21,18 @@ from typing import Any, Final, TypeVar
 import httpx2
 import msgspec
 
-from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage, contained
+from foveate.cache import BoundedCache
+from foveate.errors import BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage, contained
 from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
-from foveate.intake.sessions import ClientId, SessionDecision
+from foveate.intake.sessions import ClientId, SessionDecision, place_name
 from foveate.server.gateway.bodies import decoded, read_answer, read_error
-from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints
+from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints, with_lifetime
 from foveate.server.gateway.headers import written
-from foveate.server.gateway.limits import ModelKey, PromptLimits
+from foveate.server.gateway.limits import MIN_PLAUSIBLE, ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
+from foveate.server.gateway.state import replaced_fields, without_compaction
 from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
@@ -58,6 +60,7 @@ MAX_ROUNDS: Final = 8
 """Maximum rounds of own tools in one answer; in the round after them the model may not call tools, so it answers."""
 COMPACT_TOKENS: Final = 8_000
 """Token limit of a compacted conversation."""
+MAX_COMPACTED: Final = 1_000
 WHOLE_SHARE: Final = 0.98
 """A history with this share of a request's tokens counts as complete; the two counts are made differently."""
 MAX_SHORTENED: Final = 3
@@ -111,6 +114,17 @@ class Prepared:
     """The session's calibration when the tokens were counted."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Compacted:
+    """A conversation that a client got compacted, to send instead of its history."""
+
+    named: ClientId
+    start: str
+    """The place after its last turn."""
+    count: int
+    """Its messages; what follows them is new."""
+
+
 @dataclass(slots=True)
 class Delivery:
     """An answer in progress to the client."""
@@ -140,17 +154,20 @@ class Gateway:
         self._client = client
         self._limits = PromptLimits(window_of)
         self._publish = publish
+        self._compacted: BoundedCache[str, _Compacted] = BoundedCache(MAX_COMPACTED)
+        """Compacted conversations by the key of their last message."""
         self._max_rounds = max_rounds
 
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         prepared = await self._prepare(call) if store else _unchanged(call, "off")
-        overhead = (time.perf_counter() - call.began) * 1_000
-        prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead:.1f}"
+        overhead = time.perf_counter() - call.began
+        prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead * 1_000:.1f}"
         sending = self._sent(call, prepared)
         if not call.request.is_stream:
             return await sending
         answer = call.wire.answer(call.request, own_names=frozenset())
-        return await reply_soon(sending, answer, call.wire.ping(), prepared.answer_headers)
+        ping, headers = call.wire.ping(), prepared.answer_headers
+        return await reply_soon(sending, answer, ping, headers, waited_seconds=overhead)
 
     async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
@@ -175,7 +192,12 @@ class Gateway:
                 budget_tokens=budget,
                 client=placed.client_texts,
             )
-            return messages_of(context, call.wire.format)
+            messages = messages_of(context, call.wire.format)
+            if key := next(reversed(read_history(call.wire.format, messages).keys), ""):
+                turns = (await placed.session.refresh()).turns
+                named = ClientId(placed.name, "the compacted conversation", is_ours=True)
+                self._compacted[key] = _Compacted(named, place_name(placed.name, turns), len(messages))
+            return messages
         finally:
             self._recorder.release(placed)
 
@@ -186,10 +208,16 @@ class Gateway:
 
     async def _place(self, call: ClientCall) -> Placement | SessionDecision:
         """Find the request's session, and start to record new messages."""
-        start, named = "", call.named
+        start, named, messages = "", call.named, call.request.messages
+        history = read_history(call.wire.format, messages)
         if previous := call.request.hints.get("previous_response_id"):
-            start, named = await self._continued(previous)
-        history = read_history(call.wire.format, call.request.messages, start=start)
+            if (found := await self._recorder.get_response(previous)) is None:
+                return SessionDecision("pass", "a response that only the provider stores", history)
+            start, named = found.chain, ClientId(found.session_id, "previous_response_id")
+        elif compacted := next(filter(None, map(self._compacted.get, history.keys)), None):
+            start, named, messages = compacted.start, compacted.named, messages[compacted.count :]
+        if start:
+            history = read_history(call.wire.format, messages, start=start)
         return await self._recorder.begin(call.request, history, named, call.choice)
 
     async def _prepare(self, call: ClientCall) -> Prepared:
@@ -221,13 +249,6 @@ class Gateway:
             return await self._bound(call, placed, as_sent)
         return await self._recalled(call, placed, as_sent) or as_sent
 
-    async def _continued(self, response_id: str) -> tuple[str, ClientId]:
-        """Return the history that ends with a response, and its session."""
-        found = await self._recorder.get_response(response_id)
-        if found is None:
-            raise BadRequest(f"no response {response_id[:100]!r} is stored", "previous_response_id")
-        return found.chain, ClientId(found.session_id, "previous_response_id")
-
     def _as_sent(self, call: ClientCall, placed: Placement) -> Prepared | None:
         """Return the client's own request if it has the session's whole history and fits the budget.
 
@@ -248,10 +269,11 @@ class Gateway:
         if tokens is None:
             return None
         came_from_client(session.engine, request.system, request.tools, request.messages)
-        body = dict(request.body)
+        same = {"messages": request.messages}
+        body = call.wire.upstream_body(request, same, extra_system="", own_tools=[])
         if call.wire.format == "anthropic" and CACHE_CONTROL not in call.raw:
             body = with_breakpoints(body, placed.history)
-        headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(tokens)}
+        headers = _place_headers(call, body, placed, tokens)
         if placed.record is not None:  # a stream's headers are sent before the provider answers
             placed.record.add_done_callback(
                 lambda _: placed.turn and headers.update({"x-foveate-turn": placed.turn_id})
@@ -324,11 +346,10 @@ class Gateway:
             extra_system=extra_system(context, request.system),
             own_tools=own,
         )
-        body.pop("previous_response_id", None)
         if call.wire.format == "anthropic":
-            body = limit_breakpoints(with_valid_thinking(body))
-        body = in_cache_order(body)
-        headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(context.tokens)}
+            body = limit_breakpoints(with_lifetime(with_valid_thinking(body), request.messages))
+        body = in_cache_order(without_compaction(body))
+        headers = _place_headers(call, body, placed, context.tokens)
         memory = sum(segment.tokens for segment in context.segments if segment.name == "memory")
         return Prepared(
             body,
@@ -502,8 +523,9 @@ class Gateway:
     async def _calibrate(self, delivery: Delivery, session: Session) -> None:
         """Learn from the usage of the first round how the provider counts; later rounds were not counted here."""
         prepared, reported = delivery.prepared, delivery.answer.reported_tokens
-        is_measured = prepared.tokens >= CALIBRATED_SHARE * prepared.budget_tokens
-        if delivery.answer.rounds == 1 and is_measured and reported:
+        is_large = prepared.tokens >= CALIBRATED_SHARE * prepared.budget_tokens
+        base_tokens = prepared.tokens / (session.engine.counter.factor * prepared.calibration)
+        if delivery.answer.rounds == 1 and is_large and reported >= MIN_PLAUSIBLE * base_tokens:
             with contained(_log, "token counts were not calibrated"):
                 await session.engine.calibrate(prepared.tokens, prepared.calibration, reported_tokens=reported)
 
@@ -583,6 +605,12 @@ def _may_be_unbound(call: ClientCall, placed: Placement) -> bool:
 
 def _unchanged(call: ClientCall, reason: str, *, header: str = "x-foveate-unrecorded") -> Prepared:
     return Prepared(dict(call.request.body), {header: reason}, call.raw)
+
+
+def _place_headers(call: ClientCall, body: Record, placed: Placement, tokens: int) -> dict[str, str]:
+    headers = {"x-foveate-session": written(placed.name), "x-foveate-context-tokens": str(tokens)}
+    replaced = replaced_fields(call.request.body, body)
+    return {**headers, "x-foveate-replaced": replaced} if replaced else headers
 
 
 def _model_key(call: ClientCall) -> ModelKey:

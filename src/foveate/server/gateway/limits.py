@@ -24,6 +24,8 @@ under an eighth of a usual budget (llama.cpp, vLLM, Ollama) state them; and if t
 eighth of a window, it is the reserve that is too large: a shorter prompt would lose the conversation for nothing."""
 LEARNED_SECONDS: Final = 3_600.0
 """How long a learned limit applies. Trying a higher one costs one rejected request per hour."""
+MIN_PLAUSIBLE: Final = 0.5
+"""No measured tokenizer is below .77 of o200k_base. A report below half of it omits something, e.g. cached tokens."""
 MAX_MODELS: Final = 1_000
 
 ModelKey = tuple[str, str]

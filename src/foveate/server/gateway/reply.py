@@ -17,9 +17,11 @@ from foveate.server.gateway.wires import UpstreamAnswer, Wire
 
 PING_SECONDS: Final = 10.0
 """Seconds without data after which a keep-alive is sent."""
-HEADERS_SECONDS: Final = 3.0
-"""Time after which a stream's headers are sent, since some clients give up after 10 seconds without any. Until then a
-provider's error is passed on with its status, later as an event of the stream."""
+HEADERS_SECONDS: Final = 8.0
+"""Time after the request at which a stream's headers are sent without the provider's. Until then a provider's error
+keeps its status and retry headers, by which clients decide whether to try again: an error event in a 200 ends some of
+them. Overloaded providers answer within seconds; the least patient known client gives up after 10 seconds without
+headers, and two are left for the network."""
 MAX_ERROR_CHARS: Final = 2_000
 
 
@@ -133,12 +135,17 @@ async def _disconnected(receive: Receive) -> None:
 
 
 async def reply_soon(
-    sending: Coroutine[Any, Any, GatewayReply], answer: UpstreamAnswer, ping: bytes, headers: Mapping[str, str]
+    sending: Coroutine[Any, Any, GatewayReply],
+    answer: UpstreamAnswer,
+    ping: bytes,
+    headers: Mapping[str, str],
+    *,
+    waited_seconds: float = 0.0,
 ) -> GatewayReply:
-    """Return the reply, or start a stream that waits for it."""
+    """Return the reply, or start a stream that waits for it. The client has waited for `waited_seconds` already."""
     task = asyncio.ensure_future(sending)
     try:
-        await asyncio.wait({task}, timeout=HEADERS_SECONDS)
+        await asyncio.wait({task}, timeout=max(0.0, HEADERS_SECONDS - waited_seconds))
     except BaseException:
         task.cancel()
         raise

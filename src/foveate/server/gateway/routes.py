@@ -335,9 +335,9 @@ def client_id(headers: Mapping[str, str], hints: Mapping[str, str], path_session
         if named := _clean(headers.get(header)):
             parent = _clean(headers.get("x-parent-session-id"))
             return ClientId(named, header, parent=parent)
-    for hint in ("session_id", "prompt_cache_key"):
+    for hint in ("conversation", "session_id", "prompt_cache_key"):
         if named := _clean(hints.get(hint)):
-            return ClientId(named, hint)
+            return ClientId(named, hint, is_ours=hint == "conversation")  # its client sends only what is new
     return None
 
 

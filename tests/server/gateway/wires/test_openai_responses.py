@@ -61,12 +61,15 @@ def test_a_request_is_read() -> None:
     assert request.hints == {"prompt_cache_key": "k", "client_metadata.thread": "t"}
 
 
-def test_a_text_is_one_user_message_and_goes_upstream_as_the_text() -> None:
+def test_a_text_is_one_user_message_and_goes_upstream_as_the_text_without_state() -> None:
     body = {"model": "m", "input": "hi", "previous_response_id": "resp_1", "conversation": {"id": "conv_1"}}
     request = WIRE.read(body, path=PATH)
     assert request.messages == [{"role": "user", "content": "hi"}]
     assert request.hints == {"previous_response_id": "resp_1", "conversation": "conv_1"}
-    assert WIRE.upstream_body(request, {"messages": request.messages}, extra_system="", own_tools=[]) == body
+    assert WIRE.upstream_body(request, {"messages": request.messages}, extra_system="", own_tools=[]) == {
+        "model": "m",
+        "input": "hi",
+    }
 
 
 def test_rendered_messages_replace_the_history_that_the_provider_stored() -> None:

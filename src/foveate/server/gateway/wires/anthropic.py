@@ -73,8 +73,12 @@ class AnthropicWire:
         self, request: ClientRequest, rendered: Record, *, extra_system: str, own_tools: list[Record]
     ) -> Record:
         body = {**request.body, "messages": rendered["messages"]}
+        system = _visible(request.body.get("system"))
+        if not system:
+            body.pop("system", None)
+        elif system != request.body["system"]:
+            body["system"] = system
         if extra_system:
-            system = request.body.get("system")
             if isinstance(system, list):
                 body["system"] = [*system, {"type": "text", "text": extra_system}]
             else:
@@ -96,6 +100,14 @@ class AnthropicWire:
 
     def ping(self) -> bytes:
         return b'event: ping\ndata: {"type": "ping"}\n\n'
+
+
+def _visible(system: object) -> str | list[Record]:
+    """Return a system prompt without blank text, which the API rejects."""
+    if isinstance(system, str):
+        return system if system.strip() else ""
+    blocks = system if isinstance(system, list) else []
+    return [block for block in blocks if not isinstance(text := block.get("text"), str) or text.strip()] or ""
 
 
 def _hints(body: Record) -> dict[str, str]:

@@ -28,6 +28,7 @@ from foveate.server.gateway.wires.fields import (
 from foveate.server.gateway.wires.openai import OpenAIShared, leading
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
+from foveate.session.client_requests import unique_ids
 
 STATE_KEYS: Final = ("previous_response_id", "conversation")
 """Fields that add the provider's stored history to the input."""
@@ -73,13 +74,14 @@ class OpenAIResponsesWire(OpenAIShared):
         elif extra_system:
             content = [{"type": "input_text", "text": extra_system}]
             extra = [{"type": "message", "role": "developer", "content": content}]
-        if extra or not is_same:
-            items = _input_items(body)
-            body["input"] = [*items[: leading(items)], *extra, *messages]
-        if not is_same:
-            # The rendered messages have the whole history already.
-            for key in STATE_KEYS:
-                body.pop(key, None)
+        items = _input_items(body)
+        sent = [*items[: leading(items)], *extra, *messages]
+        unique = unique_ids(sent)
+        if extra or not is_same or unique != sent:
+            body["input"] = unique
+        # What the provider stores under another request is not counted here; the messages have the whole history.
+        for key in STATE_KEYS:
+            body.pop(key, None)
         if own_tools:
             body["tools"] = [*request.tools, *own_tools]
         return body
@@ -296,7 +298,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         answers = [{"type": "function_call_output", "call_id": call.id, "output": text} for call, text in results]
-        return {**body, "input": [*_input_items(body), *self.round_messages, *answers]}
+        return {**body, "input": unique_ids([*_input_items(body), *self.round_messages, *answers])}
 
     def next_round(self) -> None:
         self._shown = self.shown_messages()
