@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -43,6 +43,7 @@ from foveate.session.client_requests import (
 )
 from foveate.session.values import Context
 from foveate.turn import Message, Text, ToolResult
+from foveate.unpack import Unpacker, UnpackError
 
 T = TypeVar("T")
 Record = dict[str, Any]
@@ -440,7 +441,7 @@ class Gateway:
     async def _events(self, answer: UpstreamAnswer, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the client's part of each chunk, including what came before a malformed event."""
         parser = SseParser()
-        async for chunk in response.aiter_bytes():
+        async for chunk in _content(response):
             pieces: list[bytes] = []
             try:
                 for event in parser.feed(chunk):
@@ -545,10 +546,26 @@ def _decoded(data: bytes) -> Record:
     return decoded
 
 
+async def _content(response: httpx2.Response) -> AsyncIterator[bytes]:
+    """Yield the decompressed content in small pieces; `BadUpstream` for several encodings, or a damaged one."""
+    encoding = response.headers.get("content-encoding", "")
+    if encoding in ("", "br"):
+        async for chunk in response.aiter_bytes():
+            yield chunk
+        return
+    try:
+        unpacker = Unpacker(encoding)
+        async for raw in response.aiter_raw():
+            for piece in unpacker.feed(raw):
+                yield piece
+    except UnpackError as error:
+        raise BadUpstream(f"the upstream's answer {error}") from error
+
+
 async def _whole_body(response: httpx2.Response) -> bytes:
     """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
     data = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in _content(response):
         data += chunk
         if len(data) > MAX_ANSWER_BYTES:
             await response.aclose()
@@ -561,11 +578,11 @@ async def _limited(response: httpx2.Response) -> bytes:
     """Read the body of an error, up to a limit."""
     data = b""
     try:
-        async for chunk in response.aiter_bytes():
+        async for chunk in _content(response):
             data += chunk
             if len(data) > MAX_ERROR_BYTES:
                 break
-    except httpx2.HTTPError:
+    except (httpx2.HTTPError, BadUpstream):
         pass
     await response.aclose()
     return data
