@@ -510,7 +510,7 @@ def test_a_compressed_answer_is_read_and_a_twice_compressed_one_is_refused(
             "model": "x",
             "stop_reason": "end_turn",
         }
-        said |= {"usage": {"input_tokens": 1, "output_tokens": 1}}
+        said |= {"stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
         packed = json.dumps({**said, "content": say("Hello.")}).encode()
         for _ in encoding.split(","):
             packed = gzip.compress(packed)
