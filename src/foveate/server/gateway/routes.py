@@ -199,7 +199,7 @@ class GatewayEndpoints:
                 Recorder(view, self._fov.clients, tenant),
                 self._http(),
                 window_of=self._fov.window_tokens,
-                publish=self._fov.publish,
+                publish=view.publish,
             )
         return self._gateways[tenant]
 
