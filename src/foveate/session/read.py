@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
 
 from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
@@ -63,6 +65,15 @@ class Reader:
         reader = self._reader
         texts = await (reader.raw_texts(row, low, high) if shown == "R" else reader.texts(row, shown, low, high))
         return [self._content(size, shown, texts, shape) for size in sizes]
+
+    async def kept(self, low: int, high: int) -> list[Turn | TurnOutline]:
+        """Return the turns of a range; of those that were pruned, the outlines."""
+        outlines = await self.outlines(low, high)
+        found: list[Turn | TurnOutline] = []
+        for is_pruned, group in groupby(outlines, key=attrgetter("is_pruned")):
+            own = list(group)
+            found += own if is_pruned else await self.turns(own[0].number, own[-1].number)
+        return found
 
     async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
         """Return the turns on a topic. A turn without a rendition is raw, and pruned turns are skipped."""
