@@ -263,6 +263,11 @@ def test_a_number_with_a_wrong_check_digit_or_form_stays(number: str) -> None:
     assert redact(f"The order is {number}.") == f"The order is {number}."
 
 
+@pytest.mark.parametrize("text", ["**Password Hashing**: use", "2. **Basic Classification**", "Basic Analytics**"])
+def test_a_heading_about_passwords_stays(text: str) -> None:
+    assert redact(text) == text
+
+
 @pytest.mark.parametrize("half", HALVES)
 def test_every_listed_kind_of_secret_is_found_and_at_most_one_innocent_text_in_a_hundred_is_masked(half: Half) -> None:
     assert [sample.text for sample in secret_samples(half, draws=3) if not sample.is_found] == []

@@ -432,8 +432,8 @@ class Foveate:
         return next((row.text for row in documents if row.name == ORIGIN), "")
 
     def publish(self, event: Event) -> None:
-        """Send an event to the subscribers, e.g. one of the gateway."""
-        self._events.publish(event)
+        """Send an event of a session of this view to the subscribers, e.g. one of the gateway."""
+        self._events.publish(replace(event, session_id=stored_id(self._tenant, event.session_id)))
 
     def subscribe(self, callback: Callable[[Event], object], kinds: Collection[EventKind] = ()) -> Subscription:
         """Call `callback` in a separate thread with each event of these kinds (default: all).

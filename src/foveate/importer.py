@@ -5,21 +5,25 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
+import zipfile
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
 from foveate import formats
 from foveate.errors import InputError, InvalidMessage, SessionNotFound, UnknownFormat
 from foveate.formats import SessionHeader, TranscriptItem, TranscriptMessage, TranscriptProblem
+from foveate.formats.files import ZIP
 from foveate.models.names import plain_model
 from foveate.session import Session
 from foveate.session.record import check_session_id, printable_text
 from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
+from foveate.unpack import archive_bytes
 
 if TYPE_CHECKING:
     from foveate.client import Foveate
@@ -136,13 +140,35 @@ async def import_transcript(
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
 
 
+def unpacked_bytes(path: Path, format_name: str | None = None) -> int:
+    """Return how many bytes an import of this file unpacks: 0 if it is no archive."""
+    with path.open("rb") as stream:
+        head = stream.read(formats.HEAD_BYTES)
+        return _unpacked(stream, head, path, format_name or formats.detect_transcript(head, path.name))
+
+
+def _unpacked(stream: BinaryIO, head: bytes, path: Path, format_name: str) -> int:
+    """Check an archive before anything of it is recorded."""
+    if not head.startswith(ZIP):
+        return 0
+    format_ = formats.load_transcript(format_name)
+    members = format_.MEMBERS if isinstance(format_, formats.ArchiveFormat) else re.compile(".*", re.DOTALL)
+    try:
+        return archive_bytes(stream, lambda name: members.fullmatch(PurePath(name).name) is not None)
+    except (zipfile.BadZipFile, NotImplementedError):
+        return 0  # the format reports how it is damaged
+    except ValueError as error:
+        raise InputError(f"{path}: {error}") from error
+
+
 def _read(
     stream: BinaryIO, path: Path, format_name: str | None, progress: Progress | None
 ) -> tuple[str, Iterator[TranscriptItem]]:
     """Detect the format of a file, and return its name and an iterator that reads the items."""
     head = stream.read(formats.HEAD_BYTES)
-    stream.seek(0)
     name = format_name or formats.detect_transcript(head, path.name)
+    _unpacked(stream, head, path, name)
+    stream.seek(0)
     format_ = formats.load_transcript(name)
     if head.startswith(formats.SQLITE) and isinstance(format_, formats.DatabaseFormat):
         return name, format_.read_file(path)

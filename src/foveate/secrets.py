@@ -91,7 +91,7 @@ _AS_PASSWORD = re.compile(
 _HEADER = re.compile(
     r"(?i:(?<![\w-])(?:proxy-)?authorization|x-api-key|x-auth-token)['\"]?[ \t]{0,8}[=:][ \t]{0,8}['\"]?"
     r"(?:(?i:bearer|basic|token|digest)\s{1,8})?(?P<bare>[^\s,;&'\"\[]{4,})"
-    r"|\b(?i:bearer|basic)\s{1,8}(?P<single>[^\s,;'\"\[]{12,})"
+    r"|\b(?i:bearer|basic)\s{1,8}(?P<single>[\w.~+/=-]{12,})"
 )
 _COMMAND = re.compile(
     r"(?<!\S)(?:-u|--user|--proxy-user)[ =]['\"]?[^\s:'\"]{1,64}:(?P<bare>[^\s'\"]{3,})"
@@ -213,11 +213,13 @@ def _is_password(match: re.Match[str]) -> bool:
     value = match.string[start:end]
     if not _is_literal(value, match):
         return False
-    if _is_mixed(value):
+    # Without a verb or a sign between: `password hunter2`, but also `Password **Hashing**`.
+    is_beside = match.re is _OF_PASSWORDS[2]
+    if _is_mixed(value) and (not is_beside or any(map(str.isdigit, value))):
         return True
     is_quoted = match["bare"] is None
     is_assigned = match.re is _OF_PASSWORDS[0]
-    if match.re is _OF_PASSWORDS[2] or _STATE.match(value):
+    if is_beside or _STATE.match(value):
         return False
     if is_assigned and "=" in match[0][: start - match.start()]:
         return match["name"].casefold() not in value.casefold()
@@ -227,7 +229,7 @@ def _is_password(match: re.Match[str]) -> bool:
 
 
 def _is_credential(value: str) -> bool:
-    return not (_STATE.match(value) or (value.isalpha() and value.islower()))
+    return not (_STATE.match(value) or (value.isalpha() and value[1:].islower()))
 
 
 def _is_key(match: re.Match[str]) -> bool:

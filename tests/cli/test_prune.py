@@ -36,6 +36,33 @@ def test_told_twice_it_removes_the_content_and_keeps_the_ids(tmp_path: Path) -> 
     assert shell.json("doctor")["ok"]
 
 
+@pytest.mark.parametrize(
+    ("format_name", "note"),
+    [
+        ("json", '{"id":"T-2","removed":true,"tokens":0,"messages":[]}'),
+        ("markdown", "*T-1 to T-2 were removed by a prune command.*"),
+        ("openai", ""),
+        ("claude-code", ""),
+    ],
+)
+def test_an_export_after_a_prune_has_the_rest_and_names_what_was_removed(
+    format_name: str, note: str, tmp_path: Path
+) -> None:
+    shell = shell_with(tmp_path)
+    shell("prune", "s", "--older-than", "2026-01-02T12:00:00Z", "--yes")
+    exported = shell("export", "s", "--format", format_name, "-o", str(tmp_path / "out"))
+    written = (tmp_path / "out").read_text("utf-8")
+    assert "Wrote" in exported
+    assert note in written
+    assert "Good day" in written
+
+
+def test_the_help_says_what_goes_and_what_stays(tmp_path: Path) -> None:
+    shown = " ".join(shell_with(tmp_path)("prune", "--help").split())
+    for word in ("messages", "renditions", "summaries", "search entries", "knowledge", "Pins", "a fork still reads"):
+        assert word in shown
+
+
 def test_a_fork_keeps_what_it_reads(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     shell("fork", "s", "f", "--at", "T-2")

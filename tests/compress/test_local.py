@@ -334,3 +334,13 @@ def test_lines_of_output_stay_within_the_share_of_c() -> None:
     made = compress(*turn)
     raw = count_tokens(turn_text(tuple(turn)))
     assert count_tokens(made.compressed) <= min(count_tokens(made.smoothed), compressed_share(raw) * raw)
+
+
+@pytest.mark.parametrize("prompt", ["ok", "thanks!", "Yes", "Danke, passt.", "👍"])
+@pytest.mark.parametrize("answer", ["", "ok", "Done.", "You're welcome.", "Gern geschehen!"])
+def test_a_turn_too_short_to_compress_is_no_failed_compression(prompt: str, answer: str) -> None:
+    messages = [Message("user", (Text(prompt),)), *([Message("assistant", (Text(answer),))] if answer else [])]
+    made = LocalCompressor().compress(1, messages, count_tokens)
+    assert made.is_complete
+    assert not made.refusals
+    assert prompt.split(maxsplit=1)[0].strip("!,") in made.tiny

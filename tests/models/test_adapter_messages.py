@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -15,7 +16,7 @@ from foveate.models.adapter import load
 from foveate.models.names import load_model, parse_name
 from foveate.models.settings import ModelsSettings
 from support.asking import KEY, MODELS, SCHEMA, TOOL, Asking, asks, says
-from support.faulty_server import Protocol, Said, plain, refused, streamed
+from support.faulty_server import Protocol, Reply, Said, plain, refused, streamed
 
 PROTOCOLS: tuple[Protocol, ...] = ("openai", "anthropic", "google")
 
@@ -204,6 +205,20 @@ def test_an_answer_that_never_ends_is_stopped(asking: Asking, monkeypatch: pytes
     asking.server.will(streamed("openai", Said("x" * 200)))
     _, error = asking.stream_error(asking.endpoint())
     assert "too large" in str(error)
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "gzip, gzip"])
+def test_a_compressed_answer_is_limited_by_what_it_unpacks_to(
+    encoding: str, asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.models.adapter.MAX_ANSWER_BYTES", 10_000)
+    packed = gzip.compress(plain("openai", Said("x" * 5_000)).payload)
+    asking.server.will(Reply(200, packed, {"Content-Encoding": "gzip"}))
+    assert asking.answer(asking.endpoint()).text == "x" * 5_000
+    bomb = gzip.compress(plain("openai", Said("x" * 1_000_000)).payload)
+    asking.server.will(Reply(200, gzip.compress(bomb) if "," in encoding else bomb, {"Content-Encoding": encoding}))
+    error = asking.error(asking.endpoint())
+    assert "too large" in str(error) or "," in encoding
 
 
 def test_a_model_says_its_name_and_nothing_else(asking: Asking) -> None:

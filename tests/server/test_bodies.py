@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import zstandard
+from starlette.requests import ClientDisconnect, Request
 
+from foveate.server.bodies import while_connected
 from support.servers import LOCAL, ServerClient, call, client_of
 
 PATH = "/api/v1/sessions"
@@ -106,3 +111,52 @@ def test_a_client_that_leaves_while_it_sends_its_body_is_no_failure(
     call(client, client.server, scope, receive, send)
     assert statuses[0] == 499
     assert caplog.records == []
+
+
+def bomb_of_an_export() -> bytes:
+    """A small zip file with a ChatGPT export of 3 MB."""
+    node = {"id": "a", "message": {"author": {"role": "user"}, "content": {"parts": ["x" * 3_000_000]}}, "parent": None}
+    text = json.dumps([{"title": "t", "id": "c", "mapping": {"a": node}, "current_node": "a"}])
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", text)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["identity", "gzip"])
+def test_an_archive_that_unpacks_to_more_than_a_body_may_have_is_refused_as_a_whole(
+    client: ServerClient, encoding: str
+) -> None:
+    body = bomb_of_an_export()
+    assert len(body) < 10_000
+    sent = gzip.compress(body) if encoding == "gzip" else body
+    before = client.get(PATH).json()["items"]
+    answer = client.post("/api/v1/import?name=x.zip", content=sent, headers={"Content-Encoding": encoding})
+    assert answer.status_code == 413
+    assert "server.max_body_mb" in answer.json()["detail"]
+    files = {"file": ("x.zip", body)}
+    assert "server.max_body_mb" in client.post("/ui/import", files=files).text
+    assert "server.max_body_mb" in client.post("/ui/compare", files=files, data={"budgets": "2k"}).text
+    assert client.get(PATH).json()["items"] == before
+
+
+def test_work_for_a_client_that_disconnects_is_cancelled() -> None:
+    events: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("cancelled")
+
+    async def run() -> None:
+        messages = iter([{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
+
+        async def receive() -> Any:
+            return next(messages)
+
+        with pytest.raises(ClientDisconnect):
+            await while_connected(Request({"type": "http"}, receive), work())
+
+    asyncio.run(run())
+    assert events == ["cancelled"]

@@ -42,6 +42,34 @@ def test_a_plan_made_before_a_prune_is_not_stored_after_it(tmp_path: Path, monke
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.parametrize("strategy", ["gradient", "checkpoint", "hybrid"])
+def test_pruned_turns_take_one_line_of_a_block(strategy: str, tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000, strategy=strategy)
+        for number in range(120):
+            await session.record([user(f"The zebra lives at place {number}."), assistant("Noted.")], at=OLD)
+        await talk(session, 5, first=100)
+        await fov.settle()
+        await fov.store.prune("s", before_us=time.time_ns() // 1_000 - 10_000_000, dry_run=False)
+        await fov.settle()
+        text = (await session.context("Now?")).text
+        assert 1 <= text.count("removed by a prune command") <= 120 / 3
+        assert "were removed by a prune command)" in text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_turns_whose_text_says_that_they_were_removed_are_not_joined(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=8_000, strategy="checkpoint")
+        for _ in range(10):
+            await session.record([user("(removed by a prune command)"), assistant("Fine.")])
+        await fov.settle()
+        assert (await session.context("Now?")).text.count("(removed by a prune command)") >= 10
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_a_handle_of_a_session_that_was_created_again_shows_nothing_of_the_old_one(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         old = await fov.session("s")

@@ -8,10 +8,11 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+import zstandard
 
 import foveate.sync
 from foveate.settings import load_settings
-from foveate.store import Store, open_store
+from foveate.store import Store, bodies, open_store
 from foveate.store.rows import ERA_FANOUT, ArtefactRow, EraRow
 from foveate.store.settings import StoreSettings
 from support.stores import draft, new_session
@@ -79,6 +80,14 @@ def test_a_damaged_rendition_is_dropped_and_queued_again(filled: Path, column: s
 
     use(filled, look)
     use(filled, look_again)
+
+
+def test_a_body_that_claims_more_than_can_be_stored_allocates_nothing() -> None:
+    claim = bodies.ZSTD_MAGIC + b"\xe0" + (1 << 50).to_bytes(8, "little") + b"\x01\x00\x00"
+    with pytest.raises(zstandard.ZstdError, match="more than 536,870,912 bytes"):
+        bodies.expand_bytes(claim)
+    with pytest.raises(ValueError, match="can't be decompressed"):
+        bodies.unpack(claim, b"")
 
 
 def test_a_damaged_tiny_text_is_not_shown(filled: Path) -> None:

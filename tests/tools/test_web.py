@@ -141,6 +141,13 @@ def test_a_compressed_bomb_is_cut_off_while_it_is_read(site: Site) -> None:
     assert len(page.content) == 100_000
 
 
+def test_a_page_that_is_compressed_twice_is_refused(site: Site) -> None:
+    twice = gzip.compress(gzip.compress(b"a" * 50_000_000))
+    site.page("/bomb", twice, "text/plain", Content_Encoding="gzip, gzip")
+    with pytest.raises(ToolError, match="'gzip, gzip', which is not supported"):
+        get(site, "/bomb")
+
+
 def test_a_slow_server_ends_at_the_time_limit(site: Site) -> None:
     async def never(_host: str, _port: int) -> tuple[str, ...]:
         await asyncio.sleep(60)

@@ -12,8 +12,9 @@ import pytest
 from foveate.models import Ask
 from foveate.models.settings import ModelsSettings
 from foveate.store import open_store
-from foveate.testing.scripted import Behaviour, Fails
+from foveate.testing.scripted import Behaviour, Fails, Says
 from foveate.worker.refine import LEAST_JITTER, MAX_LATER_SECONDS, longest_wait_seconds
+from support.faithful import faithful_answer
 from support.refining import MODEL, honest, kept, scripted_store, talk, with_model
 
 HOUR_SECONDS = 3_600
@@ -43,6 +44,25 @@ def test_what_one_model_made_is_kept_though_the_other_fails(fault: Behaviour, mo
             (1, MODEL, 0),
             (2, MODEL, 0),
         ]
+
+    asyncio.run(run())
+
+
+def test_only_the_levels_that_a_model_made_are_credited_to_it(tmp_path: Path) -> None:
+    def reworded(ask: Ask) -> Behaviour:
+        if ask.purpose == "tiny":
+            return Fails("server")
+        return Says(faithful_answer(ask).replace("since she has", "because she has"))
+
+    async def run() -> None:
+        given = with_model(tiny="scripted:other", max_retries=0, max_calls_per_turn=4)
+        async with scripted_store(tmp_path / "chat.db", reworded, given) as (fov, _):
+            session = await fov.session("s")
+            await talk(session, 1)
+            for _ in range(6):
+                await fov.settle()
+            makers = {level.level: level.maker for level in (await session.turn_details(1)).levels}
+        assert makers == {"R": "recorded", "S": "local", "C": MODEL, "T": "local"}
 
     asyncio.run(run())
 

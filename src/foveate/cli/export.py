@@ -39,7 +39,8 @@ def command(
     """Write a session to a file or to standard output.
 
     `json` is the full record: every message, normalised and as received. A message format (openai, openai-responses,
-    anthropic, gemini) writes a list ready to send; a transcript format writes the file of its program.
+    anthropic, gemini) writes a list ready to send; a transcript format writes the file of its program. JSON and
+    Markdown name the turns that were pruned; the other formats leave them out.
 
     \b
     foveate export demo > demo.json
@@ -48,6 +49,9 @@ def command(
     foveate export demo --format markdown --after 2026-11-01
     """
     pieces = session.export(format_name, first=first, last=last, after=after, before=before)
+    pruned = sum(turn.is_pruned for turn in session.outline(first, last))
+    if pruned and format_name not in ("json", "markdown"):
+        click.echo(f"{pruned:,} turns were removed by a prune command; the export does not have them.", err=True)
     if output is not None:
         size = _write(output.expanduser(), pieces)
         return Answer({"output": str(output), "bytes": size}, f"Wrote {output} ({amount(size)}B).")

@@ -35,9 +35,12 @@ COLUMNS = (
 @click.option("--all", "everything", is_flag=True, help="All sessions.")
 @yes_option("Remove it. Without this nothing changes.")
 def command(fov: Foveate, *, session_ids: tuple[str, ...], age: str, everything: bool, yes: bool) -> Answer:
-    """Remove the raw content of turns that ended before a time. Their ids stay reserved.
+    """Remove the turns that ended before a time: their messages, filed content and tool results, and all that was made
+    from them: renditions, summaries, checkpoints, plans, search entries, and knowledge that only a run learned.
 
-    Turns that a fork still reads are not removed. Export first what you may need again.
+    They can't be read, searched or recalled again. Their ids, sizes and times stay; contexts and exports name them as
+    removed. Pins, goals, documents, and knowledge that a person wrote stay. Turns that a fork still reads are not
+    removed. Export first what you may need again.
 
     \b
     foveate prune demo --older-than 90d              preview

@@ -136,13 +136,17 @@ class LocalCompressor:
             return tiny_line(said, ranking, raw_tokens, above=limit, extra=extra, count=count)
 
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, limit, count), above=compressed.tokens)
+        levels: tuple[tuple[Level, _Made], ...] = ("C", compressed), ("T", tiny)
+        # A short turn that is shown as it is lost nothing: its level is no failure.
+        is_short = raw_tokens < SHORT_TOKENS
+        whole = {level for level, made in levels if is_short and one_line(made.text) == line}
         return Renditions(
             smoothed,
             compressed.text,
             tiny.text,
             _units(turn, said, ranking, scale) or _unit_of(turn, said, tiny.text),
-            tuple(job.refusals),
-            is_complete=not (compressed.is_fallback or tiny.is_fallback),
+            tuple(refusal for refusal in job.refusals if refusal.level not in whole),
+            is_complete={level for level, made in levels if made.is_fallback} <= whole,
             brief=spoken.brief(said, ranking.brief, round(raw_tokens * BRIEF_SHARE)),
         )
 

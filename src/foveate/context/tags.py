@@ -144,6 +144,8 @@ class TagEntry:
     """Tokens of the escaped text, if known."""
     date: str = ""
     """The date that is shown before it (`foveate.context.dates`)."""
+    is_removed: bool = field(default=False, compare=False)
+    """The turn was pruned; the text says so."""
 
 
 @dataclass(frozen=True, slots=True)

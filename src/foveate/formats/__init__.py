@@ -114,6 +114,16 @@ class DatabaseFormat(TranscriptFormat, Protocol):
         ...
 
 
+@runtime_checkable
+class ArchiveFormat(TranscriptFormat, Protocol):
+    """A transcript format that also reads data exports in zip files."""
+
+    @property
+    def MEMBERS(self) -> re.Pattern[str]:  # noqa: N802 - a constant of a module
+        """The names of the files that are read from an archive."""
+        ...
+
+
 _FOLDERS = ("providers", "frameworks", "transcripts")
 REGISTRY: Registry[Format] = Registry("foveate.formats", tuple(f"{__name__}.{folder}" for folder in _FOLDERS))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
+from itertools import groupby
+from operator import attrgetter
 
 from foveate.context.assemble import BlockText
 from foveate.context.costs import content_tokens, counting, date_tokens, frame_tokens, label_tokens
@@ -55,6 +57,19 @@ def write_text(
     block = block_of(row, shown)
     tokens += frame_tokens(block, counter)
     return BlockText(row, write_block(block), tokens, messages, extra_tokens=extra_tokens)
+
+
+def joined_removed(entries: Iterable[TagEntry]) -> list[TagEntry]:
+    """Join the entries of consecutive turns that were pruned into one that names their range."""
+    joined: list[TagEntry] = []
+    for is_removed, group in groupby(entries, key=attrgetter("is_removed")):
+        own = list(group)
+        if is_removed and len(own) > 1:
+            end = "\n" if own[0].text.endswith("\n") else ""
+            text = f"(turns {own[0].number:,} to {own[-1].number:,} were removed by a prune command){end}"
+            own = [replace(own[0], text=text, tokens=None)]
+        joined += own
+    return joined
 
 
 def user_text(messages: Iterable[Message]) -> str:

@@ -20,7 +20,7 @@ from foveate.context.dates import Dates
 from foveate.context.pairs import TurnMessages
 from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_text
 from foveate.formats.sizes import SentSizes
-from foveate.history.blocks import ONLY_NAMED, artefact_entry, log_text, write_text
+from foveate.history.blocks import ONLY_NAMED, artefact_entry, joined_removed, log_text, write_text
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredSizes, gather, split_steps
 from foveate.history.times import READ_GAP_TURNS, TurnTimes, runs_of
 from foveate.plan import BRIEF_LINE, NO_LINE, Artefact, Block, Overheads, ShownLevel
@@ -214,7 +214,7 @@ class TextReader:
                 own = [_line(entries[letter, number], letter) for number, letter in _lines(row)]
             else:
                 own = [entries[row.level, number] for number in _numbers(row)]
-            own = dated.entries(row, own)
+            own = dated.entries(row, joined_removed(own) if row.is_range else own)
             messages = _messages(row, raws, by_step)
             extra = self._extra_tokens(row, messages)
             write = partial(write_text, row, own, counter, costs, messages=messages, extra_tokens=extra)
@@ -380,6 +380,8 @@ class TextReader:
             else:
                 # A level that is not made yet is replaced by a cut of the raw text.
                 entries[level, turn] = TagEntry(turn, " ".join(_cuttable(raw).split()))
+            if not raw.messages:
+                entries[level, turn] = replace(entries[level, turn], is_removed=True)
         for turn in wanted.get("C", ()):
             entries.setdefault((BRIEF_LINE, turn), entries["C", turn])
         return entries, raws

@@ -20,6 +20,7 @@ from foveate.models.failures import CallTarget, TooMuchSaid, failure
 from foveate.models.names import ApiKey, ModelName, address_of, find_key
 from foveate.models.settings import ModelsSettings
 from foveate.secrets import secrets_in
+from foveate.unpack import Unpacker, UnpackError
 
 if TYPE_CHECKING:
     import httpx2
@@ -298,34 +299,41 @@ _OTHER_ENDPOINT: Final = {**_ANY_ENDPOINT, "openai_chat_supports_max_completion_
 
 
 def http_client(read_seconds: float) -> httpx2.AsyncClient:
-    """Make a client that rejects answers larger than MAX_ANSWER_BYTES and logs no password in a URL."""
+    """Make a client that rejects answers that unpack to more than MAX_ANSWER_BYTES and logs no password in a URL."""
     import httpx2  # noqa: PLC0415 - only with the extra
     from pydantic_ai.models import create_async_httpx2_client  # noqa: PLC0415
 
     class Limited(httpx2.AsyncByteStream):
-        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+        def __init__(self, stream: httpx2.AsyncByteStream, encoding: str) -> None:
             self._stream = stream
+            self._encoding = encoding
 
         async def __aiter__(self) -> AsyncIterator[bytes]:
             taken_bytes = 0
-            async for chunk in self._stream:
-                taken_bytes += len(chunk)
-                if taken_bytes > MAX_ANSWER_BYTES:
-                    raise TooMuchSaid(f"more than {MAX_ANSWER_BYTES:,} bytes")
-                yield chunk
+            try:
+                unpacker = Unpacker(self._encoding)
+                async for chunk in self._stream:
+                    for piece in unpacker.feed(chunk):
+                        taken_bytes += len(piece)
+                        if taken_bytes > MAX_ANSWER_BYTES:
+                            raise TooMuchSaid(f"more than {MAX_ANSWER_BYTES:,} bytes")
+                        yield piece
+            except UnpackError as error:
+                raise httpx2.DecodingError(f"the answer {error}") from error
 
         async def aclose(self) -> None:
             await self._stream.aclose()
 
     async def limit(response: httpx2.Response) -> None:
         assert isinstance(response.stream, httpx2.AsyncByteStream)
-        response.stream = Limited(response.stream)
+        response.stream = Limited(response.stream, response.headers.pop("content-encoding", ""))
 
     async def forget_user(request: httpx2.Request) -> None:
         """Remove credentials from the URL, which is logged; the key is in a header."""
         request.url = request.url.copy_with(userinfo=b"")
 
     client = create_async_httpx2_client(timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS))
+    client.headers["accept-encoding"] = "gzip, deflate"
     client.event_hooks = {**client.event_hooks, "request": [forget_user], "response": [limit]}
     return client
 

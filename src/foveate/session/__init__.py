@@ -434,14 +434,16 @@ class Session:
     ) -> AsyncIterator[str]:
         """Export the conversation as chunks of text: `json` (everything), `markdown`, or any transcript format.
 
-        `after` and `before` select turns by their start time: `2026-11-15`, `7d` (ago), `yesterday`.
+        `after` and `before` select turns by their start time: `2026-11-15`, `7d` (ago), `yesterday`. JSON and Markdown
+        name the turns that were pruned; the other formats leave them out.
         """
         info = await self.refresh()
-        low, high = self.engine.reader().between(first, last)
+        reader = self.engine.reader()
+        low, high = reader.between(first, last)
         writer = exports.start(format, info, await self.pins())
         results = exports.WholeResults(self.engine.store, self.engine.stored_id)
         span, high = exports.Span.between(after, before), min(high, info.turns)
-        async for piece in exports.pieces(writer, self.load_turns, results, first=low, last=high, span=span):
+        async for piece in exports.pieces(writer, reader.kept, results, first=low, last=high, span=span):
             yield piece
 
     async def _found(self, turn: str | int, found: Sequence[_T]) -> _T:

@@ -234,7 +234,7 @@ class KeyRenewals:
         async def write() -> None:
             await self._store.cabinet.renew(tenant, due, expires_us=now + self._life_us)
 
-        if await self._writes.write("renewal of keys", write):
+        if await self._writes.write(f"renewal of keys of {tenant!r}", write):
             if len(self._renewed) > MAX_RENEWED:
                 self._renewed.clear()
             self._renewed.update({(tenant, key): now for key in due})

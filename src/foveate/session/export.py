@@ -12,7 +12,7 @@ from typing import Protocol
 from foveate import formats
 from foveate.formats.files import encode_json
 from foveate.recall.dates import parse_moment
-from foveate.session.values import Pin, SessionInfo
+from foveate.session.values import Pin, SessionInfo, TurnOutline
 from foveate.store import Store
 from foveate.store.cabinet import TurnContentRow
 from foveate.text import compact_json
@@ -31,10 +31,25 @@ class WholeResult:
     content: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class RemovedTurns:
+    """Consecutive turns that were pruned."""
+
+    first: int
+    last: int
+
+    def __str__(self) -> str:
+        if self.first == self.last:
+            return f"{turn_id(self.first)} was removed by a prune command"
+        return f"{turn_id(self.first)} to {turn_id(self.last)} were removed by a prune command"
+
+
 class ExportWriter(Protocol):
     """Writes a file in pieces, turn by turn."""
 
     def add(self, turn: Turn, contents: Sequence[WholeResult] = ()) -> Iterator[str]: ...
+
+    def removed(self, turns: RemovedTurns) -> Iterator[str]: ...
 
     def finish(self) -> Iterator[str]: ...
 
@@ -77,22 +92,32 @@ class WholeResults:
 
 async def pieces(
     writer: ExportWriter,
-    load: Callable[[int, int], Awaitable[Sequence[Turn]]],
+    load: Callable[[int, int], Awaitable[Sequence[Turn | TurnOutline]]],
     results: WholeResults,
     *,
     first: int,
     last: int,
     span: Span,
 ) -> AsyncIterator[str]:
-    """Export the turns from `first` to `last` as chunks of text."""
+    """Export the turns from `first` to `last` as chunks of text; of pruned turns, `load` returns the outlines."""
+    gap: RemovedTurns | None = None
     for low in range(first, last + 1, BATCH_TURNS):
         high = min(low + BATCH_TURNS - 1, last)
         rows = await results.rows(low, high) if isinstance(writer, _Audit) else ()
         for turn in await load(low, high):
-            if span.includes(turn.at):
-                own = [row for row in rows if turn_id(row.turn) == turn.id]
-                for piece in writer.add(turn, [await results.read(row) for row in own]):
-                    yield piece
+            if not span.includes(turn.at if isinstance(turn, Turn) else turn.started_at):
+                continue
+            if not isinstance(turn, Turn):
+                gap = RemovedTurns(gap.first if gap else turn.number, turn.number)
+                continue
+            for piece in writer.removed(gap) if gap else ():
+                yield piece
+            gap = None
+            own = [row for row in rows if turn_id(row.turn) == turn.id]
+            for piece in writer.add(turn, [await results.read(row) for row in own]):
+                yield piece
+    for piece in writer.removed(gap) if gap else ():
+        yield piece
     for piece in writer.finish():
         yield piece
 
@@ -133,6 +158,11 @@ class _Audit:
             row["contents"] = [_content(result) for result in contents]
         yield self._before + encode_json(row)
         self._before = ",\n"
+
+    def removed(self, turns: RemovedTurns) -> Iterator[str]:
+        for number in range(turns.first, turns.last + 1):
+            yield self._before + encode_json({"id": turn_id(number), "removed": True, "tokens": 0, "messages": []})
+            self._before = ",\n"
 
     def finish(self) -> Iterator[str]:
         opened = "" if self._before == ",\n" else self._before
@@ -178,6 +208,10 @@ class _Messages:
         self._messages.extend(turn.messages)
         yield from ()
 
+    def removed(self, turns: RemovedTurns) -> Iterator[str]:  # noqa: ARG002
+        """Write nothing: these formats have messages alone, and a program would take a note for one."""
+        yield from ()
+
     def finish(self) -> Iterator[str]:
         lines = map(encode_json, formats.render_messages(self._format_name, self._messages))
         yield "[\n" + ",\n".join(lines) + "\n]\n"
@@ -201,6 +235,10 @@ class _Markdown:
         for message in turn.messages:
             if message.kind == "message":
                 yield "".join(f"\n{block}\n" for block in _markdown_blocks(message))
+
+    def removed(self, turns: RemovedTurns) -> Iterator[str]:
+        yield f"{self._before}\n*{turns}.*\n"
+        self._before = ""
 
     def finish(self) -> Iterator[str]:
         yield self._before

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from itertools import groupby
+from operator import attrgetter
 
 from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
@@ -71,6 +73,15 @@ class Reader:
             texts |= await reader.made_now(row, shown, lost)
         return [self._content(size, shown, texts, shape, is_stored=size.turn in stored) for size in sizes]
 
+    async def kept(self, low: int, high: int) -> list[Turn | TurnOutline]:
+        """Return the turns of a range; of those that were pruned, the outlines."""
+        outlines = await self.outlines(low, high)
+        found: list[Turn | TurnOutline] = []
+        for is_pruned, group in groupby(outlines, key=attrgetter("is_pruned")):
+            own = list(group)
+            found += own if is_pruned else await self.turns(own[0].number, own[-1].number)
+        return found
+
     async def on_topic(self, match: TopicMatch, level: str, shape: str) -> TopicTurns:
         """Return the turns on a topic. A turn without a rendition is raw, and pruned turns are skipped."""
         found = TopicTurns(match.titles)
@@ -112,6 +123,7 @@ class Reader:
         (outline,) = outlines
         rows = await self._store.read(self._row.id, number, number)
         made = next(iter(await self._store.derived.renditions(self._row.id, number, number)), None)
+        rules = next(iter(await self._store.derived.renditions_by_rules(self._row.id, number, number)), None)
         prompts = [row for row in rows if row.role == "user" and row.kind == "message" and row.body is not None]
         answers = sum(row.tokens for row in rows if row.role == "assistant" and row.kind == "message")
         learned = await topic_titles(self._store, self._row, number)
@@ -125,15 +137,20 @@ class Reader:
             answer_tokens=self._scaled(answers),
             topics=learned or _topics([restore_message(row).text for row in prompts], made.tiny if made else ""),
             is_complete=made is not None and bool(made.is_complete),
-            levels=(raw, *self._made_levels(made)) if made else (raw,),
+            levels=(raw, *self._made_levels(made, rules)) if made else (raw,),
         )
 
-    def _made_levels(self, made: RenditionRow) -> list[LevelDetails]:
-        sizes = {"S": made.smoothed_tokens, "C": made.compressed_tokens, "T": made.tiny_tokens}
-        at = from_us(made.made_us)
-        return [
-            LevelDetails(level, self._scaled(tokens), made.maker, made.version, at) for level, tokens in sizes.items()
-        ]
+    def _made_levels(self, made: RenditionRow, rules: RenditionRow | None) -> list[LevelDetails]:
+        """Return the levels with their makers: a text that the rules had made before is theirs, not the model's."""
+        found = []
+        for level, text, tokens in (
+            ("S", "smoothed", made.smoothed_tokens),
+            ("C", "compressed", made.compressed_tokens),
+            ("T", "tiny", made.tiny_tokens),
+        ):
+            by = rules if rules and getattr(rules, text) == getattr(made, text) else made
+            found.append(LevelDetails(level, self._scaled(tokens), by.maker, by.version, from_us(by.made_us)))
+        return found
 
     def _scaled(self, tokens: int) -> int:
         return self._counter.scale(tokens, self._row.calibration)

@@ -367,9 +367,8 @@ class Agents:
     def announce(self, row: AgentRow) -> AgentInfo:
         """Publish an event with the stored state of an agent, and return its data."""
         data: dict[str, Json] = {"agent": row.id, "state": row.state, "kind": row.kind}
-        self._fov.publish(
-            Event("agent-changed", row.parent_session_id or row.session_id, datetime.now(UTC), None, data)
-        )
+        shown_in = public_id(self._fov.tenant_name, row.parent_session_id or row.session_id)
+        self._fov.publish(Event("agent-changed", shown_in, datetime.now(UTC), None, data))
         return self._info(row)
 
     async def tell(self, row: AgentRow) -> None:

@@ -69,14 +69,14 @@ def squeeze_bytes(raw: bytes, compression_level: int = 3) -> bytes:
 
 def expand_bytes(data: bytes) -> bytes:
     """Decompress the result of `squeeze_bytes`."""
-    return _decompressor().decompress(data) if data.startswith(ZSTD_MAGIC) else data
+    return _decompress(data) if data.startswith(ZSTD_MAGIC) else data
 
 
 def unpack(data: bytes, digest: bytes, *, is_packed: bool | None = None) -> bytes:
     """Return the original bytes; raise `ValueError` if they are damaged. Compression of JSON is detected by default."""
     if data.startswith(ZSTD_MAGIC) if is_packed is None else is_packed:
         try:
-            data = _decompressor().decompress(data, max_output_size=MAX_BODY_BYTES)
+            data = _decompress(data)
         except zstandard.ZstdError as error:
             raise ValueError(f"can't be decompressed ({error})") from error
     if hashlib.sha256(data).digest() != digest:
@@ -111,6 +111,13 @@ def _compressor(level: int) -> zstandard.ZstdCompressor:
         _local.level = level
     compressor: zstandard.ZstdCompressor = _local.compressor
     return compressor
+
+
+def _decompress(data: bytes) -> bytes:
+    """Decompress a frame. Its header decides how much memory is allocated, so it is checked first."""
+    if zstandard.frame_content_size(data) > MAX_BODY_BYTES:
+        raise zstandard.ZstdError(f"more than {MAX_BODY_BYTES:,} bytes")
+    return _decompressor().decompress(data, max_output_size=MAX_BODY_BYTES)
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:

@@ -68,6 +68,7 @@ LIST_SIZES = f"""SELECT turn, messages, id, smoothed_tokens, compressed_tokens, 
 LIST_TINIES = f"SELECT turn, messages, id, session, tiny_digest, tiny, tiny_tokens {_MADE}"
 LIST_RENDITIONS = f"""SELECT turn, messages, id, session, digest, smoothed_tokens, compressed_tokens, tiny_tokens,
     tiny, compressed, smoothed, units, maker, version, is_complete, made_us, brief, brief_tokens {_MADE}"""
+LIST_BY_RULES = LIST_RENDITIONS.replace("ORDER BY", f"AND maker = '{LOCAL_MAKER}' ORDER BY")
 COUNT_RENDITIONS = """SELECT (turn - 1) / {chunk_turns:d}, count(*) FROM renditions
     WHERE session = :session AND turn BETWEEN :first AND :last GROUP BY 1"""
 GET_RENDITION = f"""SELECT session, turn, messages, smoothed_tokens, compressed_tokens, tiny_tokens, tiny, compressed,
@@ -173,6 +174,13 @@ def counts(connection: Connection, session_id: str, first: int, last: int, *, ch
 def renditions(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionRow]:
     """List the newest renditions of these turns."""
     made = _newest(connection, LIST_RENDITIONS, chain_of(connection, session_id), first, last, is_intact=_is_whole)
+    return [RenditionRow(turn, *values[3:]) for turn, values in made.items()]
+
+
+def renditions_by_rules(connection: Connection, session_id: str, first: int, last: int) -> list[RenditionRow]:
+    """List the newest renditions that the local compressor made of these turns; a model's has its levels besides the
+    model's own."""
+    made = _newest(connection, LIST_BY_RULES, chain_of(connection, session_id), first, last, is_intact=_is_whole)
     return [RenditionRow(turn, *values[3:]) for turn, values in made.items()]
 
 

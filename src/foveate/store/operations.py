@@ -149,6 +149,7 @@ class Derived(_Part):
     sizes_of = _reads(derived.sizes_of)
     counts = _reads(derived.counts)
     renditions = _reads(derived.renditions)
+    renditions_by_rules = _reads(derived.renditions_by_rules)
     tinies = _reads(derived.tinies)
     texts = _reads(derived.texts)
     add_eras = _writes(derived.add_eras, _in_session())

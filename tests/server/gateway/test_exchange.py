@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gzip
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from urllib.parse import quote
 import httpx2
 import pytest
 from starlette.applications import Starlette
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 import foveate
@@ -648,6 +649,33 @@ def test_an_answer_beyond_the_limit_is_refused(tmp_path: Path, monkeypatch: pyte
             )
         assert reply.status_code == 502
         assert "larger than the limit" in reply.json()["error"]["message"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(("encoding", "status"), [("gzip", 200), ("gzip, gzip", 502)])
+def test_a_compressed_answer_is_read_and_a_twice_compressed_one_is_refused(
+    encoding: str, status: int, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        said: dict[str, Any] = {
+            "id": "m",
+            "type": "message",
+            "role": "assistant",
+            "model": "x",
+            "stop_reason": "end_turn",
+        }
+        said |= {"stop_reason": "end_turn", "usage": {"input_tokens": 1, "output_tokens": 1}}
+        packed = json.dumps({**said, "content": say("Hello.")}).encode()
+        for _ in encoding.split(","):
+            packed = gzip.compress(packed)
+        answer = Response(packed, media_type="application/json", headers={"content-encoding": encoding})
+        upstream = Upstream(lambda _: say("never"), fail=[answer])
+        async with gateway(tmp_path, upstream) as (_, client):
+            reply = await client.post(
+                "/v1/messages", json=body_of([{"role": "user", "content": "hi"}]), headers=HEADERS
+            )
+        assert reply.status_code == status
 
     run(scenario)
 

@@ -43,7 +43,7 @@ from foveate.turn import ROLES, Attachment, Json, Kind, Message, Opaque, Part, R
 
 NAME = "chatgpt"
 
-_CONVERSATIONS = re.compile(r"conversations(?:-\d+)?\.json")
+MEMBERS = re.compile(r"conversations(?:-\d+)?\.json")
 
 _Nodes = Mapping[str, Json]
 
@@ -58,7 +58,7 @@ def detect(head: bytes, name: str) -> bool:
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
     missing = "the zip file has no conversations.json; is it ChatGPT's data export?"
-    return read_export(stream, name, _CONVERSATIONS, _read_list, missing)
+    return read_export(stream, name, MEMBERS, _read_list, missing)
 
 
 def _read_list(stream: Readable, member: str) -> Iterator[TranscriptItem]:

@@ -28,6 +28,7 @@ from foveate.turn import Attachment, Json, Kind, Message, Part, Reasoning, Text,
 
 NAME = "claude-ai"
 _FILE = "conversations.json"
+MEMBERS = re.compile(re.escape(_FILE))
 _SILENT = ("token_budget", "flag")
 
 
@@ -38,7 +39,7 @@ def detect(head: bytes, name: str) -> bool:  # noqa: ARG001
 
 
 def read(stream: BinaryIO, name: str) -> Iterator[TranscriptItem]:
-    return read_export(stream, name, re.compile(re.escape(_FILE)), _read_list)
+    return read_export(stream, name, MEMBERS, _read_list)
 
 
 def _read_list(stream: Readable, _member: str) -> Iterator[TranscriptItem]:

@@ -17,14 +17,15 @@ from starlette.responses import StreamingResponse
 from foveate.client import Foveate
 from foveate.client import open as open_store
 from foveate.errors import InputError
-from foveate.importer import ImportReport
+from foveate.importer import ImportReport, unpacked_bytes
 from foveate.replay.compare import compare
 from foveate.replay.report import Comparison
 from foveate.replay.script import Surroundings
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.jobs import Advance, JobResource
-from foveate.server.bodies import spool_body
+from foveate.server.bodies import spool_body, while_connected
 from foveate.server.problems import ProblemError
+from foveate.server.settings import MB
 from foveate.server.time_limits import allow_long
 from foveate.session import Session
 from foveate.session.values import SessionInfo
@@ -83,13 +84,16 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
     if Path(query.name).name != query.name or query.name in (".", "..") or "\0" in query.name:
         raise ProblemError(422, f"name: {query.name[:50]!r} is not the name of a file")
     allow_long(call.request)
-    return await import_named(
+    max_mb = call.parts.settings.max_body_mb
+    importing = import_named(
         call.view,
         query.name,
-        lambda file: spool_body(call.request, file, max_mb=call.parts.settings.max_body_mb),
+        lambda file: spool_body(call.request, file, max_mb=max_mb),
+        max_mb=max_mb,
         format_name=query.format,
         session_id=query.session,
     )
+    return await while_connected(call.request, importing)
 
 
 @routes.add("GET", "/sessions/{session}/export", right="read", media="text/plain")
@@ -117,12 +121,15 @@ async def import_named(
     name: str,
     write: Write,
     *,
+    max_mb: int,
     format_name: str | None = None,
     session_id: str | None = None,
 ) -> ImportReport:
     """Import a transcript that `write` stores in a file of this name. Errors use the client's name of the file."""
     with tempfile.TemporaryDirectory(prefix="foveate-import-") as folder:
-        return await _import_into(view, Path(folder) / name, write, format_name=format_name, session_id=session_id)
+        return await _import_into(
+            view, Path(folder) / name, write, max_mb=max_mb, format_name=format_name, session_id=session_id
+        )
 
 
 async def _import_into(
@@ -130,12 +137,16 @@ async def _import_into(
     path: Path,
     write: Write,
     *,
+    max_mb: int,
     format_name: str | None = None,
     session_id: str | None = None,
 ) -> ImportReport:
     try:
         with path.open("wb") as file:
             await write(file)
+        if await asyncio.to_thread(unpacked_bytes, path, format_name) > max_mb * MB:
+            advice = "server.max_body_mb raises the limit; 'foveate import' has a larger one"
+            raise ProblemError(413, f"{path.name} unpacks to more than {max_mb} MB; {advice}")
         report = await view.import_file(path, format=format_name, session_id=session_id)
     except (OSError, ValueError) as error:
         raise ProblemError(422, f"the transcript can't be read: {type(error).__name__}") from error
@@ -169,7 +180,7 @@ class PlannedComparison:
         return cls(session.info, view.settings, turns, around, options)
 
     @classmethod
-    async def of_file(cls, name: str, write: Write, options: CompareBody) -> PlannedComparison:
+    async def of_file(cls, name: str, write: Write, options: CompareBody, *, max_mb: int) -> PlannedComparison:
         """Read the longest session of a transcript that `write` stores in a file of this name.
 
         The transcript is imported into a temporary store.
@@ -177,7 +188,7 @@ class PlannedComparison:
         raw = load_settings(overrides={"compress": {"enabled": False}, "store": {"synchronous": "normal"}})
         with tempfile.TemporaryDirectory(prefix="foveate-compare-") as folder:
             async with open_store(Path(folder) / "read.db", settings=raw) as fov:
-                report = await _import_into(fov, Path(folder) / f"transcript-{name}", write)
+                report = await _import_into(fov, Path(folder) / f"transcript-{name}", write, max_mb=max_mb)
                 if not report.sessions:
                     raise InputError(f"{name}: no conversation was found in it (read as {report.format})")
                 longest = max(report.sessions, key=lambda session: session.found)

@@ -11,6 +11,7 @@ from starlette.responses import Response, StreamingResponse
 
 from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
+from foveate.server.bodies import while_connected
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, explained
 from foveate.server.time_limits import allow_long
@@ -35,13 +36,15 @@ async def import_files(visit: Visit) -> Response:
     visit.check_size()
     allow_long(visit.request)
     results, problems = [], []
+    max_mb = visit.parts.settings.max_body_mb
     async with visit.request.form(max_files=MAX_FILES) as form:
         for upload in form.getlist("file"):
             if not isinstance(upload, UploadFile) or not upload.filename:
                 continue
             name = upload_name(upload)
             try:
-                results.append((name, await import_named(visit.view, name, partial(copy_upload, upload))))
+                importing = import_named(visit.view, name, partial(copy_upload, upload), max_mb=max_mb)
+                results.append((name, await while_connected(visit.request, importing)))
             except (ProblemError, FoveateError) as error:
                 problems.append((name, explained(error, visit.principal.tenant, "an import")))
     if not results and not problems:

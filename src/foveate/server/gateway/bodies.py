@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 import httpx2
 import msgspec
 
 from foveate.errors import BadUpstream
+from foveate.unpack import Unpacker, UnpackError
 
 Record = dict[str, Any]
 
@@ -27,10 +29,26 @@ def decoded(data: bytes) -> Record:
     return found
 
 
+async def content_of(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
+    """Yield the decompressed content in small pieces; `BadUpstream` for several encodings, or a damaged one."""
+    encoding = response.headers.get("content-encoding", "")
+    if encoding in ("", "br"):
+        async for chunk in response.aiter_bytes():
+            yield chunk
+        return
+    try:
+        unpacker = Unpacker(encoding)
+        async for raw in response.aiter_raw():
+            for piece in unpacker.feed(raw):
+                yield piece
+    except UnpackError as error:
+        raise BadUpstream(f"the upstream's answer {error}") from error
+
+
 async def read_answer(response: httpx2.Response) -> bytes:
     """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
     data = bytearray()
-    async for chunk in response.aiter_bytes():
+    async for chunk in content_of(response):
         data += chunk
         if len(data) > MAX_ANSWER_BYTES:
             await response.aclose()
@@ -43,11 +61,11 @@ async def read_error(response: httpx2.Response) -> bytes:
     """Read the body of an error, up to a limit."""
     data = b""
     try:
-        async for chunk in response.aiter_bytes():
+        async for chunk in content_of(response):
             data += chunk
             if len(data) > MAX_ERROR_BYTES:
                 break
-    except httpx2.HTTPError:
+    except (httpx2.HTTPError, BadUpstream):
         pass
     await response.aclose()
     return data

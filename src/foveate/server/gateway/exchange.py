@@ -27,7 +27,7 @@ from foveate.events import Event
 from foveate.intake.chain import read_history
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision, place_name
-from foveate.server.gateway.bodies import decoded, read_answer, read_error
+from foveate.server.gateway.bodies import content_of, decoded, read_answer, read_error
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints, with_lifetime
 from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import MIN_PLAUSIBLE, ModelKey, PromptLimits
@@ -539,7 +539,7 @@ class Gateway:
     async def _events(self, answer: UpstreamAnswer, response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         """Yield the client's part of each chunk, including what came before a malformed event."""
         parser = SseParser()
-        async for chunk in response.aiter_bytes():
+        async for chunk in content_of(response):
             pieces: list[bytes] = []
             try:
                 for event in parser.feed(chunk):

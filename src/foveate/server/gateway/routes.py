@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import quote
@@ -25,6 +25,7 @@ from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
 from foveate.server.access import Principal, check_models, check_right, check_route, view_of
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
+from foveate.server.gateway.bodies import content_of
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.headers import readable
 from foveate.server.gateway.reply import GatewayReply, error_reply
@@ -237,7 +238,7 @@ class GatewayEndpoints:
         return GatewayReply(
             answer.status_code,
             answer_headers(answer.headers),
-            stream=_received(answer),
+            stream=content_of(answer),
             close=answer.aclose,
             media_type=answer.headers.get("content-type", "application/octet-stream"),
         ).response()
@@ -269,7 +270,7 @@ class GatewayEndpoints:
                 Recorder(view, self._fov.clients, tenant),
                 self._http(),
                 window_of=self._fov.window_tokens,
-                publish=self._fov.publish,
+                publish=view.publish,
             )
         return self._gateways[tenant]
 
@@ -277,11 +278,6 @@ class GatewayEndpoints:
         if self._client is None:
             self._client = upstream_client()
         return self._client
-
-
-async def _received(answer: httpx2.Response) -> AsyncGenerator[bytes, None]:
-    async for chunk in answer.aiter_bytes():
-        yield chunk
 
 
 def _raw_path(scope: Scope) -> str:

@@ -21,6 +21,7 @@ from foveate.tools.tool import ToolError, missing_extra
 from foveate.tools.web import guard
 from foveate.tools.web.guard import CheckedTarget, Resolver
 from foveate.tools.web.readable import markdown
+from foveate.unpack import Unpacker, UnpackError
 
 if TYPE_CHECKING:
     import httpx2
@@ -166,10 +167,15 @@ def _reason(status: int) -> str:
 async def _read(answer: httpx2.Response, limit: int) -> tuple[bytes, bool]:
     """Read the decompressed content up to the limit; return it and whether there was more."""
     content = bytearray()
-    async for piece in answer.aiter_bytes():
-        content += piece
-        if len(content) > limit:
-            return bytes(content[:limit]), True
+    try:
+        unpacker = Unpacker(answer.headers.get("content-encoding", ""))
+        async for raw in answer.aiter_raw():
+            for piece in unpacker.feed(raw):
+                content += piece
+                if len(content) > limit:
+                    return bytes(content[:limit]), True
+    except UnpackError as error:
+        raise ToolError(f"{answer.url} can't be read: the answer {error}") from error
     return bytes(content), False
 
 
@@ -253,7 +259,8 @@ async def call_service(
         import httpx2  # noqa: PLC0415 # of the extra `tools`
     except ImportError:
         raise missing_extra("the web") from None
-    headers = {"User-Agent": _HEADERS["User-Agent"]} | ({"Authorization": f"Bearer {key}"} if key else {})
+    headers = {name: _HEADERS[name] for name in ("User-Agent", "Accept-Encoding")}
+    headers |= {"Authorization": f"Bearer {key}"} if key else {}
     try:
         async with httpx2.AsyncClient(timeout=settings.seconds) as client:
             request = client.build_request(method, url, json=body, params=query, headers=headers)
