@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 def parse(text: str) -> Json:
     """Parse the value of a text."""
-    value: Json = _parse(text).unwrap()
+    try:
+        value: Json = _parse(text).unwrap()
+    except RecursionError as error:
+        raise InputError("is nested too deeply") from error
     return value
 
 
