@@ -244,20 +244,33 @@ def instructions_in(message: Message) -> Iterator[tuple[str, str]]:
     if message.role in ("system", "developer"):
         yield from ((_key(part.text), part.text) for part in message.parts if isinstance(part, Text) and part.text)
     elif message.role == "user":
-        for part in message.parts:
-            if isinstance(part, Text) and part.text.lstrip().startswith((_AGENTS_FILE, *_SETUPS)):
-                yield _key(part.text), part.text
-            elif isinstance(part, Text):
-                for place in _blocks(part.text, _INSTRUCTING):
-                    block = part.text[place]
-                    said = block.removeprefix("<system-reminder>").lstrip()
-                    if not _PASSING.match(said):
-                        yield _key(said), block
+        yield from ((_key(text), text) for text in _leading_instructions(message) if not _PASSING.match(_inner(text)))
+
+
+def _leading_instructions(message: Message) -> Iterator[str]:
+    """Yield the instructions at the beginning of a user's message. Behind other text they may be of a file that a
+    client quotes."""
+    for part in message.parts:
+        if not isinstance(part, Text):
+            return
+        rest = part.text.lstrip()
+        if rest.startswith((_AGENTS_FILE, *_SETUPS)):
+            yield part.text
+            continue
+        while (place := next(_blocks(rest, _INSTRUCTING), None)) and not place.start:
+            yield rest[place]
+            rest = rest[place.stop :].lstrip()
+        if rest:
+            return
+
+
+def _inner(text: str) -> str:
+    return text.removeprefix("<system-reminder>").lstrip()
 
 
 def _key(text: str) -> str:
     """Return what all versions of an instruction have in common: its tag, or its first line without numbers."""
-    said = text.lstrip()
+    said = _inner(text.lstrip())
     if tag := _OPENING_TAG.match(said):
         return f"<{tag[1]}>"
     return _DIGITS.sub("0", said.partition("\n")[0][:MAX_KEY_CHARS])

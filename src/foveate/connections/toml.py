@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 def parse(text: str) -> Json:
     """Parse the value of a text."""
-    try:
-        value: Json = _parse(text).unwrap()
-    except RecursionError as error:
-        raise InputError("is nested too deeply") from error
+    value: Json = _parse(text).unwrap()
     return value
 
 

@@ -241,7 +241,7 @@ class Gateway:
             placed.drafts,
             system=request.system,
             tools=request.tools,
-            renewed=placed.client_texts.renewed,
+            renewed=placed.history.renewed_text(),
         )
         if tokens is None:
             return None
