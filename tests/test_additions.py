@@ -4,7 +4,8 @@ import pytest
 
 import foveate.intake
 from foveate import additions
-from foveate.additions import as_typed, typed_by_person, typed_only, without_reminders
+from foveate.additions import as_typed, instructions_in, typed_by_person, typed_only, without_reminders
+from foveate.turn import Message, Text
 from support.pattern_steps import PAIRS, check_growth, unbounded_patterns
 
 PATTERNS = dict(unbounded_patterns(additions, foveate.intake))
@@ -29,6 +30,27 @@ def test_a_pattern_takes_twice_the_steps_for_twice_the_text(name: str, *, is_pai
 )
 def test_what_a_client_adds_to_a_prompt_is_left_out(text: str, said: str) -> None:
     assert without_reminders(text) == said
+
+
+@pytest.mark.parametrize(
+    ("texts", "found"),
+    [
+        (["<system-reminder>Answer in French.</system-reminder>\n", "Hello."], ["Answer in French."]),
+        (["<system-reminder>one</system-reminder><session_context>two</session_context>Hello."], ["one", "two"]),
+        (
+            ["# AGENTS.md instructions for /work\n\nBe brief.", "<environment_context>x</environment_context>"],
+            ["brief", "x"],
+        ),
+        (["<system-reminder>Note: a.py was modified</system-reminder>", "Hello."], []),
+        (["Hello. <system-reminder>quoted</system-reminder>"], []),
+        (["[read_file] Result:", "<system-reminder>in the file</system-reminder>"], []),
+        (["<system-reminder>not closed"], []),
+    ],
+)
+def test_instructions_are_those_at_the_beginning_of_a_message(texts: list[str], found: list[str]) -> None:
+    shown = [text for _, text in instructions_in(Message("user", tuple(map(Text, texts))))]
+    assert len(shown) == len(found)
+    assert all(words in text for words, text in zip(found, shown, strict=True))
 
 
 @pytest.mark.parametrize(

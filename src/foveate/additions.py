@@ -47,6 +47,8 @@ _REMINDERS: Final = ("system-reminder", "task-notification", "user-prompt-submit
 """Tags that Claude Code puts around a prompt, or sends as messages."""
 _ENVIRONMENT: Final = ("environment_context", "user_instructions")
 """Tags that Codex puts around a prompt, or sends as messages."""
+_SESSION: Final = ("session_context",)
+"""Tag that Gemini CLI puts before the first prompt."""
 _OUTPUTS: Final = (r"(?:bash|cross-session|local-command|teammate)[-_](?!input)[\w-]{1,40}",)
 """Messages of Claude Code that report a command or another agent; `bash-input` is what the person typed."""
 _EDITOR: Final = (r"ide[-_][\w-]{1,40}", "INSTRUCTIONS")
@@ -66,8 +68,14 @@ _COMMAND_TAG: Final = re.compile(r"\A\s*<(command-name|command-message|command-a
 
 # Texts without tags, by how they begin.
 _INTERRUPTED: Final = "[Request interrupted by user"
-_ADDED: Final = ("<environment_context>", "<user_instructions>", "# AGENTS.md instructions for ")
-"""Messages of Codex before a prompt."""
+_AGENTS_FILE: Final = "# AGENTS.md instructions for "
+_SETUPS: Final = (
+    "This is the Qwen Code. We are setting up the context",
+    "This is the Gemini CLI. We are setting up the context",
+)
+"""Messages that describe the environment before the first prompt, each with a fixed reply."""
+_ADDED: Final = ("<environment_context>", "<user_instructions>", _AGENTS_FILE, *_SETUPS)
+"""Messages of Codex, Qwen Code and Gemini CLI before a prompt."""
 _RENEWED: Final = (
     "I am not sharing any files that you can edit yet.",
     "I am not sharing the full contents of any files with you yet.",
@@ -98,13 +106,6 @@ _EDIT_RULES: Final = re.compile(
 """Aider's rules at the end of the newest prompt."""
 
 # Instructions: what a client tells the model besides the prompt. They are never compressed.
-_INSTRUCTING: Final = (
-    *_ADDED,
-    "<session_context>",  # Gemini CLI
-    "This is the Gemini CLI. We are setting up",
-    "This is the Qwen Code. We are setting up",
-)
-"""How messages in the user's place begin that describe rules or the environment."""
 _PASSING: Final = re.compile(
     r"\A(?:Note: |Called the \w+ tool|Result of calling the |The \w+ tools? (?:hasn't|haven't|has not) been used"
     r"|The user (?:opened|selected) |Your todo list |This is a reminder that your todo list|Background |Warning: "
@@ -122,6 +123,13 @@ _ASKS_FOR_SUMMARY: Final = re.compile(
 )
 _SUMMARY_SYSTEM: Final = re.compile(r"\bsummari[sz]e\b[^.]{0,40}\bconversation\b", re.IGNORECASE)
 _SUMMARISED: Final = re.compile(r"\b(summary|summari[sz]ed|compact(ed|ion)|continued from a previous)\b", re.IGNORECASE)
+_ASIDE_SYSTEM: Final = re.compile(r"\AYou are (?:now )?acting as the [^.\n]{0,80}\bsub-?agent\b", re.IGNORECASE)
+"""Qwen Code's agents that read the whole conversation, e.g. to extract memories."""
+_ASIDE: Final = (
+    "[SUGGESTION MODE:",  # Claude Code, Qwen Code
+    "Analyze *only* the content and structure of your immediately preceding response",  # Gemini CLI, Qwen Code
+    "First, reason in your scratchpad.",
+)
 _ASKS_FOR_TITLE: Final = re.compile(
     r"\b(generat|writ|creat|provid|summari[sz]|analy[sz])\w*\b.{0,120}\b(title|topic|name for (this|the) (chat|conv))",
     re.IGNORECASE | re.DOTALL,
@@ -138,9 +146,10 @@ def _opening(*names: str) -> re.Pattern[str]:
     return re.compile(rf"<({'|'.join(names)})\b[^>]{{0,500}}>")
 
 
-_REMINDER: Final = re.compile("<(system-reminder)>")
-_AROUND_PROMPT: Final = _opening(*_REMINDERS, *_ENVIRONMENT)
-_BY_PROGRAM: Final = _opening(*_REMINDERS, *_ENVIRONMENT, *_OUTPUTS, *_EDITOR)
+_REMINDER: Final = re.compile("<(system-reminder|session_context)>")
+_INSTRUCTING: Final = re.compile(f"<(system-reminder|{'|'.join((*_ENVIRONMENT, *_SESSION))})>")
+_AROUND_PROMPT: Final = _opening(*_REMINDERS, *_ENVIRONMENT, *_SESSION)
+_BY_PROGRAM: Final = _opening(*_REMINDERS, *_ENVIRONMENT, *_SESSION, *_OUTPUTS, *_EDITOR)
 _CLAUDE_CODE_MESSAGE: Final = _opening(*_REMINDERS, *_OUTPUTS)
 
 
@@ -235,22 +244,33 @@ def instructions_in(message: Message) -> Iterator[tuple[str, str]]:
     if message.role in ("system", "developer"):
         yield from ((_key(part.text), part.text) for part in message.parts if isinstance(part, Text) and part.text)
     elif message.role == "user":
-        for part in message.parts:
-            if not isinstance(part, Text):
-                continue
-            if message.text.lstrip().startswith(_INSTRUCTING):
-                yield _key(part.text), part.text
-                continue
-            for place in _blocks(part.text, _REMINDER):
-                block = part.text[place]
-                said = block.removeprefix("<system-reminder>").lstrip()
-                if not _PASSING.match(said):
-                    yield f"reminder {_key(said)}", block
+        yield from ((_key(text), text) for text in _leading_instructions(message) if not _PASSING.match(_inner(text)))
+
+
+def _leading_instructions(message: Message) -> Iterator[str]:
+    """Yield the instructions at the beginning of a user's message. Behind other text they may be of a file that a
+    client quotes."""
+    for part in message.parts:
+        if not isinstance(part, Text):
+            return
+        rest = part.text.lstrip()
+        if rest.startswith((_AGENTS_FILE, *_SETUPS)):
+            yield part.text
+            continue
+        while (place := next(_blocks(rest, _INSTRUCTING), None)) and not place.start:
+            yield rest[place]
+            rest = rest[place.stop :].lstrip()
+        if rest:
+            return
+
+
+def _inner(text: str) -> str:
+    return text.removeprefix("<system-reminder>").lstrip()
 
 
 def _key(text: str) -> str:
     """Return what all versions of an instruction have in common: its tag, or its first line without numbers."""
-    said = text.lstrip()
+    said = _inner(text.lstrip())
     if tag := _OPENING_TAG.match(said):
         return f"<{tag[1]}>"
     return _DIGITS.sub("0", said.partition("\n")[0][:MAX_KEY_CHARS])
@@ -303,6 +323,12 @@ def is_compaction(headers: Mapping[str, str]) -> bool:
 def asks_for_summary(text: str) -> bool:
     """Return whether Claude Code asks for a summary of its history: its instruction is in the newest message."""
     return _ASKS_FOR_SUMMARY.search(text) is not None
+
+
+def is_aside(system: str, newest: str) -> bool:
+    """Return whether a client asks something for itself about the conversation, by the system prompt of an agent of
+    its own, or in the newest message."""
+    return newest.lstrip().startswith(_ASIDE) or _ASIDE_SYSTEM.search(system) is not None
 
 
 def is_for_summary(system: str) -> bool:

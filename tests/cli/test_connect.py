@@ -26,14 +26,14 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_diff_comes_first_and_yes_writes(tmp_path: Path, home: Path) -> None:
     shell = Shell(tmp_path / "chat.db", 200)
     before = files_of(home)
-    shown = shell("connect", "claude")
+    shown = shell("connect", "claude", code=1)
     assert '"ANTHROPIC_BASE_URL": "http://127.0.0.1:8484"' in shown
     assert "--yes" in shown
     assert files_of(home) == before
     assert "foveate serve --upstream" in shell("connect", "claude", "--yes")
     assert files_of(home) != before
     assert "connected already" in shell("connect", "claude")
-    shown = shell("disconnect", "claude")
+    shown = shell("disconnect", "claude", code=1)
     assert "ANTHROPIC_BASE_URL" in shown
     assert files_of(home) != before
     assert "backups/claude-" in shell("disconnect", "claude", "--yes")
@@ -43,16 +43,61 @@ def test_the_diff_comes_first_and_yes_writes(tmp_path: Path, home: Path) -> None
 
 def test_settings_that_were_there_before_are_connected_and_stay(tmp_path: Path, home: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    path = home / ".claude" / "settings.json"
-    path.parent.mkdir(exist_ok=True)
-    path.write_text('{"env": {"ANTHROPIC_BASE_URL": "http://127.0.0.1:8484"}}')
+    path = home / ".aider.conf.yml"
+    path.write_text("openai-api-base: http://127.0.0.1:8484/v1\n")
     before = path.read_bytes()
-    assert "connected already" in shell("connect", "claude")
-    assert "they existed before" in shell("connect", "claude", "--check", code=1)
-    assert "stay" in shell("disconnect", "claude")
+    assert "connected already" in shell("connect", "aider")
+    assert "they existed before" in shell("connect", "aider", "--check", code=1)
+    assert "stay" in shell("disconnect", "aider")
     assert path.read_bytes() == before
-    (home / ".foveate" / "connections" / "claude.json").write_text("junk")
-    assert "delete it and connect again" in shell.error("disconnect", "claude")
+    (home / ".foveate" / "connections" / "aider.json").write_text("junk")
+    assert "delete it and connect again" in shell.error("disconnect", "aider")
+
+
+@pytest.mark.parametrize(
+    ("client", "name", "text", "url"),
+    [
+        ("claude", ".claude/settings.json", '{"env": {"ANTHROPIC_BASE_URL": "https://x.test/a"}}', "https://x.test/a"),
+        (
+            "codex",
+            ".codex/config.toml",
+            'model_provider = "own"\n[model_providers.own]\nbase_url = "https://x.test/b"\n',
+            "https://x.test/b",
+        ),
+        ("aider", ".aider.conf.yml", "openai-api-base: https://x.test/c\n", "https://x.test/c"),
+        (
+            "opencode",
+            ".config/opencode/opencode.json",
+            """{"model": "own/big", "provider": {"own": {"npm": "@ai-sdk/openai-compatible",
+            "options": {"baseURL": "https://x.test/d"}}}}""",
+            "https://x.test/d",
+        ),
+        (
+            "opencode",
+            ".config/opencode/opencode.json",
+            '{"model": "openrouter/anthropic/claude-opus-4.5"}',
+            "https://openrouter.ai/api/v1",
+        ),
+    ],
+)
+def test_the_gateway_is_started_with_the_url_that_was_replaced(
+    tmp_path: Path, home: Path, *, client: str, name: str, text: str, url: str
+) -> None:
+    path = home / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    shown = Shell(tmp_path / "chat.db", 300)("connect", client, "--yes")
+    assert f"foveate serve --upstream {url}\n" in shown
+    assert "http://127.0.0.1:8484" in path.read_text()
+    assert f"'foveate disconnect {client}' undoes" in shown
+
+
+def test_a_backup_is_readable_by_its_owner_alone(tmp_path: Path, home: Path) -> None:
+    (home / ".claude/settings.json").chmod(0o644)
+    Shell(tmp_path / "chat.db")("connect", "claude", "--yes")
+    (backup,) = (home / ".foveate/connections/backups").iterdir()
+    assert backup.stat().st_mode & 0o077 == 0
+    assert (home / ".foveate/connections/claude.json").stat().st_mode & 0o077 == 0
 
 
 def test_hooks_name_the_store_and_json_has_the_diff(tmp_path: Path, home: Path) -> None:
@@ -71,6 +116,7 @@ def test_the_check_says_what_is_missing(tmp_path: Path, home: Path) -> None:
     found = shell.json("connect", "claude", "--check", code=1)["findings"]
     assert found[0] == {"ok": True, "text": f"settings are in place (gateway mode): {home}/.claude/settings.json"}
     assert found[-1]["text"].startswith("no gateway at http://127.0.0.1:9 (")
+    assert "start 'foveate serve', or run 'foveate disconnect claude'" in found[-1]["text"]
     (home / ".claude/settings.json").write_text("{}")
     assert "no longer set" in shell("connect", "claude", "--check", code=1)
 

@@ -59,6 +59,18 @@ def test_a_turn_is_recorded_once_and_a_later_session_of_the_folder_gets_it_back(
     assert shell("hook", "codex", given=json.dumps(elsewhere)) == ""
 
 
+def test_a_session_that_starts_without_its_gateway_says_so_and_what_to_do(tmp_path: Path, shell: Shell) -> None:
+    assert shell("hook", "claude", given=payload("SessionStart")) == ""
+    shell("connect", "claude", "--yes", "--url", "http://127.0.0.1:9")
+    (hook,) = json.loads((tmp_path / ".claude/settings.json").read_text())["hooks"]["SessionStart"]
+    assert " hook claude" in hook["hooks"][0]["command"]
+    said = json.loads(shell("hook", "claude", given=payload("SessionStart")))["systemMessage"]
+    assert "no gateway at http://127.0.0.1:9" in said
+    assert "start 'foveate serve', or run 'foveate disconnect claude'" in said
+    shell("disconnect", "claude", "--yes")
+    assert shell("hook", "claude", given=payload("SessionStart")) == ""
+
+
 @pytest.mark.parametrize("prompt", ["go on", "/compact", "", "Thanks!"])
 def test_a_prompt_that_needs_nothing_does_not_open_the_store(shell: Shell, prompt: str) -> None:
     assert shell("hook", "claude", given=payload("UserPromptSubmit", prompt=prompt)) == ""

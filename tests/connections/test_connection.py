@@ -198,6 +198,29 @@ def test_a_file_that_is_no_text_is_named_and_left_as_it_is(tmp_path: Path, clien
     assert files_of(home) == before
 
 
+@pytest.mark.parametrize("client", sorted(FILES))
+def test_a_pipe_in_the_place_of_a_file_is_not_read(tmp_path: Path, client: str) -> None:
+    home = make_home(tmp_path, client)
+    for name in files_of(home):
+        (home / name).unlink()
+        os.mkfifo(home / name)
+    with pytest.raises(InputError, match="is not a regular file"):
+        connect(home, client, "gateway")
+
+
+@pytest.mark.parametrize("client", sorted(FILES))
+def test_a_file_that_is_nested_too_deeply_is_named_and_left_as_it_is(tmp_path: Path, client: str) -> None:
+    home = make_home(tmp_path, client)
+    for name in files_of(home):
+        deep = "[" * 5_000 + "]" * 5_000
+        (home / name).write_text(f"a = {deep}" if name.endswith(".toml") else f'{{"a": {deep}}}')
+    before = files_of(home)
+    with pytest.raises(InputError, match=r"settings\.json|\.toml|\.jsonc?|\.ya?ml") as raised:
+        connect(home, client, "gateway")
+    assert "deep" in str(raised.value)
+    assert files_of(home) == before
+
+
 def test_a_read_only_file_is_left_as_it_is(tmp_path: Path) -> None:
     home = make_home(tmp_path, "claude")
     path = home / ".claude/settings.json"

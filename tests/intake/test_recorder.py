@@ -40,8 +40,14 @@ def assistant(text: str) -> dict[str, Any]:
 
 
 async def place(
-    recorder: Recorder, messages: list[dict[str, Any]], named: ClientId | None = None, *, tools: bool = True
+    recorder: Recorder,
+    messages: list[dict[str, Any]],
+    named: ClientId | None = None,
+    *,
+    tools: bool = True,
+    system: str = "",
 ) -> Placement | SessionDecision:
+    messages = [{"role": "system", "content": system}, *messages] if system else messages
     body = {"model": "gpt-5", "messages": messages, **({"tools": TOOLS} if tools else {})}
     request = WIRES["openai"].read(body, path="/v1/chat/completions")
     return await recorder.place(request, read_history("openai", request.messages), named, SessionChoice())
@@ -311,6 +317,71 @@ def test_files_and_rules_that_aider_adds_and_moves_do_not_fork_its_chat(run: Run
         turns = await placed.session.load_turns()
         added = [message.text for turn in turns for message in turn.messages if message.kind == "display"]
         assert [text.rpartition(" ")[2] for text in added if "version" in text] == ["0", "1", "2"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("named", [None, ClientId("talk", "x-session-id")])
+@pytest.mark.parametrize(
+    ("system", "words"),
+    [
+        ("You are now acting as the managed memory extraction subagent for an assistant.", "Scan the conversation."),
+        ("You are a coding agent.", "[SUGGESTION MODE: Suggest what the user might naturally type next.]"),
+        ("", "Analyze *only* the content and structure of your immediately preceding response."),
+    ],
+)
+def test_what_a_client_asks_for_itself_leaves_the_conversation_in_its_session(
+    run: Run, system: str, words: str, named: ClientId | None
+) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        history: list[dict[str, Any]] = []
+        for number in range(3):
+            history.append(user(f"question {number}"))
+            main = await exchange(recorder, history, f"answer {number}", named)
+            history.append(assistant(f"answer {number}"))
+            called = {"id": "c1", "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+            aside = [*history, user(words)]
+            result = {"role": "tool", "tool_call_id": "c1", "content": "a.txt"}
+            loop: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [called]}, result]
+            for more in ([], loop):
+                aside += more
+                placed = await place(recorder, aside, named, system=system)
+                assert isinstance(placed, Placement)
+                await answer(recorder, placed, "done")
+            while recorder._records:
+                await asyncio.gather(*recorder._records)
+        assert await log_of(main) == [message["content"] for message in history]
+        assert [info.id for info in await fov.sessions()] == [main.name]
+
+    run(scenario)
+
+
+def test_a_resumed_gemini_cli_goes_on_though_it_describes_its_folder_anew(run: Run) -> None:
+    def begun(folder: str) -> list[dict[str, Any]]:
+        context = f"<session_context>\nThis is the Gemini CLI.\n{folder}\n</session_context>"
+        return [{"role": "user", "content": [{"type": "text", "text": text} for text in (context, "question 0")]}]
+
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        await exchange(recorder, begun("a.txt"), "answer 0")
+        history = [*begun("a.txt and b.txt"), assistant("answer 0"), user("question 1")]
+        await exchange(recorder, history, "answer 1")
+        (info,) = await fov.sessions()
+        assert (info.title, info.turns) == ("question 0", 2)
+
+    run(scenario)
+
+
+def test_qwen_code_begins_with_the_prompt_and_not_with_its_own_message(run: Run) -> None:
+    def begun(date: str) -> list[dict[str, Any]]:
+        setup = f"This is the Qwen Code. We are setting up the context for our chat.\nToday's date is {date}."
+        return [user(setup), assistant("Got it. Thanks for the context!"), user("question 0")]
+
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        await exchange(recorder, begun("Monday"), "answer 0")
+        placed = await exchange(recorder, [*begun("Tuesday"), assistant("answer 0"), user("question 1")], "answer 1")
+        (info,) = await fov.sessions()
+        assert (info.title, info.turns) == ("question 0", 2)
+        assert await log_of(placed) == ["question 0", "answer 0", "question 1", "answer 1"]
 
     run(scenario)
 

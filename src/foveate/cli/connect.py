@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foveate.connections.check import CheckResult
-    from foveate.connections.clients import Client, ConnectionRequest
+    from foveate.connections.clients import ConnectionRequest
     from foveate.connections.connection import ConnectionPlan
 
 DEFAULT_URL = "http://127.0.0.1:8484"
 CLIENT_NAMES = ("claude", "codex", "opencode", "aider", "cline", "continue")
-UPSTREAMS = {"claude": "https://api.anthropic.com", "codex": "https://api.openai.com/v1"}
+UPSTREAMS = {
+    "claude": "https://api.anthropic.com",
+    "codex": "https://api.openai.com/v1",
+    "openrouter": "https://openrouter.ai/api/v1",
+}
+"""The provider of a client, or of one that is routed by name."""
 
 
 @store_command("connect", "Connect a coding agent: Claude Code, Codex, OpenCode, ….")
@@ -84,11 +89,12 @@ def command(
         if not plan.is_changed:
             out.print(line((f"{client.title} is connected already.", "green")))
         elif is_written:
-            out.print(line((f"Connected {client.title}.", "green"), f" 'foveate disconnect {name}' undoes it."))
+            out.print(line((f"Connected {client.title}.", "green")))
         if is_written or not plan.is_changed:
-            _next_steps(out, client, request)
+            _next_steps(out, plan, request)
 
-    return Answer({"client": name, "mode": request.mode, "written": is_written, "diff": plan.diff()}, show)
+    found = {"client": name, "mode": request.mode, "written": is_written, "diff": plan.diff()}
+    return Answer(found, show, 0 if is_written or not plan.is_changed else 1)
 
 
 def confirmed(plan: ConnectionPlan, *, yes: bool, as_json: bool, verb: str) -> bool:
@@ -126,10 +132,14 @@ def own_command() -> list[str]:
     return [found] if found else [sys.executable, "-m", "foveate"]
 
 
-def _next_steps(out: Console, client: Client, request: ConnectionRequest) -> None:
+def _next_steps(out: Console, plan: ConnectionPlan, request: ConnectionRequest) -> None:
+    client = plan.client
     if request.mode == "gateway":
-        upstream = UPSTREAMS.get(client.name, "URL")
-        out.print(line("Start the gateway: ", (f"foveate serve --upstream {upstream}", "bold")))
+        is_routed = any("openrouter" in change.path for file in plan.files for change in file.changes)
+        upstream = plan.replaced_url or UPSTREAMS.get("openrouter" if is_routed else client.name, "URL")
+        out.print(line("Start the gateway: ", (printable(f"foveate serve --upstream {upstream}"), "bold")))
+        undo = f"'foveate disconnect {client.name}' undoes the connection."
+        out.print(line(f"While it is not running, {client.title} can't connect; {undo}"))
     elif client.hint:
         out.print(line(client.hint))
     out.print(line("Test it: ", (f"foveate connect {client.name} --check", "bold")))

@@ -49,4 +49,5 @@ def command(*, name: str, yes: bool, as_json: bool) -> Answer:
         for backup in plan.backups if is_written else ():
             out.print(line((f"Backup of the old file: {backup}", "dim")))
 
-    return Answer({"client": name, "written": is_written, "diff": plan.diff(), "kept": plan.kept}, show)
+    found = {"client": name, "written": is_written, "diff": plan.diff(), "kept": plan.kept}
+    return Answer(found, show, 0 if is_written else 1)

@@ -43,11 +43,15 @@ def command(*, client: str, wait: bool, store_path: Path) -> None:
 def _answer(client: str, store_path: Path, given: bytes, *, wait: bool) -> None:
     import json
 
+    from foveate.connections.clients import START_EVENT
     from foveate.connections.hook import HookCall
 
     call = HookCall.read(client, json.loads(given))
     if call.event == CHECK_EVENT:
         _check(client, store_path)
+    elif call.event == START_EVENT:
+        if problem := _gateway_problem(client):
+            click.echo(json.dumps({"systemMessage": f"Foveate: {problem}"}))
     elif call.recalls:
         found = _run_recall(call, store_path)
         if found:
@@ -67,6 +71,19 @@ def _check(client: str, store_path: Path) -> None:
         store_file(store_path, create=True)
     if outcome.error:
         click.echo(f"{client}: {outcome.error}")
+
+
+def _gateway_problem(client: str) -> str:
+    """Return why the gateway of a client does not answer; empty if it does, or if there is none."""
+    from foveate.connections.check import check_gateway
+    from foveate.connections.clients import CLIENTS
+    from foveate.connections.connection import Connections
+
+    record = Connections(Path.home()).record(CLIENTS[client])
+    if record is None or record.mode != "gateway":
+        return ""
+    finding = check_gateway(CLIENTS[client], record.url)
+    return "" if finding.is_ok else finding.text
 
 
 def _run_recall(call: HookCall, store_path: Path) -> str:

@@ -33,14 +33,24 @@ class Syntax(Protocol):
 
 
 def read_file(path: Path) -> str | None:
-    """Read the text of a settings file; None if there is none."""
+    """Read the text of a settings file; None if there is none. A pipe or device is not read: it may never end."""
     try:
+        if path.exists() and not path.is_file():
+            raise InputError(f"{path} can't be read: is not a regular file")
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError:
         return None
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "is not UTF-8"
         raise InputError(f"{path} can't be read: {reason}") from error
+
+
+def parse_file(path: Path, text: str) -> Json:
+    """Parse the text of a settings file; an error names the file."""
+    try:
+        return SYNTAXES[path.suffix].parse(text)
+    except InputError as error:
+        raise InputError(f"{path} {error}") from error
 
 
 OWN_NAME = "foveate"

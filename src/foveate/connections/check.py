@@ -54,21 +54,23 @@ def check(client: Client, connections: Connections) -> CheckResult:
     program = shutil.which(client.program)
     result.add(program is not None, f"{client.program}: {program or 'not found on the PATH'}")
     if record.mode == "gateway":
-        _check_gateway(record.url, result)
+        result.findings.append(check_gateway(client, record.url))
     else:
         _check_hooks(record, result)
     return result
 
 
-def _check_gateway(url: str, result: CheckResult) -> None:
+def check_gateway(client: Client, url: str) -> CheckFinding:
+    """Check that the gateway of a client answers."""
     try:
         with urlopen(f"{url}/healthz", timeout=TIMEOUT_SECONDS):  # noqa: S310 - the user's own gateway
-            result.add(True, f"the gateway answers at {url}")
+            return CheckFinding(True, f"the gateway answers at {url}")
     except HTTPError as error:
-        result.add(False, f"{url} answers with {error.code}; is it 'foveate serve'?")
+        return CheckFinding(False, f"{url} answers with {error.code}; is it 'foveate serve'?")
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
-        result.add(False, f"no gateway at {url} ({reason}): start 'foveate serve'")
+        advice = f"start 'foveate serve', or run 'foveate disconnect {client.name}' to do without it"
+        return CheckFinding(False, f"no gateway at {url} ({reason}), so {client.title} can't connect: {advice}")
 
 
 def _check_hooks(record: ConnectionRecord, result: CheckResult) -> None:

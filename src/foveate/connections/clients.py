@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from foveate.connections.changes import SYNTAXES, Change, read_file
+from foveate.connections.changes import Change, parse_file, read_file
 from foveate.connections.paths import value_at
 from foveate.errors import InputError
 from foveate.turn import Json
@@ -20,9 +20,25 @@ Mode: TypeAlias = Literal["gateway", "hooks"]
 SERVER_NAME = "foveate"
 HOOK_SECONDS = 30
 CLAUDE_EVENTS = ("UserPromptSubmit", "Stop", "SubagentStop", "SessionEnd")
+START_EVENT = "SessionStart"
 CODEX_EVENTS = ("UserPromptSubmit", "Stop", "SessionEnd")
-URLS = {"anthropic": "/v1", "openai": "/v1", "openai-native": "/v1", "openai-compatible": "/v1", "google": "/v1beta"}
+URLS = {
+    "anthropic": "/v1",
+    "openai": "/v1",
+    "openai-native": "/v1",
+    "openai-compatible": "/v1",
+    "openrouter": "/v1",
+    "google": "/v1beta",
+}
 """The providers that the gateway serves, and the suffix of its URL for each."""
+PACKAGES = {
+    "@ai-sdk/anthropic": "anthropic",
+    "@ai-sdk/google": "google",
+    "@ai-sdk/openai": "openai",
+    "@ai-sdk/openai-compatible": "openai-compatible",
+    "@openrouter/ai-sdk-provider": "openrouter",
+}
+"""Packages of the AI SDK, by which OpenCode speaks to a provider, and their protocols."""
 CLAUDE_WORDS = ("claude", "anthropic", "sonnet", "opus", "haiku")
 
 
@@ -75,7 +91,9 @@ def _claude(request: ConnectionRequest) -> list[FileChanges]:
     folder = request.folder("CLAUDE_CONFIG_DIR", ".claude")
     settings = folder / "settings.json"
     if request.mode == "gateway":
-        return [FileChanges(settings, [Change(("env", "ANTHROPIC_BASE_URL"), request.url)], is_strict=True)]
+        # Claude Code's own error does not name the address that refused the connection.
+        changes = [Change(("env", "ANTHROPIC_BASE_URL"), request.url), *_hooks(request, "claude", [START_EVENT])]
+        return [FileChanges(settings, changes, is_strict=True)]
     state = folder / ".claude.json" if request.environment.get("CLAUDE_CONFIG_DIR") else request.home / ".claude.json"
     server = {"type": "stdio", **_mcp_command(request), "alwaysLoad": True}
     return [
@@ -117,12 +135,14 @@ def _opencode(request: ConnectionRequest) -> list[FileChanges]:
         return [FileChanges(path, [Change(("mcp", SERVER_NAME), server)])]
     model = _text_in(path, "model")
     providers = request.providers or [model.partition("/")[0] if "/" in model else "anthropic"]
-    return [
-        FileChanges(
-            path,
-            [Change(("provider", name, "options", "baseURL"), _base_url(request, name)) for name in providers],
-        )
-    ]
+    urls = {name: _base_url(request, _protocol(path, name)) for name in providers}
+    return [FileChanges(path, [Change(("provider", name, "options", "baseURL"), url) for name, url in urls.items()])]
+
+
+def _protocol(path: Path, name: str) -> str:
+    """Return the protocol of a provider of OpenCode: of one that the user defined by its package."""
+    _, package = value_at(_data(path), ("provider", name, "npm"))
+    return PACKAGES.get(package, name) if isinstance(package, str) else name
 
 
 def _aider(request: ConnectionRequest) -> list[FileChanges]:
@@ -169,7 +189,7 @@ def _continue(request: ConnectionRequest) -> list[FileChanges]:
         return [FileChanges(path, [Change(("mcpServers",), server, appends=True)])]
     label = "title" if path.suffix == ".json" else "name"
     _, models = value_at(_data(path), ("models",))
-    served = request.providers or [name for name in URLS if name != "google"]
+    served = request.providers or [name for name in URLS if name not in ("google", "openrouter")]
     changes = [
         Change(("models", (label, str(model[label])), "apiBase"), _base_url(request, str(model["provider"])) + "/")
         for model in (models if isinstance(models, list) else [])
@@ -199,7 +219,8 @@ def _mcp_command(request: ConnectionRequest) -> dict[str, Json]:
 
 def _base_url(request: ConnectionRequest, provider: str) -> str:
     if provider not in URLS:
-        raise InputError(f"the gateway does not serve the provider {provider!r}; --provider takes {', '.join(URLS)}")
+        problem = f"the gateway does not serve the provider {provider!r}, so nothing was changed"
+        raise InputError(f"{problem}; --provider takes {', '.join(URLS)}")
     return request.url + URLS[provider]
 
 
@@ -212,12 +233,7 @@ def _first(folder: Path, *names: str) -> Path:
 
 def _data(path: Path) -> Json:
     text = read_file(path)
-    if text is None:
-        return {}
-    try:
-        return SYNTAXES[path.suffix].parse(text)
-    except InputError as error:
-        raise InputError(f"{path} {error}") from error
+    return {} if text is None else parse_file(path, text)
 
 
 def _text_in(path: Path, key: str) -> str:

@@ -21,8 +21,9 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from foveate.connections.changes import SYNTAXES, AppliedChange, apply, is_applied, read_file, undo
+from foveate.connections.changes import SYNTAXES, AppliedChange, apply, is_applied, parse_file, read_file, undo
 from foveate.connections.clients import Client, ConnectionRequest, FileChanges, Mode
+from foveate.connections.paths import value_at
 from foveate.errors import InputError, Refused
 
 FOLDER = ".foveate/connections"
@@ -89,6 +90,19 @@ class ConnectionPlan:
     def is_changed(self) -> bool:
         return any(file.is_changed for file in self.files)
 
+    @property
+    def replaced_url(self) -> str:
+        """The first URL that the new settings replace; empty if there is none."""
+        for file in self.files:
+            for change in file.changes:
+                if isinstance(change.previous, str) and change.previous.startswith(("http://", "https://")):
+                    return change.previous
+                if change.path == ["model_provider"] and file.original:  # of Codex: the name of a table
+                    where = ("model_providers", str(change.previous), "base_url")
+                    if isinstance(found := value_at(parse_file(file.path, file.original), where)[1], str):
+                        return found
+        return ""
+
     def diff(self) -> str:
         return "".join(file.diff() for file in self.files if file.is_changed)
 
@@ -106,7 +120,7 @@ class Connections:
             return msgspec.json.decode(path.read_bytes(), type=ConnectionRecord)
         except FileNotFoundError:
             return None
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             advice = "delete it and connect again; the backups of the client's files are in the folder next to it"
             raise InputError(f"{path} is damaged ({error}); {advice}") from error
 
@@ -226,6 +240,7 @@ def _apply_all(planned: list[PlannedFile], file_changes: FileChanges) -> None:
         file = PlannedFile(file_changes.path, text, text, original=text)
         planned.append(file)
     if file_changes.is_strict and file.after:
+        parse_file(file_changes.path, file.after)
         try:
             json.loads(file.after)
         except ValueError as error:

@@ -184,7 +184,7 @@ class _Reader:
     def value(self, place: int, depth: int) -> _Node:
         place = self.skip(place)
         if depth > MAX_DEPTH:
-            raise self.error(place)
+            raise InputError(f"is nested more than {MAX_DEPTH} levels deep")
         mark = self._text[place : place + 1]
         if mark in ("{", "["):
             return self._container(place, "}" if mark == "{" else "]", depth)

@@ -27,6 +27,8 @@ def parse(text: str) -> Json:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise InputError("is not YAML" + (f" at line {mark.line + 1}" if mark else "")) from error
+    except RecursionError as error:
+        raise InputError("is nested too deeply") from error
     return {} if value is None else value
 
 

@@ -189,10 +189,9 @@ def _instruction_pins(parts: ContextParts, native_from: int) -> list[PinText]:
     row = native[0].row if native else None
     first = row.first + (row.first_step > 1) if row else math.inf
     shown = {one.key: one.text for one in parts.instructions if one.turn < first}
-    sent = "\n".join(part.text for block in native for part in _texts(block.messages or ()))
-    for one in parts.instructions:
-        if one.key not in shown and one.text not in sent:  # of a message that is cut
-            shown[one.key] = one.text
+    if later := [one for one in parts.instructions if one.key not in shown]:
+        sent = "\n".join(part.text for block in native for part in _texts(block.messages or ()))
+        shown |= {one.key: one.text for one in later if one.text not in sent}  # of a message that is cut
     last = max((int(pin.id.removeprefix("P-")) for pin in parts.pins), default=0)
     return [PinText(f"P-{number}", text) for number, text in enumerate(shown.values(), last + 1)]
 

@@ -111,14 +111,18 @@ class RequestHistory:
                 (message,) = self.parse(index, index + 1)
                 turn = max(1, last_turn - later)
                 instructions += [Instruction(turn, key, text) for key, text in instructions_in(message)]
+        has_system = any(mark.role == "system" for mark in self.marks)
+        return ClientTexts(tuple(instructions), self.renewed_text(), has_system)
+
+    def renewed_text(self) -> str:
+        """Return what the client sends anew with each prompt, as text; empty if there is none."""
         renewed = [index for index, mark in enumerate(self.marks) if mark.addition == "renewed"]
         messages = [message for index in renewed for message in self.parse(index, index + 1)]
         newest = self.turn_start(len(self.marks))
         if renewed and self.marks[newest].opens_turn:
             rules = [rules for message in self.parse(newest, newest + 1) for rules in _without_rules(message)[1:]]
             messages += [replace(one, kind="message") for one in rules]
-        has_system = any(mark.role == "system" for mark in self.marks)
-        return ClientTexts(tuple(instructions), turn_text(tuple(messages)), has_system)
+        return turn_text(tuple(messages))
 
     def first_prompt(self) -> list[Message]:
         """Return the message that begins the conversation."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from string import hexdigits
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from foveate.additions import asks_for_summary, asks_for_title, is_for_summary, tells_of_summary
+from foveate.additions import asks_for_summary, asks_for_title, is_aside, is_for_summary, tells_of_summary
 from foveate.cache import BoundedCache
 from foveate.intake.chain import ADDED, RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
@@ -155,13 +155,11 @@ class Resolver:
         busy: Collection[str],
     ) -> SessionDecision:
         """Decide where a request goes. `busy` sessions have an unanswered prompt."""
+        found = await self._best(history, named.name if named else None)
+        if aside := self._aside(request, history, named, found):
+            return aside
         if named is None:
-            return await self._by_content(request, history)
-        found = await self._best(history, named.name)
-        if found and _wants_summary(named, history):
-            self._summed[named.name] = found.place.session_id
-            scratch = _placed(history, found, "a summary for the client", always_fork=True)
-            return replace(scratch, session=f"{branch_of(named.name)}{SCRATCH}", is_scratch=True)
+            return await self._by_content(request, history, found)
         may_be_alone = named.is_ours and history.last_answer is None and not history.start
         turns = None if found and not may_be_alone else await count_turns(named.name)
         # A single prompt to a session with several turns is new, even if an earlier one had the same words.
@@ -174,6 +172,18 @@ class Resolver:
             return SessionDecision("continue", "the first request of an empty session", history, named.name, after="")
         shared = await self._shared(history, branch_of(named.name))
         return shared or await self._unmatched(request, history, named, turns, busy)
+
+    def _aside(
+        self, request: Incoming, history: RequestHistory, named: ClientId | None, found: FoundHistory | None
+    ) -> SessionDecision | None:
+        """Decide for what a client asks for itself: a branch that is deleted when the request is answered."""
+        if _is_aside(request, history):
+            reason = "a request of the client for itself"
+            return _scratch(history, found, reason) if found else SessionDecision("pass", reason, history)
+        if found is None or named is None or not _wants_summary(named, history):
+            return None
+        self._summed[named.name] = found.place.session_id
+        return _scratch(history, found, "a summary for the client")
 
     async def _behind(
         self, history: RequestHistory, found: FoundHistory, reason: str, named: ClientId | None = None
@@ -219,8 +229,9 @@ class Resolver:
         forked = _placed(history, found, "a history that another session begins with", always_fork=True)
         return replace(forked, session=name) if forked.action == "fork" else None
 
-    async def _by_content(self, request: Incoming, history: RequestHistory) -> SessionDecision:
-        found = await self._best(history, None)
+    async def _by_content(
+        self, request: Incoming, history: RequestHistory, found: FoundHistory | None
+    ) -> SessionDecision:
         if found and (found.place.is_head or history.has_answer(history.index_behind(found.place.key))):
             return await self._behind(history, found, "the history is known")
         if found and (same := await self._rewritten(history, found)):
@@ -309,6 +320,17 @@ def _replaced(history: RequestHistory, found: FoundHistory) -> SessionDecision |
     last_prompt = history.turn_start(len(history.marks))
     name = found.place.session_id
     return SessionDecision("continue", "the client replaced its history", history, name, summary, injected=last_prompt)
+
+
+def _is_aside(request: Incoming, history: RequestHistory) -> bool:
+    newest = history.turn_start(len(history.marks))
+    return is_aside(request.system, " ".join(message.text for message in history.parse(newest, newest + 1)))
+
+
+def _scratch(history: RequestHistory, found: FoundHistory, reason: str) -> SessionDecision:
+    """Answer a request on a branch that is deleted afterwards."""
+    decision = _placed(history, found, reason, always_fork=True)
+    return replace(decision, session=f"{branch_of(found.place.session_id)}{SCRATCH}", is_scratch=True)
 
 
 def _wants_summary(named: ClientId, history: RequestHistory) -> bool:

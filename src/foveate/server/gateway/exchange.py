@@ -245,9 +245,8 @@ class Gateway:
         as_sent = self._as_sent(call, placed)
         if as_sent is None:
             return await self._assembled(call, placed)
-        if _may_be_unbound(call, placed):
-            return await self._bound(call, placed, as_sent)
-        return await self._recalled(call, placed, as_sent) or as_sent
+        changed = self._bound if _may_be_unbound(call, placed) else self._recalled
+        return await changed(call, placed, as_sent) or as_sent
 
     def _as_sent(self, call: ClientCall, placed: Placement) -> Prepared | None:
         """Return the client's own request if it has the session's whole history and fits the budget.
@@ -264,7 +263,7 @@ class Gateway:
             placed.drafts,
             system=request.system,
             tools=request.tools,
-            renewed=placed.client_texts.renewed,
+            renewed=placed.history.renewed_text(),
         )
         if tokens is None:
             return None
@@ -302,15 +301,15 @@ class Gateway:
         came_from_client(placed.session.engine, call.request.system, call.request.tools, call.request.messages)
         return None
 
-    async def _bound(self, call: ClientCall, placed: Placement, as_sent: Prepared) -> Prepared:
-        """Return the assembled request, or the client's own if both are the same but for hints to the cache."""
+    async def _bound(self, call: ClientCall, placed: Placement, _as_sent: Prepared) -> Prepared | None:
+        """Return the assembled request; None if the client's own is the same but for hints to the cache."""
         request, prepared = call.request, await self._assembled(call, placed)
         is_same = prepared.body.get("system") == request.body.get("system") and not prepared.own_names
         messages: list[Record] = prepared.body["messages"]
         if not is_same or not are_same(messages, request.messages):
             return prepared
         came_from_client(placed.session.engine, request.system, request.tools, request.messages)
-        return as_sent
+        return None
 
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to what the model accepts."""
