@@ -21,6 +21,7 @@ from foveate.events import Event
 from foveate.knowledge.run import learn
 from foveate.server.access import Principal
 from foveate.server.gateway.routes import GatewayEndpoints
+from foveate.server.gateway.transport import UpstreamClient
 from foveate.server.settings import ServerSettings
 from support.upstream import Upstream, say
 
@@ -52,7 +53,7 @@ class Side:
 class _AsTenant:
     def __init__(self, app: Starlette, tenant: str) -> None:
         self._app = app
-        self._principal = Principal(tenant, frozenset({"read", "write"}), "K-1")
+        self._principal = Principal(tenant, frozenset({"gateway", "read", "write"}), "K-1")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {})["principal"] = self._principal
@@ -66,7 +67,7 @@ async def opened(path: Path, *tenants: str) -> AsyncIterator[list[Side]]:
     settings = foveate.load_settings(environment={}, overrides=SETTINGS)
     async with foveate.open(path, settings=settings) as fov, AsyncExitStack() as stack:
         endpoints = GatewayEndpoints(fov, ServerSettings(upstream="http://upstream/v1"))
-        endpoints.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(upstream.app)))
+        endpoints.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
         sides = []
         for tenant in tenants:
             transport = httpx2.ASGITransport(_AsTenant(Starlette(routes=endpoints.routes()), tenant))
@@ -120,6 +121,7 @@ async def use_everything(side: Side) -> AsyncIterator[object]:
         messages.append({"role": "user", "content": f"Question {number} of the {word}? " + "More of it. " * 150})
         body = {"model": "claude-haiku-4-5", "max_tokens": 1_000, "messages": messages}
         reply = await side.client.post("/s/talk/v1/messages", json=body, headers={"x-api-key": "sk-client"})
+        assert reply.status_code == 200, reply.text
         yield reply.text
         messages.append({"role": "assistant", "content": reply.json()["content"]})
     yield (await (await view.open_session("talk")).context("What was asked?")).text
