@@ -7,6 +7,7 @@ System messages, tools, model and protocol are not part of the chain.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import secrets
@@ -38,6 +39,8 @@ KEY_PREFIX: Final = "g:"
 HASH_BYTES: Final = 16
 ADDED: Final = ("message", "renewed")
 """Additions that have no key of their own."""
+STEP_MESSAGES: Final = 200
+"""Messages that are read without a pause: at most about 20 ms of processor time."""
 CACHED_MESSAGES: Final = 50_000
 """Messages whose hashes are cached; a client sends the same ones repeatedly."""
 _SALT: Final = secrets.token_bytes(32)
@@ -86,6 +89,7 @@ class RequestHistory:
         """
         messages: list[Message] = []
         keys: list[str | None] = []
+        is_renewed = any(mark.addition == "renewed" for mark in self.marks)  # files or rules come with each prompt
         for index, message in enumerate(self.parse(first), first):
             mark = self.marks[index]
             key = self.keys[index] if mark.items else None
@@ -94,7 +98,7 @@ class RequestHistory:
             elif index < injected or mark.addition == "message":
                 messages.append(replace(message, kind="injection"))
             else:
-                own = _without_rules(message) if self._is_renewed else [message]
+                own = _without_rules(message) if is_renewed else [message]
                 messages += own
                 keys += [key, *[None] * (len(own) - 1)]
                 continue
@@ -163,11 +167,6 @@ class RequestHistory:
         return last, frozenset(part.id for part in parts if isinstance(part, ToolCall) and part.id)
 
     @property
-    def _is_renewed(self) -> bool:
-        """Whether the client sends files or rules anew with each prompt."""
-        return any(mark.addition == "renewed" for mark in self.marks)
-
-    @property
     def last_answer(self) -> int | None:
         """The index of the last message of the model."""
         found = [index for index, mark in enumerate(self.marks) if mark.role == "assistant" and mark.items]
@@ -183,7 +182,21 @@ class RequestHistory:
 
 def read_history(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
     """Read the history of a request; `start` is the key of what the provider stores before it, if anything."""
-    marks = _without_additions([mark_record(format, record) for record in records])
+    return _chained(format, records, [mark_record(format, record) for record in records], start)
+
+
+async def read_history_in_steps(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
+    """Read the history of a request, with other requests in between if it is long."""
+    marks: list[MessageMark] = []
+    for first in range(0, len(records), STEP_MESSAGES):
+        if first:
+            await asyncio.sleep(0)
+        marks += [mark_record(format, record) for record in records[first : first + STEP_MESSAGES]]
+    return _chained(format, records, marks, start)
+
+
+def _chained(format: str, records: Sequence[Record], marks: list[MessageMark], start: str) -> RequestHistory:  # noqa: A002
+    marks = _without_additions(marks)
     keys: list[str] = []
     key = start
     for mark in marks:
@@ -195,12 +208,14 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
 
 def _without_additions(marks: list[MessageMark]) -> list[MessageMark]:
     """Return the marks, without those of the client's additions and of the replies to them."""
-    for index in [index for index, mark in enumerate(marks) if mark.addition not in ("", "summary")]:
-        first = 0 if marks[index].addition == "beginning" else index
-        kind: Addition = "message" if marks[index].addition == "message" else "renewed"
-        has_reply = index + 1 < len(marks) and marks[index + 1].role == "assistant"
-        for added in range(first, index + 1 + has_reply):
-            marks[added] = replace(marks[added], items=(), opens_turn=False, addition=kind)
+    added = [index for index, mark in enumerate(marks) if mark.addition not in ("", "summary")]
+    beginning = max((index for index in added if marks[index].addition == "beginning"), default=-1)
+    alone = [(index, index) for index in added if index > beginning]
+    for first, last in [(0, beginning), *alone] if beginning >= 0 else alone:
+        kind: Addition = "message" if marks[last].addition == "message" else "renewed"
+        has_reply = last + 1 < len(marks) and marks[last + 1].role == "assistant"
+        for index in range(first, last + 1 + has_reply):
+            marks[index] = replace(marks[index], items=(), opens_turn=False, addition=kind)
     return marks
 
 

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -30,6 +31,7 @@ from foveate.session.client_requests import empty_standing
 from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import Clients, Draft, ResponseRow, Standing
+from foveate.store.codec import MANY_MESSAGES
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
@@ -166,6 +168,10 @@ class Recorder:
         record.add_done_callback(lambda task: self._ended(task, lock))
         self._hold(placement)
         return placement
+
+    async def settle(self) -> None:
+        """Wait until everything that was begun is recorded."""
+        await asyncio.gather(*self._records, return_exceptions=True)
 
     def _ended(self, task: asyncio.Task[None], lock: asyncio.Lock) -> None:
         self._records.discard(task)
@@ -320,7 +326,9 @@ class Recorder:
 
     async def _prepared(self, decision: SessionDecision, session: Session) -> Placement:
         history = decision.history
-        messages, keys = history.to_record(decision.count, injected=decision.injected)
+        parse = partial(history.to_record, decision.count, injected=decision.injected)
+        is_long = len(history.records) - decision.count >= MANY_MESSAGES
+        messages, keys = await asyncio.to_thread(parse) if is_long else parse()
         if decision.is_scratch:  # no later request may continue a session that is deleted soon
             keys = [None] * len(messages)
         drafts = await session.engine.draft(messages, keys) if messages else []

@@ -24,7 +24,7 @@ import msgspec
 from foveate.cache import BoundedCache
 from foveate.errors import BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage, contained
 from foveate.events import Event
-from foveate.intake.chain import read_history
+from foveate.intake.chain import read_history, read_history_in_steps
 from foveate.intake.recorder import Placement, Recorder, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision, place_name
 from foveate.server.gateway.bodies import content_of, decoded, read_answer, read_error
@@ -209,7 +209,7 @@ class Gateway:
     async def _place(self, call: ClientCall) -> Placement | SessionDecision:
         """Find the request's session, and start to record new messages."""
         start, named, messages = "", call.named, call.request.messages
-        history = read_history(call.wire.format, messages)
+        history = await read_history_in_steps(call.wire.format, messages)
         if previous := call.request.hints.get("previous_response_id"):
             if (found := await self._recorder.get_response(previous)) is None:
                 return SessionDecision("pass", "a response that only the provider stores", history)
@@ -217,7 +217,7 @@ class Gateway:
         elif compacted := next(filter(None, map(self._compacted.get, history.keys)), None):
             start, named, messages = compacted.start, compacted.named, messages[compacted.count :]
         if start:
-            history = read_history(call.wire.format, messages, start=start)
+            history = await read_history_in_steps(call.wire.format, messages, start=start)
         return await self._recorder.begin(call.request, history, named, call.choice)
 
     async def _prepare(self, call: ClientCall) -> Prepared:

@@ -119,6 +119,9 @@ class GatewayEndpoints:
         self._client = client
 
     async def close(self) -> None:
+        """Wait until the requests of all clients are recorded, and close the connections to providers."""
+        for gateway in self._gateways.values():
+            await gateway.responses.settle()
         if self._client is not None:
             await self._client.aclose()
 
