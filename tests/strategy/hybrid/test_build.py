@@ -93,6 +93,17 @@ def test_other_results_keep_their_outcome() -> None:
     assert tokens(text) <= 60
 
 
+def test_a_run_of_an_unknown_program_keeps_counts_exit_code_and_the_first_error_with_its_place() -> None:
+    output = (
+        "compiling\n" * 90
+        + "src/main.zig:25:5: error: no field named 'total'\nBuild Summary: 1 failed; 3/4 tests passed"
+    )
+    call, result = called("exec", {"cmd": "zig build test"}, f"{output}\nexit code 1")[1:]
+    text = texts([Message("user", (Text("Go on."),)), call, result])[2]
+    assert "exit 1, 1 failed, 3 passed: src/main.zig:25:5: error: no field named 'total'" in text
+    assert tokens(text) <= 60
+
+
 def test_a_failed_result_says_so() -> None:
     text = texts(called("edit", {"path": "a.py"}, "Error: old_string not found in a.py\n" * 30, failed=True))[2]
     assert text.startswith("[result edit error] ")
