@@ -21,6 +21,9 @@ WORK: list[dict[str, Any]] = [
 ]
 SCRIPT = """
 [[reply]]
+contains = "Wait for ever."
+stalls = 60
+[[reply]]
 contains = "Iteration 1:"
 says = "STATUS: question: Which port?"
 [[reply]]
@@ -111,6 +114,16 @@ def test_a_one_shot_run_asks_is_answered_and_ends(client: ServerClient) -> None:
     ended = run(answer="8443.")["result"]
     assert (ended["reason"], ended["text"], ended["iterations"]) == ("done", "Moved to 8443.", 2)
     assert client.get(f"{API}/sessions/work/documents/epic").json()["text"] == "Move the shop."
+
+
+def test_a_session_has_one_run_at_a_time(client: ServerClient) -> None:
+    client.post(f"{API}/sessions", json={"id": "work"}).raise_for_status()
+    first = client.post(f"{API}/sessions/work/run", json={"epic": "Wait for ever."})
+    second = client.post(f"{API}/sessions/work/run", json={})
+    assert (first.status_code, second.status_code) == (202, 409)
+    job = first.json()["id"]
+    assert job in second.json()["detail"]
+    assert client.delete(f"{API}/jobs/{job}").json()["status"] == "cancelled"
 
 
 def test_a_run_takes_only_models_that_are_configured(client: ServerClient) -> None:

@@ -12,7 +12,8 @@ from foveate.agents.options import ChatOptions
 from foveate.agents.run import DEFAULT_MAX_ITERATIONS, Caps, IterationEnd, RunEnd, run
 from foveate.errors import InputError
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.api.jobs import Advance, JobResource
+from foveate.server.api.jobs import ENDED, Advance, JobResource
+from foveate.server.problems import ProblemError
 from foveate.session import Session
 
 routes = Endpoints("runs")
@@ -42,8 +43,12 @@ async def run_session(call: Call, session: Session, body: RunBody) -> JobResourc
     """Start or resume a one-shot run of a session, as a job whose steps are its iterations.
 
     Its result has the reason (`done`, `question`, `blocked` or `cap`), the text, and the tasks in Markdown. The run is
-    stored with the session: after a restart of the server, the same call resumes it.
+    stored with the session: after a restart of the server, the same call resumes it. 409 while the session has a run
+    in progress.
     """
+    for job in call.parts.jobs.list(call.principal):
+        if (job.kind, job.session_id) == ("run", session.id) and job.status not in ENDED:
+            raise ProblemError(409, f"a run of {session.id!r} is in progress: {job.id}; cancel it, or wait for its end")
     models = _models(call, body.model)
     settings = call.parts.fov.settings
     window = call.view.window_tokens(models[0])
