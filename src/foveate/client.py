@@ -256,6 +256,7 @@ class Foveate:
         `developer`, adds the prompt of a mode to the system prompt; see `Session.set_mode`. `scope`, e.g. `user:anna`,
         adds the session to a scope and lets it recall the scope's knowledge and past sessions; empty: no scope.
         """
+        self.warm()
         options = {
             "strategy": strategy,
             "budget_tokens": budget_tokens,
@@ -380,6 +381,12 @@ class Foveate:
     def models_for(self, purpose: Purpose) -> tuple[str, ...]:
         """Return the configured model for a purpose, followed by its fallbacks; empty if there is none."""
         return models_for(purpose, self.settings.models)
+
+    def warm(self) -> None:
+        """Load the models that sort recall's candidates, in the background, once, so that the first prompts reach them
+        within recall's deadline. `session` and a server do it by themselves."""
+        recall = self.settings.recall
+        self._caller.start_warming([name for name in (recall.filter_model, recall.judge_model) if name])
 
     def window_tokens(self, model: str) -> int | None:
         """Return the context window of a model in tokens, including the answer; None if unknown."""

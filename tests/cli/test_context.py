@@ -185,3 +185,16 @@ def test_the_demo_shows_the_live_context_at_the_sessions_own_budget(tmp_path: Pa
     assert "Preview" not in shown
     answer = shell.json("context", "demo")
     assert (answer["budget_tokens"], answer["one_off"], answer["plan"]["turns_without_words"]) == (16_000, False, 0)
+
+
+def test_what_each_message_of_a_hybrid_context_became_is_printed_with_the_reason(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", 160)
+    with sync.open(shell.db) as fov:
+        chat = fov.session("agent", strategy="hybrid")
+        chat.record(
+            [{"role": "user", "content": "What does jwt.py do?"}, {"role": "assistant", "content": "It signs."}]
+        )
+    shown = shell("context", "agent", "--why")
+    assert re.search(r"T-1\.0 +user +whole +\d+ +\d+ +one of the 5 newest messages of user and assistant", shown)
+    (first, _) = json.loads(shell("context", "agent", "--why", "--json"))
+    assert (first["turn"], first["position"], first["form"]) == ("T-1", 0, "whole")

@@ -197,3 +197,29 @@ def test_a_moment_is_a_date_or_counted_back_from_now(text: str, moment: datetime
 def test_what_is_no_moment_is_rejected_with_what_is(text: str) -> None:
     with pytest.raises(InvalidMessage, match="is not a time; use 2026-11-15"):
         parse_moment(text, NOW, path="after")
+
+
+TALK = (
+    "They pay me 4,200 a month before taxes.",
+    "The nightly export fails since the disk is full.",
+    "Please rename the column to created_at before Friday.",
+    "The red line marks the release that broke the login.",
+    "We meet on Tuesday at ten to review the budget.",
+)
+
+
+def test_a_word_that_no_turn_has_finds_the_turn_that_says_it_differently(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await filled(fov, "s", *TALK)
+        assert places(await fov.search("salary"))[:1] == [("s", "T-1")]
+        assert await fov.search("volcano") == []
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_word_that_turns_have_is_not_diluted_by_what_is_only_a_little_alike(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        await filled(fov, "s", *TALK, "My salary comes on the third.")
+        assert places(await fov.search("salary")) == [("s", "T-6")]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -47,9 +47,12 @@ BODIES: dict[str, Any] = {
     "approve_knowledge": {},
     "pin_knowledge": {},
     "retire_knowledge": {"reason": "it moved"},
+    "summarize_file": {"summary": "Signs tokens."},
+    "run_session": {"epic": "Move the shop."},
 }
 IDS = {"session": "chat", "turn": "T-1", "pin": "P-1", "goal": "G-1", "name": "epic", "item": "T-1-R", "job": "job-1"}
 IDS |= {"file": "f-000000000000", "prompt": "modes%2Flatin", "agent": "a-0", "tool": "get_turn", "knowledge": "k-0"}
+IDS |= {"path": "src%2Fjwt.py"}
 NEEDED = {"search_all": "q=port", "search_session": "q=port"}
 UNTESTED = ("stream_events",)
 """Streams have a test of their own."""

@@ -180,3 +180,32 @@ def test_a_long_real_session_never_exceeds_and_names_every_turn(tmp_path: Path, 
             blocks = [block for block in parse_blocks(context.history) if block.level != "A"]
             named = {turn for block in blocks for turn in range(block.first, block.last + 1)}
             assert named == set(range(1, longest.turns + 1))
+
+
+def test_a_report_says_what_each_message_became_and_why(tmp_path: Path) -> None:
+    with foveate.sync.open(tmp_path / "chat.db") as fov:
+        chat = fov.session("work", strategy="hybrid", budget_tokens=10_000)
+        for number in range(1, 13):
+            chat.record(work(number))
+        fov.settle(session_id="work")
+        context = chat.context()
+        fov.settle(session_id="work")
+        reports = chat.message_reports(chat.context())
+    found = {(one.turn, one.position): one for one in reports}
+    assert len(found) == 12 * 4
+    first, newest = found["T-5", 2], found["T-12", 3]
+    assert (first.form, first.why) == ("short", "the history reached the trigger; by the metadata of the result")
+    assert 0 < first.shown_tokens < first.tokens
+    assert (found["T-5", 3].form, found["T-5", 3].why) == ("whole", "its short form is not smaller")
+    assert (newest.form, newest.why) == ("whole", "one of the 5 newest messages of user and assistant")
+    assert newest.shown_tokens == newest.tokens
+    shown = sum(one.shown_tokens for one in reports)
+    assert shown <= sum(part.tokens for part in context.segments if part.level)
+
+
+def test_a_session_of_another_strategy_has_no_report_of_messages(tmp_path: Path) -> None:
+    with foveate.sync.open(tmp_path / "chat.db") as fov:
+        chat = fov.session("talk")
+        chat.record(work(1))
+        with pytest.raises(InputError, match="talk uses gradient, which shortens turns, not messages"):
+            chat.message_reports()

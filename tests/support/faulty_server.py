@@ -64,6 +64,8 @@ class Asked:
     path: str
     headers: Mapping[str, str]
     body: Any
+    connection: int = 0
+    """The client's port."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ class FaultyServer:
 
     def __init__(self) -> None:
         self.requests: list[Asked] = []
+        self.heads: list[Asked] = []
+        """Requests without a body or an answer; they take no behaviour."""
         self.closing = threading.Event()
         self._behaviours: list[Behaviour] = [Reply(500, "no behaviour was set")]
         self._lock = threading.Lock()
@@ -161,16 +165,24 @@ class _Handler(BaseHTTPRequestHandler):
     def do_DELETE(self) -> None:
         self._answer()
 
+    def do_HEAD(self) -> None:
+        self.server.faulty.heads.append(self._asked(None))
+        self._reply(Reply(404))
+
     def _answer(self) -> None:
         length = int(self.headers.get("Content-Length") or 0)
         sent = self.rfile.read(length)
         is_file = "multipart" in self.headers.get("Content-Type", "") or "X-Goog-Upload-Offset" in self.headers
         body = sent.decode() if is_file else json.loads(sent or b"null")
-        behaviour = self.server.faulty.take(Asked(self.path, {k.lower(): v for k, v in self.headers.items()}, body))
+        behaviour = self.server.faulty.take(self._asked(body))
         try:
             self._behave(behaviour)
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
+
+    def _asked(self, body: Any) -> Asked:
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        return Asked(self.path, headers, body, int(self.client_address[1]))
 
     def _behave(self, behaviour: Behaviour) -> None:
         match behaviour:

@@ -11,7 +11,15 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import TOKENS, read_utf8
-from foveate.cli.ui.terminal import console, line, not_compressed, print_exactly, print_json
+from foveate.cli.ui.terminal import (
+    Column,
+    console,
+    line,
+    not_compressed,
+    print_exactly,
+    print_json,
+    print_table,
+)
 from foveate.errors import Damaged
 
 if TYPE_CHECKING:
@@ -20,6 +28,14 @@ if TYPE_CHECKING:
     from foveate.session.values import Context
     from foveate.sync import Foveate, Session
 
+REASON_COLUMNS = (
+    Column("message"),
+    Column("of"),
+    Column("became"),
+    Column("tokens", "number"),
+    Column("shown", "number"),
+    Column("why"),
+)
 UNFINISHED = {"meanwhile", "uncompressed"}
 """Notes of a plan whose strategy is still being built, or whose turns are not all compressed."""
 
@@ -34,6 +50,7 @@ UNFINISHED = {"meanwhile", "uncompressed"}
     help="A file with the system prompt.",
 )
 @click.option("--strategy", metavar="NAME", help="Preview with a different strategy.")
+@click.option("--why", "with_reasons", is_flag=True, help="Print what each message became and why (hybrid).")
 @click.option("--text", "as_text", is_flag=True, help="Print the text of the request, message by message.")
 @click.option(
     "--request",
@@ -50,6 +67,7 @@ def command(
     budget: int | None,
     system_path: Path | None,
     strategy: str | None,
+    with_reasons: bool,
     as_text: bool,
     format_name: str | None,
 ) -> Answer:
@@ -64,6 +82,7 @@ def command(
     foveate context demo --strategy topics     preview
     foveate context demo --prompt "Which port did we choose?" --request anthropic
     foveate context demo --text | less
+    foveate context agent --why                what each message became (hybrid)
     """
     ask = partial(
         session.context,
@@ -83,6 +102,8 @@ def command(
         context = ask()
     request = context.request(format_name) if format_name and not as_text else {}
     warn_of_strategy(session)
+    if with_reasons:
+        return _reasons(session, context)
     if as_text:
         text = context.sent_text
         value = {"text": text, "tokens": context.tokens, "budget_tokens": context.budget_tokens}
@@ -101,6 +122,20 @@ def command(
             out.print(line((f"{not_compressed(pending, session_id)}.", "yellow")))
 
     return Answer(_as_json(context, one_off=one_off, pending=pending), show)
+
+
+def _reasons(session: Session, context: Context) -> Answer:
+    """Print a line for each message: its form, its tokens before and after, and the reason."""
+    reports = session.message_reports(context)
+
+    def show(out: Console) -> None:
+        rows = [
+            (f"{one.turn}.{one.position}", one.speaker, one.form, f"{one.tokens:,}", f"{one.shown_tokens:,}", one.why)
+            for one in reports
+        ]
+        print_table(out, REASON_COLUMNS, rows)
+
+    return Answer([asdict(one) for one in reports], show)
 
 
 def warn_of_strategy(session: Session) -> None:

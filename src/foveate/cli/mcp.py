@@ -32,6 +32,7 @@ def command(*, store_path: Path) -> None:
 
     async def serve() -> None:
         async with foveate.open(store_file(store_path, create=True)) as fov:
+            fov.warm()
             await serve_stdio(fov)
 
     asyncio.run(serve())

@@ -13,7 +13,7 @@ from foveate.context import signatures
 from foveate.context.board import Board
 from foveate.context.render import Layout, canonical_messages, render_layout, render_request
 from foveate.context.tools import ToolSet
-from foveate.plan import Band, Cause, LevelChange, ShownLevel
+from foveate.plan import Band, Block, Cause, LevelChange, ShownLevel
 from foveate.text import part_text
 from foveate.turn import Json, Message, Text
 
@@ -84,6 +84,8 @@ class PlanReport:
     """The newest turn when it was made."""
     turns_without_words: int = 0
     """Turns without a line of their own of which no era or summary says something."""
+    rows: tuple[Block, ...] = field(default=(), repr=False)
+    """The blocks of a plan that is made again for each context."""
 
     @property
     def compression_ratio(self) -> float | None:

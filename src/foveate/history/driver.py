@@ -538,7 +538,8 @@ def _view_of(request: ContextRequest, fitted: _Fitted) -> HistoryView:
     if blocks and session.is_open and not request.strategy.keeps_plan:
         # The last block changes while its turn is open.
         blocks = [*blocks[:-1], replace(blocks[-1], is_stable=False)]
-    return HistoryView(blocks, PlanReport(fitted.plan.bands, last_turn=session.last_turn, notes=fitted.plan.notes))
+    plan = fitted.plan
+    return HistoryView(blocks, PlanReport(plan.bands, last_turn=session.last_turn, notes=plan.notes, rows=plan.rows))
 
 
 def _rebuild_events(

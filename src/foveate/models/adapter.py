@@ -5,11 +5,14 @@ The provider's own package does not retry: the `Caller` does. Its timeouts apply
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, Literal
 from urllib.parse import urlsplit
 
@@ -128,6 +131,18 @@ class ProviderModel:
             if given_out or not self._do_without(outcome.raised, request):
                 break
         raise failed
+
+    async def connect(self) -> None:
+        """Import what a request needs and open a connection, which the first request then reuses.
+
+        It sends the provider neither a key nor a request that costs; what it answers does not matter.
+        """
+        import httpx2  # noqa: PLC0415 - only with the extra
+
+        await asyncio.to_thread(import_module, "pydantic_ai.direct")
+        if address := self._adapter.base_url:
+            with suppress(httpx2.HTTPError):
+                await self._client.head(address, timeout=CONNECT_SECONDS)
 
     @property
     def takes_batches(self) -> bool:

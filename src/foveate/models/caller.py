@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -117,6 +117,8 @@ class Caller:
         self._bulletin = Bulletin(events, self._clock)
         self._providers = Providers(settings, calls, self._clock)
         self._models: dict[str, asyncio.Future[_Loaded]] = {}
+        self._warmed: set[str] = set()
+        self._warming: list[asyncio.Task[None]] = []
         self.batches = Batches(self._priced, self._accounts, settings.timeout_seconds)
         self._unavailable: dict[str, tuple[float, ModelUnavailable]] = {}
 
@@ -152,6 +154,25 @@ class Caller:
         if model.name not in self._models:
             self._models[model.name] = asyncio.ensure_future(self._make(model.name, lambda *_: model))
 
+    def start_warming(self, names: Sequence[str]) -> None:
+        """Load models and connect to their providers in the background, once: the first call of a process would spend
+        seconds on that."""
+        fresh = tuple(name for name in dict.fromkeys(names) if name not in self._warmed)
+        if fresh:
+            self._warmed.update(fresh)
+            self._warming.append(asyncio.create_task(self._warm(fresh)))
+
+    async def warmed(self) -> None:
+        """Wait for the models that are being loaded in the background."""
+        await asyncio.gather(*self._warming, return_exceptions=True)
+
+    async def _warm(self, names: Sequence[str]) -> None:
+        for name in names:
+            with suppress(ModelError):  # the call reports it
+                model = (await self._loaded(name)).model
+                if connect := getattr(model, "connect", None):
+                    await connect()
+
     async def mark_unfit(self, answered: CallReport) -> None:
         """Mark an answer as rejected: paid for, but not used."""
         await self._accounts.mark_unfit(answered.number)
@@ -162,6 +183,9 @@ class Caller:
 
     async def close(self) -> None:
         """Finish the accounts and close all models."""
+        for task in self._warming:
+            task.cancel()
+        await self.warmed()
         await self._accounts.close()
         loaded, self._models = self._models, {}
         for loading in loaded.values():

@@ -49,9 +49,10 @@ LEAST_LISTED_SCORE = 0.3
 EVERY_TURN = 2**62
 """A last turn that no session reaches."""
 LEAST_ALIKE = 0.25
-"""A passage without any of the words matches only if its vector is at least this near; for one word alone,"""
+"""A passage without any of the words matches only if its vector is at least this near;"""
 LEAST_ALIKE_TO_A_WORD = 0.4
-"""this near."""
+"""for one word alone that other passages have, this near. Where no passage has the word, the first limit finds the turn
+that says it differently: recall@5 .00 and .10 with 0.4, .17 and .30 with 0.25 (`bench/meanings.py`)."""
 LEAST_ALIKE_UNKNOWN = 0.65
 """And for a query of words that the model does not know: nonsense reaches 0.54, another form of the same word 0.78."""
 
@@ -343,7 +344,8 @@ class Searcher:
         scores = await index.scores(asked.query, wanted)
         newest = from_us(int(scores.at_us.max(initial=0)))
         spans = spans_in(asked.query, asked.wanted.now or newest)
-        least_alike = self._least_alike(asked.query)
+        has_words = bool((scores.allowed & (scores.keyword > 0)).any())
+        least_alike = self._least_alike(asked.query, has_words=has_words)
 
         def read(connection: Connection) -> list[PassageHit]:
             reader = PassageReader(index, connection, scores, wanted, asked.wanted.speaker or "")
@@ -355,10 +357,10 @@ class Searcher:
 
         return await self._store.passages.read(read)
 
-    def _least_alike(self, query: str) -> float:
+    def _least_alike(self, query: str, *, has_words: bool) -> float:
         if not self.embedder.knows(query):
             return LEAST_ALIKE_UNKNOWN
-        return LEAST_ALIKE if len(query.split()) > 1 else LEAST_ALIKE_TO_A_WORD
+        return LEAST_ALIKE_TO_A_WORD if has_words and len(query.split()) == 1 else LEAST_ALIKE
 
     def _new_index(self, session_id: str | None) -> Index:
         from foveate.recall.index import Index  # noqa: PLC0415 - numpy loads with the first search

@@ -72,6 +72,7 @@ def create_app(
         # The first request should not wait for a vocabulary.
         await asyncio.to_thread(counter_for(None).count, "warm up")
         events.start()
+        fov.warm()
         try:
             async with mcp.running():
                 yield

@@ -33,6 +33,7 @@ from foveate.session.engine import SessionEngine
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
+from foveate.session.messages import MessageReport, report_messages
 from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
@@ -144,6 +145,10 @@ class Session:
         return await self.engine.context_with(
             offer, parsed, budget_tokens=budget_tokens, system=system, order=order, strategy=strategy, recall=recall
         )
+
+    async def message_reports(self, context: Context | None = None) -> list[MessageReport]:
+        """Report what each message became in a context of the `hybrid` strategy (default: the live one), and why."""
+        return await report_messages(self, context or await self.context())
 
     def turn(self, prompt: str | Sequence[Mapping[str, Any]]) -> Exchange:
         """Start a turn: record a prompt and then its answer in a `with` block, safe with concurrent prompts.

@@ -18,6 +18,8 @@ from foveate.store import Store
 from foveate.strategy.hybrid.tracker import FileChange, FileRead, Todo, track
 from foveate.turn import Turn
 
+__all__ = ["FileChange", "FileRead", "Files", "Todo", "TrackedFiles"]
+
 READ_TURNS = 200
 """Number of newest turns that are scanned for files and todos."""
 MAX_SUMMARIES = 1_000

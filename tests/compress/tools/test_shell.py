@@ -18,7 +18,7 @@ ValueError: row 7 has no date
     [
         ("date", "2026-11-15", 0, "{bash date: 2026-11-15}"),
         ("true", "", 0, "{bash true: no output}"),
-        ("cd /x && python a.py", TRACEBACK, 1, "{bash python a.py: exit 1, ValueError: row 7 has no date}"),
+        ("cd /x && python a.py", TRACEBACK, 1, "{bash python a.py: exit 1, a.py:1: ValueError: row 7 has no date}"),
         ("make", "cc a.c\ncc b.c\ndone", 0, "{bash make: 3 lines, last: done}"),
         ("cat a.txt", "a\nb\nc", 0, "{bash cat a.txt: 3 lines}"),
         ("grep -rn x .", "a.py:1:x\na.py:2:x\nb.py:3:x", 0, "{bash grep -rn x .: 3 hits in 2 files, first a.py}"),

@@ -93,6 +93,17 @@ def test_other_results_keep_their_outcome() -> None:
     assert tokens(text) <= 60
 
 
+def test_a_run_of_an_unknown_program_keeps_counts_exit_code_and_the_first_error_with_its_place() -> None:
+    output = (
+        "compiling\n" * 90
+        + "src/main.zig:25:5: error: no field named 'total'\nBuild Summary: 1 failed; 3/4 tests passed"
+    )
+    call, result = called("exec", {"cmd": "zig build test"}, f"{output}\nexit code 1")[1:]
+    text = texts([Message("user", (Text("Go on."),)), call, result])[2]
+    assert "exit 1, 1 failed, 3 passed: src/main.zig:25:5: error: no field named 'total'" in text
+    assert tokens(text) <= 60
+
+
 def test_a_failed_result_says_so() -> None:
     text = texts(called("edit", {"path": "a.py"}, "Error: old_string not found in a.py\n" * 30, failed=True))[2]
     assert text.startswith("[result edit error] ")
@@ -189,3 +200,40 @@ def _check_safe(text: str) -> None:
         assert block.entries[0].text == short
         marks = [line for line in short.split("\n") if line.startswith("[")]
         assert len(marks) <= {0: 1, 1: 2, 2: 1}[place], short
+
+
+GERMAN = (
+    "Ich habe gestern mit Frau Meyer gesprochen. Sie möchte, dass wir den Vertrag bis zum 14. März kündigen, weil der "
+    "neue Anbieter 30 % billiger ist. Bitte schreibe die Kündigung, aber schicke sie noch nicht ab. Der Betriebsrat "
+    "muss vorher zustimmen. Ich habe gestern mit Frau Meyer gesprochen."
+)
+TWICE = (
+    "The scheduler drops a job when two workers claim it. I changed claim() to use an advisory lock. The scheduler "
+    "drops a job when two workers claim it. We should not merge before the migration has run on staging. The index "
+    "idx_jobs_claimed takes 4 GB and can be dropped afterwards. Anna wants the file in /srv/exports by 6:00."
+)
+
+
+@pytest.mark.parametrize("text", [LONG, GERMAN, TWICE])
+def test_a_short_message_has_each_sentence_once_and_in_one_piece(text: str) -> None:
+    shown = texts([Message("user", (Text(text),))])[0].removeprefix("[user] ").removesuffix(" (short T-1)\n")
+    parts = [part.strip() for part in shown.split(";")]
+    assert len(set(parts)) == len(parts) > 1
+    assert [part for part in parts if part not in text] == []
+
+
+@pytest.mark.parametrize(
+    ("prompt", "answer", "said"),
+    [
+        ("Why does the key rotation fail?", "It reads the old file.", "rotate_keys 51-60, "),
+        ("What is slow here?", "The mail that it sends each time.", "send_mail 61-70, "),
+        ("Who removes the cookies?", "That is done once a day.", "expire 131-134, "),
+    ],
+)
+def test_the_sections_of_a_file_are_those_that_the_turn_was_about(prompt: str, answer: str, said: str) -> None:
+    names = "load parse render store index rotate_keys send_mail close open count merge split join expire"
+    code = "".join(f"def {name}(value):\n" + "    value += 1\n" * 9 for name in names.split())
+    code = code.replace("def expire", "def expire(session):\n    drop_stale_cookies(session)\n\n\ndef later")
+    call, result = called("read_file", {"path": "app.py"}, code)[1:]
+    messages = [Message("user", (Text(prompt),)), call, result, Message("assistant", (Text(answer),))]
+    assert f"Sections: {said}" in texts(messages)[2]

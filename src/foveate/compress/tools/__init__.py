@@ -37,7 +37,7 @@ __all__ = [
     "unregister",
 ]
 
-_BY_SHAPE = ("tests", "diffs", "json_data", "search")
+_BY_SHAPE = ("tests", "diffs", "json_data", "runs", "search")
 """Compressors that are tried in this order if none serves the tool's name."""
 _LAST = "generic"
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from foveate.compress.exchange import ToolExchange, plain
-from foveate.compress.lines import both_ends, brief, brief_path, error_lines, first_error, fold, without_blanks
+from foveate.compress.lines import both_ends, brief, brief_path, error_lines, fold, placed_error, without_blanks
 from foveate.text import several
 
 tools: tuple[str, ...] = ()
 SHORT_CHARS = 90
 """Maximum length of an answer that is its own summary."""
+LAST_LETTERS = 3
+"""Minimum letters of a line that may say what came of a call."""
 SUBJECT_CHARS = 60
 MAX_SUBJECTS = 3
 KEPT_WHOLE = 24
@@ -48,13 +50,15 @@ def outcome(exchange: ToolExchange) -> str:
     if not exchange.has_result:
         return "no result"
     said = [f"exit {exchange.exit_code}"] if exchange.exit_code else ["error"] if exchange.is_error else []
-    error = first_error(exchange.lines) if exchange.failed else None
+    error = placed_error(exchange.lines, SHORT_CHARS) if exchange.failed else None
     if error:
-        said.append(brief(error, SHORT_CHARS))
+        said.append(error)
     elif exchange.lines and exchange.total_chars <= SHORT_CHARS:
         said.append(brief(exchange.output, SHORT_CHARS))
     elif exchange.lines:
-        said.append(several(exchange.total_lines, "line"))
+        last = next((line for line in reversed(exchange.lines) if sum(map(str.isalpha, line)) >= LAST_LETTERS), "")
+        size = several(exchange.total_lines, "line")
+        said.append(f"{size}, last: {brief(last, SHORT_CHARS // 2)}" if last and exchange.total_lines > 1 else size)
     elif exchange.attachments:
         said.append(several(exchange.attachments, "attachment"))
     return ", ".join(said) or "ok"

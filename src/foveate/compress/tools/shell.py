@@ -6,8 +6,8 @@ import re
 from types import ModuleType
 
 from foveate.compress.exchange import ToolExchange
-from foveate.compress.lines import both_ends, brief, error_lines, first_error, fold, warning_lines, without_blanks
-from foveate.compress.tools import diffs, files, generic, json_data, listings, search, tests
+from foveate.compress.lines import both_ends, brief, error_lines, fold, placed_error, warning_lines, without_blanks
+from foveate.compress.tools import diffs, files, generic, json_data, listings, runs, search, tests
 from foveate.text import several
 
 tools: tuple[str, ...] = (
@@ -22,12 +22,14 @@ _PREAMBLE = re.compile(
     r"^(?:cd [^&;|\n]+(?:&&|;)|(?:export )?\w+=\S+(?: &&|;)?|source \S+ *(?:&&|;)|set -\w+ *(?:&&|;|\n)|sudo)\s*"
 )
 _PROGRAM = re.compile(r"^(?:[\w./-]*/)?([\w.-]+)(?: +(?:-C \S+ +)?([a-z][\w-]*))?")
-_SHAPES = (tests, diffs, listings, search, json_data)
+_SHAPES = (tests, diffs, runs, listings, search, json_data)
 _PROGRAMS: tuple[tuple[ModuleType, tuple[str, ...]], ...] = (
     (search, ("grep", "rg", "ag", "ack", "git grep")),
     (listings, ("ls", "find", "fd", "fdfind", "tree", "git ls-files")),
     (files, ("cat", "sed", "head", "tail", "bat", "nl", "less")),
 )
+_QUOTERS = ("git", "gh", "curl", "wget", "echo", "printf", "awk", "jq", "man")
+"""Programs that print the words of others: a count in them is not their own outcome."""
 _PROGRESS = re.compile(
     r"^\s*(?:\d{1,3} ?%|\[?###[#. ]*+\]?\s*+\d*+%?$|(?:Downloading|Collecting|Fetching|Unpacking|Resolving"
     r"|Compiling|Downloaded|Get:\d+"
@@ -46,12 +48,13 @@ def summarise(exchange: ToolExchange) -> str:
 
 def _outcome(exchange: ToolExchange) -> str:
     specialist = _specialist(exchange)
-    if specialist is tests:
-        return tests.outcome(exchange)
+    if specialist in (tests, runs):
+        said_by_it: str = specialist.outcome(exchange)
+        return said_by_it
     said = [f"exit {exchange.exit_code}"] if exchange.exit_code else []
-    error = first_error(exchange.lines) if exchange.failed else None
+    error = placed_error(exchange.lines, OUTCOME_CHARS) if exchange.failed else None
     if error:
-        return ", ".join([*(said or ["error"]), brief(error, OUTCOME_CHARS)])
+        return ", ".join([*(said or ["error"]), error])
     outcome = specialist.outcome if specialist in (diffs, search, listings) else _printed
     return ", ".join([*said, outcome(exchange)])
 
@@ -109,9 +112,9 @@ def _specialist(exchange: ToolExchange) -> ModuleType | None:
     """Return the compressor for this output: by its shape, else by the program if its output was not piped on."""
     if not exchange.lines:
         return None
-    by_shape = next((kind for kind in _SHAPES if kind.recognises(exchange)), None)
-    if by_shape:
-        return by_shape
     found = _PROGRAM.match(_main_command(exchange))
-    program = f"git {found[2]}" if found and found[1] == "git" else found[1] if found else ""
-    return next((kind for kind, programs in _PROGRAMS if program in programs), None)
+    name = found[1] if found else ""
+    program = f"git {found[2]}" if found and name == "git" else name
+    by_program = next((kind for kind, programs in _PROGRAMS if program in programs), None)
+    shapes = [kind for kind in _SHAPES if kind is not runs or not (by_program or name in _QUOTERS)]
+    return next((kind for kind in shapes if kind.recognises(exchange)), by_program)

@@ -134,7 +134,7 @@ async def call_tool(session: Session, name: str, body: ToolBody) -> ToolAnswer:
 
 
 def _answer(context: Context, shape: Format | None) -> ContextAnswer:
-    plan = {name: getattr(context.planned, name) for name in context.planned.__dataclass_fields__}
+    plan = {name: getattr(context.planned, name) for name in context.planned.__dataclass_fields__ if name != "rows"}
     plan["compression_ratio"] = context.planned.compression_ratio
     request = None if shape is None else msgspec.to_builtins(context.request(shape), enc_hook=str)
     plan = msgspec.to_builtins(plan, enc_hook=str)

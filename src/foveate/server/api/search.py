@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
@@ -34,22 +34,30 @@ class SearchQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     """`time` lists the oldest turn first."""
 
 
+class SearchAllQuery(SearchQuery, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The query and its filters, over all sessions or those of a scope."""
+
+    scope: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    """Only sessions of this scope, e.g. `user:anna`."""
+
+
 class SearchPage(ItemList[Hit], frozen=True):
     """Turns that match, best first or by time, each with its best passage and its date."""
 
 
 @routes.add("GET", "/search", right="read")
-async def search_all(call: Call, query: SearchQuery) -> SearchPage:
-    """Search all sessions."""
-    return SearchPage(items=await _search(call, None, query))
+async def search_all(call: Call, query: SearchAllQuery) -> SearchPage:
+    """Search all sessions, or those of a scope."""
+    if query.scope is None:
+        return SearchPage(items=await call.view.search(query.q, query.limit, **_filters(query)))
+    return SearchPage(items=await call.view.memory(query.scope).search(query.q, query.limit, **_filters(query)))
 
 
 @routes.add("GET", "/sessions/{session}/search", right="read")
 async def search_session(call: Call, session: str, query: SearchQuery) -> SearchPage:
     """Search one session."""
-    return SearchPage(items=await _search(call, session, query))
+    return SearchPage(items=await call.view.search(query.q, query.limit, session_id=session, **_filters(query)))
 
 
-async def _search(call: Call, session: str | None, query: SearchQuery) -> list[Hit]:
-    filters = {name: value for name, value in asdict(query).items() if name not in ("q", "limit")}
-    return await call.view.search(query.q, query.limit, session_id=session, **filters)
+def _filters(query: SearchQuery) -> dict[str, Any]:
+    return {name: value for name, value in asdict(query).items() if name not in ("q", "limit", "scope")}

@@ -59,6 +59,8 @@ class SessionsQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     channel: str | None = None
     project: str | None = None
     """A channel, or the last folder of its path."""
+    scope: Annotated[str, Meta(min_length=1, max_length=500)] | None = None
+    """Only sessions of this scope, e.g. `user:anna`."""
     limit: Limit = DEFAULT_LIMIT
     cursor: str | None = None
 
@@ -149,6 +151,9 @@ async def list_sessions(call: Call, query: SessionsQuery) -> SessionPage:
     found = await call.view.sessions(platform=query.platform, channel=query.channel)
     if query.project:
         found = [info for info in found if info.is_of_project(query.project)]
+    if query.scope:
+        members = {info.id for info in await call.view.memory(query.scope).sessions()}
+        found = [info for info in found if info.id in members]
     found = sorted(found, key=_sort_key, reverse=True)
     if query.cursor is not None:
         at, name = read_cursor(query.cursor, 2)

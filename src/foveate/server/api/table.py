@@ -11,11 +11,13 @@ from foveate.server.api import (
     cabinet,
     context,
     events,
+    files,
     jobs,
     keys,
     knowledge,
     notes,
     prompts,
+    runs,
     search,
     sessions,
     tools,
@@ -29,6 +31,8 @@ from foveate.server.api.schema import describe
 RESOURCES = (
     *(sessions, turns, context, search, notes, topics, transfer, jobs, events, keys, cabinet, prompts, agents, tools),
     knowledge,
+    files,
+    runs,
 )
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
 

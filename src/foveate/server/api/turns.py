@@ -11,7 +11,7 @@ from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, ItemPage, Limit, read_number, write_cursor
 from foveate.server.bodies import MAX_MESSAGES
 from foveate.session import Session
-from foveate.session.values import TurnContent, copied
+from foveate.session.values import TurnContent, TurnDetails, copied
 
 routes = Endpoints("turns")
 Level = Literal["R", "S", "C", "T"]
@@ -110,6 +110,12 @@ async def list_turns(session: Session, query: TurnsQuery) -> TurnPage:
 async def get_turn(session: Session, turn: str, query: TurnQuery) -> TurnContent:
     """Get the text of a turn at a level."""
     return await session.get_turn(turn, query.level, query.format)
+
+
+@routes.add("GET", "/sessions/{session}/turns/{turn}/details", right="read")
+async def get_turn_details(session: Session, turn: str) -> TurnDetails:
+    """Get the sizes, the topics and the tool calls of a turn, and of each of its levels who made it, and when."""
+    return await session.turn_details(turn)
 
 
 @routes.add("POST", "/sessions/{session}/turns", right="write", status=201)

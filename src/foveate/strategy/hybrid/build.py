@@ -13,13 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from foveate.compress.choose import Choice, best_that_fit
+from foveate.compress.cues import bare, estimate_tokens
 from foveate.compress.exchange import bare_name
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.lines import brief_path
 from foveate.compress.marks import cut_line, one_line
-from foveate.compress.rank import Source, rank
-from foveate.compress.reader import read_turn
+from foveate.compress.rank import Ranking, Source, rank
+from foveate.compress.reader import Candidate, read_turn
 from foveate.compress.tools import smooth_call, summarise_call
+from foveate.compress.urgency import urgency
 from foveate.errors import contained
 from foveate.plan import Artefact
 from foveate.renditions import Count
@@ -28,6 +31,7 @@ from foveate.strategy.build import Material, made_of, short_message
 from foveate.strategy.hybrid.tracker import FileChange, FileRead, ToolUse, Tracker
 from foveate.text import compact_json, message_text, part_text, several, turn_text
 from foveate.turn import Attachment, Json, Message, Part, Text, ToolCall, ToolResult, turn_id
+from foveate.words import content_words
 
 DEFAULT_TOKENS: Mapping[str, int] = {
     "user": 50,
@@ -48,6 +52,8 @@ MAX_CUTS = 3
 MAX_SOURCE_CHARS = 60_000
 """Characters that are read at either end of a longer message."""
 MAX_NAMED_TOOLS = 6
+LEFT_OUT = "left out: get_turn has them"
+"""The end of the note that stands for messages that are left out."""
 AGENT_KEY = "agent"
 """The key in an artefact's data of the positions that the compression agent worded."""
 _ENDINGS = ".;, "
@@ -64,7 +70,7 @@ def make_short(material: Material) -> Artefact:
     if wanted.data.get("system"):
         kept = tuple(message for message in messages if _is_system(message))
         return made_of(wanted, turn_text(kept).rstrip("\n"))
-    tracker = Tracker(summaries=material.file_summaries)
+    tracker = Tracker(summaries=material.file_summaries, about=_subject(messages))
     for turn in material.turns[:-1] if own else ():
         for position, message in enumerate(turn.messages):
             tracker.follow(turn.number, position, message, curate=False)
@@ -80,6 +86,12 @@ def make_short(material: Material) -> Artefact:
                 texts[position] = material.cut(message_text(message), writer.limit(message))
     texts |= _overrides(material, messages, writer)
     return made_of(wanted, data={SHORT_KEY: {str(place): text for place, text in sorted(texts.items())}})
+
+
+def _subject(messages: Sequence[Message]) -> frozenset[str]:
+    """Return the words of the turn's prompt and answer."""
+    said = (message.text for message in messages if message.kind == "message" and message.role in ("user", "assistant"))
+    return content_words("\n".join(text[:MAX_SOURCE_CHARS] for text in said))
 
 
 def limits_of(data: Mapping[str, Json]) -> dict[str, int]:
@@ -255,19 +267,65 @@ def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str
         return whole
     source = text if len(text) <= 2 * MAX_SOURCE_CHARS else f"{text[:MAX_SOURCE_CHARS]}\n{text[-MAX_SOURCE_CHARS:]}"
     reading = read_turn([replace(message, parts=(Text(source),), original=None)])
-    candidates = reading.candidates
+    # A sentence that is repeated is said once.
+    candidates = list(
+        {one_line(candidate.text).casefold(): candidate for candidate in reversed(reading.candidates)}.values()
+    )
+    candidates.reverse()
 
     def write(texts: Mapping[int, str]) -> str:
-        return "; ".join(text.rstrip(_ENDINGS) for text in texts.values())
+        return "; ".join(text.rstrip(_ENDINGS) for _, text in sorted(texts.items()))
 
     ranking = rank([Source(candidate.text, candidate.factor, candidate.is_whole) for candidate in candidates])
-    if chosen := ranking.fit(max_tokens, count, write):
+    chosen = _sentences(candidates, ranking, max_tokens, count, write) or ranking.fit(max_tokens, count, write)
+    if chosen:
         pairs = [Pair(candidates[place].text, kept) for place, kept in chosen.items()]
         clauses = GuardSource(reading.facts, [candidate.text for candidate in candidates])
         verdict = check("T", clauses, write(chosen), tokens=0, above_tokens=0, shares=None, pairs=pairs)
         if verdict.ok or "weighted facts" in verdict.reason:
             return write(chosen)
     return cut_line(whole, max_tokens, count)
+
+
+def _sentences(
+    candidates: Sequence[Candidate],
+    ranking: Ranking,
+    max_tokens: int,
+    count: Count,
+    write: Callable[[Mapping[int, str]], str],
+) -> dict[int, str]:
+    """Choose whole sentences, or parts of them that have their subject and verb, by information per token.
+
+    A second pass fills the remaining room with parts of sentences that were too long.
+    """
+    source = "\n".join(candidate.text for candidate in candidates)
+    scale = count(source) / max(1.0, sum(candidate.tokens for candidate in candidates))
+    chosen: dict[int, str] = {}
+    for _ in range(2):
+        room = max_tokens - (count(write(chosen)) if chosen else 0)
+        places = [place for place in range(len(candidates)) if place not in chosen]
+        texts = [_sentence(candidates[place], ranking, place, room / scale) for place in places]
+        choices = [_choice(candidates[place], text) for place, text in zip(places, texts, strict=True)]
+        best = [at for at in best_that_fit(choices, room / scale) if texts[at]]
+        while best and count(write({**chosen, **{places[at]: texts[at] for at in best}})) > max_tokens:
+            best.pop()
+        chosen |= {places[at]: texts[at] for at in best}
+    return dict(sorted(chosen.items()))
+
+
+def _sentence(candidate: Candidate, ranking: Ranking, place: int, max_tokens: float) -> str:
+    if candidate.is_whole:
+        return candidate.text if candidate.tokens <= max_tokens else ""
+    return ranking.phrase(place, max_tokens)
+
+
+def _choice(candidate: Candidate, text: str) -> Choice:
+    """Weigh a part of a sentence by its share; an order or a prohibition counts more."""
+    words = text.split()
+    factor = urgency(words, [bare(word) for word in words]) if words else 0.0
+    tokens = estimate_tokens(text)
+    share = min(1.0, tokens / max(1, candidate.tokens)) * factor * candidate.factor
+    return Choice(0, tokens, tuple((key, weight * share) for key, weight in candidate.facts.items()))
 
 
 def _overrides(material: Material, messages: Sequence[Message], writer: Shortener) -> dict[int, str]:
@@ -278,7 +336,7 @@ def _overrides(material: Material, messages: Sequence[Message], writer: Shortene
         first, last = int(hidden[0]), int(hidden[1])
         left_out = sum(message.kind != "display" for message in messages[first : last + 1])
         texts |= dict.fromkeys(range(first, min(last, len(messages) - 1) + 1), "")
-        note = f"({several(left_out, 'message')} left out: get_turn has them) {writer.sign}"
+        note = f"({several(left_out, 'message')} {LEFT_OUT}) {writer.sign}"
         texts[first] = f"[system] {note}\n"
     for position, tokens in (data.get("cuts") or {}).items():
         place = int(position)

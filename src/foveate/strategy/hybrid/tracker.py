@@ -8,9 +8,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_right
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
+from itertools import accumulate
 
 from foveate.cache import BoundedCache
 from foveate.compress.exchange import ToolExchange, definitions, read_exchange
@@ -26,6 +28,11 @@ MAX_CALLS = 1_000
 """Limit of the tool calls whose result may still come."""
 MAX_SECTIONS = 8
 MAX_SCANNED_LINES = 1_500
+NAME_WORTH, MAX_SPREAD = 3.0, 0.34
+"""Worth of a word in a section's name rather than in its lines, and the maximum share of sections that have it: a word
+of more does not tell them apart."""
+MAX_ABOUT, MAX_PLACES, STEM_LETTERS = 48, 200, 4
+"""Limits of the words and their places, and the minimum letters that two forms of a longer word have in common."""
 SUMMARY_CHARS, SUMMARY_LETTERS, SUMMARY_LINES = 160, 12, 40
 """Limits of a file's summary: its maximum length, the minimum letters of its line, and the lines searched for it."""
 TODO_CHARS = 80
@@ -43,6 +50,8 @@ _WORDS = ("content", "step", "text", "title", "description", "task", "name", "to
 _CHECKBOX = re.compile(r"(?:(?:[-*]|\d{1,9}\.)\s*)?\[([ xX~>-])\]\s+(\S.*)")
 """Matched against a line without surrounding white space."""
 _NUMBERED = re.compile(r"^\s*(\d+)(?:→|\t|:|\||  )(.*)$")
+_NAME_WORD = re.compile(r"[A-Z]?[^\W\dA-Z_]{2,}|[A-Z]{3,}")
+"""The words of a name: `parse` and `Header` of `parseHeader`."""
 _HEADING = re.compile(r"^#{1,4} (\S.*)$")
 _START = ("start_line", "startLine", "line_start", "insert_line", "line", "start", "offset", "line_number")
 _END = ("end_line", "endLine", "line_end", "end")
@@ -113,6 +122,8 @@ class Tracker:
     todos: list[Todo] = field(default_factory=list)
     summaries: Mapping[str, str] = field(default_factory=dict)
     """Stored summaries of files, by path; they take precedence over a file's own summary."""
+    about: frozenset[str] = frozenset()
+    """Words that the turn is about; sections of files with them are described first."""
     _calls: BoundedCache[str, ToolCall] = field(default_factory=lambda: BoundedCache(MAX_CALLS))
     _waiting: list[ToolCall] = field(default_factory=list)
 
@@ -172,7 +183,7 @@ class Tracker:
         text = "".join(part.text for part in result.content if isinstance(part, Text))
         digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:DIGEST_CHARS]
         first, lines = _numbered(exchange)
-        sections = tuple(sections_of(lines, first)) if curate else ()
+        sections = tuple(sections_of(lines, first, self.about)) if curate else ()
         summary = self.summaries.get(path) or (_summary(lines) if curate and first == 1 else "")
         read = FileRead(path, turn, position, exchange.total_lines, digest, summary, sections, first, at)
         self.reads[path] = read
@@ -238,8 +249,9 @@ def track(
     return tracker
 
 
-def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSection]:
-    """Yield the headings and definitions of a file; of many, the largest."""
+def sections_of(lines: Sequence[str], first_line: int = 1, about: Collection[str] = ()) -> Iterator[FileSection]:
+    """Yield headings and definitions of a file: those with words of `about`, then the largest of the others; of many,
+    the best."""
     starts: list[tuple[str, int]] = []
     for number, line in enumerate(lines[:MAX_SCANNED_LINES], first_line):
         if heading := _HEADING.match(line):
@@ -250,8 +262,52 @@ def sections_of(lines: Sequence[str], first_line: int = 1) -> Iterator[FileSecti
         return
     ends = [start - 1 for _, start in starts[1:]] + [first_line + len(lines) - 1]
     found = [FileSection(name, start, max(start, end)) for (name, start), end in zip(starts, ends, strict=True)]
-    largest = sorted(found, key=lambda section: (section.first - section.last, section.first))[:MAX_SECTIONS]
-    yield from sorted(largest, key=lambda section: section.first)
+    worths = _relevance(found, lines, first_line, about) if about else [0.0] * len(found)
+    best = sorted(
+        zip(worths, found, strict=True), key=lambda pair: (-pair[0], pair[1].first - pair[1].last, pair[1].first)
+    )
+    yield from (pair[1] for pair in sorted(best[:MAX_SECTIONS], key=lambda pair: (not pair[0], pair[1].first)))
+
+
+def _relevance(
+    sections: Sequence[FileSection], lines: Sequence[str], first_line: int, about: Collection[str]
+) -> list[float]:
+    """Weigh sections by the words that they share with the turn, most in their names; a word of many sections says
+    nothing."""
+    text = "\n".join(lines[:MAX_SCANNED_LINES]).lower()
+    ends = list(accumulate(len(line) + 1 for line in lines[:MAX_SCANNED_LINES]))
+    opens = [ends[section.first - first_line - 1] if section.first > first_line else 0 for section in sections]
+    names = [_name_words(section.name) for section in sections]
+    worths = [0.0] * len(sections)
+    for word in sorted(about, key=lambda word: (-len(word), word))[:MAX_ABOUT]:
+        named = {place for place, own in enumerate(names) if any(_same_word(word, other) for other in own)}
+        inside = {bisect_right(opens, at) - 1 for at in _places(text, word)}
+        for found, worth in ((named, NAME_WORTH), (inside - named - {-1}, 1.0)):
+            if len(found) <= max(1, len(sections) * MAX_SPREAD):
+                for place in found:
+                    worths[place] += worth / len(found)
+    return worths
+
+
+def _name_words(name: str) -> list[str]:
+    return [word.lower() for word in _NAME_WORD.findall(name)]
+
+
+def _same_word(one: str, other: str) -> bool:
+    """Return whether two words are the same, up to their endings: `rotate` and `rotation`."""
+    shorter = min(len(one), len(other))
+    stem = min(shorter, max(STEM_LETTERS, shorter - 2))
+    return one[:stem] == other[:stem]
+
+
+def _places(text: str, word: str) -> Iterator[int]:
+    at = text.find(word)
+    for _ in range(MAX_PLACES):
+        if at < 0:
+            return
+        if not at or not text[at - 1].isalpha():
+            yield at
+        at = text.find(word, at + len(word))
 
 
 def to_json(tracker: Tracker) -> dict[str, Json]:
