@@ -13,6 +13,7 @@ import click
 from foveate.cli.ui.answers import Answer, Cells, print_values, store_command
 from foveate.cli.ui.options import StoreUrl
 from foveate.cli.ui.terminal import Column, line, moment, reliable, waiting_for_model
+from foveate.session.checkpoints import advice
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
@@ -115,12 +116,15 @@ def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: 
     whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
     on_disk = "" if size is None else f"{store_path}: {whole}{amount(size)}B on disk"
     value = {"file_bytes": size, "sessions": sessions, "providers": bill.providers}
-    return Answer(value, lambda out: _show(out, rows, on_disk, bill))
+    advised = advice(rows[0].trust.level, fov.find_session(chosen).info) if chosen and rows[0].trust else ""
+    return Answer(value, lambda out: _show(out, rows, on_disk, bill, advised))
 
 
-def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill) -> None:
+def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill, advised: str) -> None:
     if rows:
         print_values(out, CELLS, rows)
+    if advised:
+        out.print(line((advised, "yellow")))
     if on_disk:
         out.print(line((on_disk, "dim")))
     if waiting := waiting_for_model(row.stats for row in rows):

@@ -112,6 +112,8 @@ class Asked:
     """A strategy other than the session's own, for a preview."""
     recall: bool = True
     """Add earlier passages that match the prompt."""
+    is_display: bool = False
+    """No answer is expected from the context."""
 
 
 class Contexts:
@@ -255,6 +257,7 @@ class Contexts:
             history_tools_tokens=asked.history_tools_tokens,
             order=asked.order,
             is_preview=is_preview,
+            is_display=asked.is_display,
             ends_turn=bool(said),
             is_pending=fallback is None and (has_results or not said),
             has_results=has_results,
@@ -294,6 +297,7 @@ class Contexts:
             fixed_tokens=explained + sum(map(exact.base, texts)) + request.tools_tokens,
             own_tokens=explained - exact.stable_base(request.system),
             is_preview=request.is_preview,
+            is_display=request.is_display,
             cache_ttl_seconds=settings.cache_ttl_seconds,
             now=time.time(),
         )

@@ -219,6 +219,7 @@ class SessionEngine:
             order=order or settings.order,
             strategy=strategy,
             recall=recall,
+            is_display=not is_answered,
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()

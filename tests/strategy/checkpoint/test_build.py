@@ -261,3 +261,20 @@ def test_a_checkpoint_of_anything_fits_its_tokens_and_is_the_same_each_time(
     assert make_checkpoint(given_) == made
     merged = make_merged(replace(given_, made={"x": replace(made, name="x")}))
     assert COUNT(merged.text) <= tokens + architecture
+
+
+def test_the_newest_checkpoint_lists_the_decisions_of_all_turns_once() -> None:
+    turns = turns_of([*AUTH[:5], user("Again?"), said("We decided to use JWT for authentication instead of sessions.")])
+    first = replace(make_checkpoint(material(turns[:1], architecture_tokens=0)), name="a", first=1, last=1)
+    assert "Architecture" not in first.text
+    newest = make_checkpoint(material(turns[1:], made={"a": first}))
+    assert newest.text.count("We decided to use JWT for authentication") == 1
+    alone = make_checkpoint(material(turns[1:], architecture_tokens=0))
+    assert newest.data["preserved_tokens"] == COUNT(newest.text) - COUNT(alone.text)
+
+
+def test_the_preserved_list_has_decisions_of_checkpoints_before_it() -> None:
+    turns = turns_of(AUTH)
+    first = replace(make_checkpoint(material(turns[:1], architecture_tokens=0)), name="a", first=1, last=1)
+    newest = make_checkpoint(material(turns[1:], made={"a": first}))
+    assert "POST /api/login returns 200 with a token" in newest.text

@@ -30,12 +30,13 @@ from foveate.strategy.checkpoint.extract import (
     Find,
     Finds,
     GoalWords,
+    distinct,
     find_all,
     found_before,
     pack_finds,
     read_goals,
 )
-from foveate.strategy.checkpoint.state import COMPACT
+from foveate.strategy.checkpoint.state import ARCHITECTURE_KIND, COMPACT
 from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.turn import Json, turn_id
 
@@ -109,6 +110,7 @@ def make_checkpoint(material: Material) -> Artefact:
     finds = find_all(material.turns)
     # Decisions that a model once named survive ageing too.
     finds.added = found_before(material.made.values(), material.wanted.first, material.wanted.last).added
+    _inherit(finds, material)
 
     def summarise(tokens: int) -> Summary:
         return _summary(said, tokens, material.count)
@@ -123,8 +125,7 @@ def make_architecture(material: Material) -> Artefact:
     """
     wanted = material.wanted
     finds = find_all(material.turns)
-    before = found_before(material.made.values(), 1, wanted.first - 1)
-    finds.architecture = [*before.architecture, *finds.architecture][-MAX_FOUND:]
+    _inherit(finds, material)
     listed = _architecture(finds.architecture, wanted.tokens, material.count)
     lines = _section("Architecture decisions (verbatim):", listed.lines)
     data: dict[str, Json] = {
@@ -132,7 +133,16 @@ def make_architecture(material: Material) -> Artefact:
         "architecture_shortened": listed.shortened,
         "found": pack_finds(Finds(architecture=finds.architecture)),
     }
-    return made_of(wanted, "\n".join(lines), data)
+    text = "\n".join(lines)
+    return made_of(wanted, text, {**data, "preserved_tokens": material.count(text) if text else 0})
+
+
+def _inherit(finds: Finds, material: Material) -> None:
+    """Add the architecture decisions of all earlier turns, if this artefact ends with the preserved list."""
+    wanted = material.wanted
+    if wanted.kind == ARCHITECTURE_KIND or wanted.data.get("architecture_tokens"):
+        before = found_before(material.made.values(), 1, wanted.first - 1)
+        finds.architecture = distinct([*before.architecture, *finds.architecture])[-MAX_FOUND:]
 
 
 def make_merged(material: Material) -> Artefact:
@@ -145,6 +155,7 @@ def make_merged(material: Material) -> Artefact:
 
     wanted = material.wanted
     finds = found_before(material.made.values(), wanted.first, wanted.last)
+    _inherit(finds, material)
     return _made(material, finds, goals, summarise, _facts(units))
 
 
@@ -190,11 +201,14 @@ def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summari
         "architecture": list(architecture.kept),
         "architecture_shortened": architecture.shortened,
         "kept_share": round(verdict.kept_share, 3),
+        "preserved_tokens": count(text) - count(body) if architecture.lines else 0,
         "found": pack_finds(finds),
     }
     if not verdict.ok:
         data["refused"] = verdict.reason
-    return made_of(material.wanted, text if count(text) <= material.wanted.tokens else body, data)
+    if count(text) > material.wanted.tokens:
+        text, data["preserved_tokens"] = body, 0
+    return made_of(material.wanted, text, data)
 
 
 def _rooms(material: Material) -> _Rooms:

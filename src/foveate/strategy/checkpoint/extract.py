@@ -120,8 +120,8 @@ def find_all(turns: Sequence[SourceTurn]) -> Finds:
     finds.files = list(changed)[-MAX_FILES:]
     spoken = [turn for turn in turns if _last_words(turn)]
     finds.next_steps = [step for turn in spoken[-LAST_TURNS:] for step in _next_steps(turn)][-MAX_STEPS:]
-    finds.decisions = _distinct(finds.decisions)[-MAX_FOUND:]
-    finds.architecture = _distinct(finds.architecture)[-MAX_FOUND:]
+    finds.decisions = distinct(finds.decisions)[-MAX_FOUND:]
+    finds.architecture = distinct(finds.architecture)[-MAX_FOUND:]
     return finds
 
 
@@ -202,7 +202,7 @@ def _next_steps(turn: SourceTurn) -> Iterator[Find]:
             yield Find(turn.number, _OPEN_BOX.sub("", text))
 
 
-def _distinct(finds: Sequence[Find]) -> list[Find]:
+def distinct(finds: Sequence[Find]) -> list[Find]:
     """Drop finds with the same text, keeping the last."""
     last = {" ".join(find.text.casefold().split()): find for find in finds}
     kept = set(map(id, last.values()))
@@ -234,9 +234,9 @@ def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
         finds.added += _unpacked(found.get("added"))
         listed = found.get("files")
         _move_to_end(changed, (path for path in (listed if isinstance(listed, list) else ()) if isinstance(path, str)))
-    finds.decisions = _distinct(sorted(finds.decisions, key=lambda find: find.turn))[-MAX_FOUND:]
-    finds.architecture = _distinct(sorted(finds.architecture, key=lambda find: find.turn))[-MAX_FOUND:]
-    finds.added = _distinct(sorted(finds.added, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.decisions = distinct(sorted(finds.decisions, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.architecture = distinct(sorted(finds.architecture, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.added = distinct(sorted(finds.added, key=lambda find: find.turn))[-MAX_FOUND:]
     finds.files = list(changed)[-MAX_FILES:]
     return finds
 
