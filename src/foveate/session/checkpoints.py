@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from foveate.context.context import Context
@@ -45,6 +45,14 @@ class CheckpointInfo:
     compression_count: int
     text: str
     """The complete checkpoint as a model reads it."""
+    contracts: tuple[str, ...] = ()
+    """The architecture decisions that are API contracts or schemas."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """From tier 5 on: the first digits of the SHA-256 of files whose whole content was written, by path."""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    """From tier 5 on: the last outcome of the newest test commands."""
+    owners: tuple[str, ...] = ()
+    """From tier 5 on: clauses that name who is responsible for something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +168,15 @@ def _value(noted: Any, row: ArtefactRow | None) -> CheckpointInfo:
         noted["current_tokens"],
         noted["compression_count"],
         made.text if made else "",
+        _texts(data.get("contracts")),
+        _named(data.get("digests")),
+        _named(data.get("tests")),
+        _texts(data.get("owners")),
     )
+
+
+def _named(found: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
 def _texts(listed: Any) -> tuple[str, ...]:
