@@ -13,7 +13,6 @@ import click
 from foveate.cli.ui.answers import Answer, Cells, print_values, store_command
 from foveate.cli.ui.options import StoreUrl
 from foveate.cli.ui.terminal import Column, line, moment, reliable, waiting_for_model
-from foveate.session.checkpoints import advice
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
@@ -101,6 +100,8 @@ def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: 
     foveate stats demo --json
     foveate stats --cost
     """
+    from foveate.session.checkpoints import advice  # it loads the strategies
+
     chosen = fov.find_session(session_id).id if session_id else None
     if is_cost:
         bill = Bill(fov.costs(), chosen, fov.providers(), fov.settings.models)
