@@ -351,3 +351,13 @@ def test_key_decisions_are_decisions_on_labelled_sentences(half: str) -> None:
     assert len(own) == 20
     assert sum(found) / len(found) >= 0.9
     assert sum(found) / sum(label for label, _ in own) >= 0.9
+
+
+@pytest.mark.parametrize(("level", "tokens"), LEVELS)
+def test_a_checkpoint_of_many_terse_turns_uses_its_room(level: int, tokens: int) -> None:
+    talk: list[Message] = []
+    for number in range(130):
+        talk += [user("Next?"), said(f"Pallet{number * 37} was weighed. Shelf{number * 53} was cleaned.")]
+    made = make_checkpoint(material(turns_of(talk), level, tokens, architecture_tokens=0))
+    assert COUNT(made.text) > 0.7 * tokens
+    assert made.data["summary"]

@@ -8,6 +8,7 @@ decisions have room of their own, verbatim.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
@@ -440,6 +441,8 @@ def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
     ]
     chosen = best_that_fit(choices, room, fading=FADING, again=AGAIN)
     texts = {place: _short(said[place].candidate, scale) for place in chosen}
+    shown = Counter(said[place].turn for place in chosen)
+    line = count(f"{turn_id(first)} [assistant]\n")
     while chosen:
         text = _lines([(said[place], texts[place]) for place in sorted(chosen)])
         over = float(count(text) - room)
@@ -447,7 +450,10 @@ def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
             pairs = tuple(Pair(said[place].candidate.text, texts[place]) for place in sorted(chosen))
             return Summary(text, pairs)
         while over > 0 and chosen:
-            over -= estimate_tokens(texts[chosen.pop()]) * scale
+            place = chosen.pop()
+            turn = said[place].turn
+            shown[turn] -= 1
+            over -= estimate_tokens(texts[place]) * scale + (0 if shown[turn] else line)
     return Summary("")
 
 
