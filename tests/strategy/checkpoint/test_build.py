@@ -160,6 +160,10 @@ def test_architecture_decisions_are_recognised(text: str, expected: bool) -> Non
         ("Nous avons choisi le port 8080.", True),
         ("我们决定使用缓存", True),
         ("The tests are green.", False),
+        ("The old field is still there but always null.", False),
+        ("I've taken note of the codeword and won't repeat it in answers.", False),
+        ("The fix is small.", False),
+        ("It would matter at millions, and then I'd use COPY rather than many small commits.", False),
     ],
 )
 def test_decisions_are_recognised_in_several_languages(text: str, expected: bool) -> None:
@@ -361,3 +365,9 @@ def test_a_checkpoint_of_many_terse_turns_uses_its_room(level: int, tokens: int)
     made = make_checkpoint(material(turns_of(talk), level, tokens, architecture_tokens=0))
     assert COUNT(made.text) > 0.7 * tokens
     assert made.data["summary"]
+
+
+def test_a_line_of_a_request_log_is_no_contract() -> None:
+    log = "GET /v2/berths?page=1 200 duration_ms=8814 agent=scout/0.3"
+    turns = turns_of([user("What is slow?"), said(f"The slowest request:\n\n```\n{log}\n```\n\nIt has no cache.")])
+    assert find_all(turns).architecture == []

@@ -35,23 +35,23 @@ _DECIDED = re.compile(
     r"|we(?:'ll| will)(?: not)? (?:use|keep)|switch(?:ed|ing)? to"
     r"|(?:use[sd]?|switch(?:ed)?|keep|kept|pick(?:ed)?|take|took|with) [^.;]{1,80} (?:instead of|rather than)"
     r"|from now on|as a rule"
-    r"|conclusion|the (?:fix|solution|approach|plan) is|root cause|approved|rejected|ruled out"
+    r"|conclusion|the (?:fix|solution|approach|plan) is (?:to|an?|the|that)|root cause|approved|rejected|ruled out"
     r"|entschieden|beschlossen|vereinbart|décidé|choisi|convenu|decidido|elegido|acordado|решили|решено)\b"
     r"|决定|选择|決定|選択",
     re.IGNORECASE,
 )
-_RULE = re.compile(r"\b(?:must(?! be \w+ing\b)|never|always|will not|won't|not going to)\b", re.IGNORECASE)
+_RULE = re.compile(r"\b(?:must(?! be \w+ing\b)|will not|won't|not going to)\b", re.IGNORECASE)
 """Words of a rule. They make a decision only of a thing that they bind, not of who speaks or is spoken to."""
 _NO_RULE = re.compile(
     r"\b(?:I|you|it|that|this|he|she|they|some|people)(?:'ll|'s|'m|'re)?(?: \w+){0,2} ?"
-    r"\b(?:must|never|always|will not|won't|not going to)\b|\bnever mind\b|\bI (?:won't|will not)\b",
+    r"\b(?:must|will not|won't|not going to)\b|\A\W*I\b",
     re.IGNORECASE,
 )
 _COURTESY = re.compile(
     r"\A\W*(?:understood|noted|got it|sure|okay|ok|alright|all right|of course|certainly|sorry|thanks|thank you)\b"
     r".*\bI(?:'ll|'m| will| won't| am)\b"
     r"|\A\W*(?:if|whether|should) (?:you|we|they)\b|\blet me know\b|\byou (?:could|can|may|might|would|should)\b"
-    r"|\b(?:could|can|may|might|would|shall|should) (?:you|we|I)\b",
+    r"|\b(?:could|can|may|might|would|shall|should) (?:you|we|I)\b|\bI(?:'d| would)\b",
     re.IGNORECASE,
 )
 """A promise to who is spoken to, a condition or an offer: none of them settles anything."""
@@ -90,6 +90,8 @@ _CONTRACT_LINE = re.compile(
     r"\b(?:GET|POST|PUT|PATCH|DELETE)\s+/[\w/{}:.*-]*|\b(?:CREATE|ALTER)\s+TABLE\s+\w+|\b(?:primary|foreign) key\b",
     re.IGNORECASE,
 )
+_REQUEST_LOG = re.compile(r"\b[1-5]\d\d\b.*\b\w+=\S")
+"""A line of a log of requests, which names an endpoint but settles nothing."""
 _NEXT = re.compile(
     r"\b(?:next(?: steps?)?|todo|to do|remaining|remains?|still (?:need|to|have|missing)|left to|follow[- ]up"
     r"|afterwards|then (?:i|we)(?:'ll| will)|i(?:'ll| will)|we(?:'ll| will)|let me|needs? to|should (?:now|next)"
@@ -180,6 +182,8 @@ def _find_decisions(finds: Finds, turn: int, text: str) -> None:
         said = clause.text
         is_code = clause.kind == "code"
         if len(said) > MAX_CLAUSE_CHARS or len(said.split()) < MIN_CLAUSE_WORDS or said.endswith(("?", ":")):
+            continue
+        if _REQUEST_LOG.search(said):
             continue
         if _CONTRACT_LINE.search(said) if is_code else is_architecture(said):
             finds.architecture.append(Find(turn, said))
