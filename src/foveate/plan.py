@@ -474,6 +474,8 @@ class Ledger:
     one: the other stays for the next turn."""
     is_preview: bool = False
     """Nothing of the context is stored, so it is planned from scratch and filled completely."""
+    is_display: bool = False
+    """The context is for people to look at; the system prompt and the tools of the caller's contexts are not in it."""
     cache_ttl_seconds: float | None = None
     """Time that a prefix stays in the provider's cache; None: unknown."""
     now: float = 0.0

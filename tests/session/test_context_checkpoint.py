@@ -254,3 +254,56 @@ def test_no_event_says_that_a_model_summarises_where_none_is_asked(tmp_path: Pat
                 chat.context()
             subscription.drain()
     assert {event.kind for event in told} == {"checkpoint-created"}
+
+
+def test_the_status_has_its_tier_and_room_before_the_first_context_and_before_the_first_turn(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "chat.db", settings=RAW) as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=16_000, model="gpt-5-mini")
+        empty = chat.checkpoints.status()
+        assert (empty.used_tokens, empty.available_tokens, empty.tier_name) == (0, 13_600, "standard")
+        assert empty.line == "0 of 13,600 tokens · tier 3 standard · reliability 85.0% high"
+        chat.record(talk(1))
+        assert chat.checkpoints.status().used_tokens > 0
+
+
+def test_the_status_counts_the_system_prompt_of_the_contexts_and_changes_nothing(tmp_path: Path) -> None:
+    system = " careful" * 1_000
+    with foveate.open(tmp_path / "chat.db", settings=RAW) as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=16_000)
+        for turn in range(30):
+            chat.record(talk(turn, 400))
+            before: Any = chat.context(system=system).planned.notes
+            status = chat.checkpoints.status()
+            assert (status.used_tokens, status.available_tokens) == (before["used_tokens"], before["available_tokens"])
+            assert chat.context(system=system).planned.notes == before
+        assert before["compressions"]
+
+
+def test_listed_checkpoints_have_the_tokens_of_the_plan_in_the_models_own_encoding(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "chat.db", settings=RAW) as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=8_000, model="llama-3.3-70b")
+        for turn in range(20):
+            chat.record(talk(turn, 400))
+        noted: Any = chat.context().planned.notes["checkpoints"]
+        listed = chat.checkpoints.list()
+    assert [(one.original_tokens, one.current_tokens) for one in listed] == [
+        (one["original_tokens"], one["current_tokens"]) for one in noted
+    ]
+    assert listed
+
+
+def test_a_critical_reliability_is_shown_with_the_commands_that_help(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    with foveate.open(path, settings=RAW) as fov:
+        chat = fov.session("s", strategy="checkpoint", budget_tokens=8_000, model="llama-3.1-8b")
+        chat.record(talk(1))
+        status = chat.checkpoints.status()
+        assert status.reliability_level == "low"
+        assert "foveate chat --new" in status.advice
+        assert "foveate chat s --budget 16000" in status.advice
+        fov.session("good", strategy="checkpoint", budget_tokens=8_000, model="llama-3.3-70b")
+        assert fov.open_session("good").checkpoints.status().advice == ""
+    shell = Shell(path)
+    for shown in (shell("checkpoints", "s"), shell("stats", "s")):
+        assert "foveate chat s --budget 16000" in " ".join(shown.split())
+    assert shell.json("checkpoints", "s")["status"]["advice"] == status.advice

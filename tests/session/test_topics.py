@@ -194,8 +194,9 @@ def test_everything_left_out_is_in_the_history_and_can_be_read(store: Path) -> N
         chat = fov.session("s", strategy="topics", budget_tokens=2_500)
         for number in range(40):
             said = f"Order {number} of {number * 7} screws, with {number + 100} washers and a note for the driver."
+            answer = f"Booked as A-{number}. " + "The usual terms of delivery and payment apply to this order too. " * 8
             chat.record(
-                [{"role": "user", "content": said}, {"role": "assistant", "content": f"Booked as A-{number}."}],
+                [{"role": "user", "content": said}, {"role": "assistant", "content": answer}],
                 at=f"2026-01-{1 + number // 20:02}T{number % 20:02}:00:00Z",
             )
             context = chat.topics.get_context(prompt="?")

@@ -65,12 +65,14 @@ def made_full(wanted: ArtefactSpec, _snapshot: ListedSnapshot, *, share: float =
     """Something that takes what it may, its architecture decisions not counted, which there are where it takes more."""
     if wanted.kind == "architecture":
         found = Artefact(wanted.name, wanted.kind, wanted.first, wanted.last)
-        return replace(found, tokens=wanted.tokens // 4, text="…") if share > 1 else found
+        tokens = wanted.tokens // 4
+        return replace(found, tokens=tokens, text="…", data={"preserved_tokens": tokens}) if share > 1 else found
     extra = wanted.data["architecture_tokens"]
     assert isinstance(extra, int)
-    return Artefact(
-        wanted.name, wanted.kind, wanted.first, wanted.last, tokens=int((wanted.tokens - extra) * share), text="…"
-    )
+    own = wanted.tokens - extra
+    preserved = extra // 4 if share > 1 else 0
+    made = Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, tokens=int(own * min(1.0, share)), text="…")
+    return replace(made, tokens=made.tokens + preserved, data={"preserved_tokens": preserved})
 
 
 def settled(

@@ -12,7 +12,7 @@ from foveate.cli.ui.terminal import line
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from foveate.session.checkpoints import CheckpointInfo
+    from foveate.session.checkpoints import CheckpointInfo, CheckpointStatus
     from foveate.sync import Session
 
 
@@ -26,11 +26,13 @@ def command(session: Session) -> Answer:
     """
     status, found = session.checkpoints.status(), session.checkpoints.list()
     shown: dict[str, object] = {**asdict(status), "line": status.line}
-    return Answer({"status": shown, "checkpoints": found}, lambda out: _print(out, status.line, found))
+    return Answer({"status": shown, "checkpoints": found}, lambda out: _print(out, status, found))
 
 
-def _print(out: Console, status: str, found: Sequence[CheckpointInfo]) -> None:
-    out.print(line(status))
+def _print(out: Console, status: CheckpointStatus, found: Sequence[CheckpointInfo]) -> None:
+    out.print(line(status.line))
+    if status.advice:
+        out.print(line((status.advice, "yellow")))
     for one in found:
         sizes = f"{one.original_tokens:,} → {one.current_tokens:,} tokens, compression {one.compression_count}"
         out.print(line((one.id, "bold"), f" level {one.level}, {one.first} to {one.last}, {sizes}"))

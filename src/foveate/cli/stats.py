@@ -100,6 +100,8 @@ def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: 
     foveate stats demo --json
     foveate stats --cost
     """
+    from foveate.session.checkpoints import advice  # it loads the strategies
+
     chosen = fov.find_session(session_id).id if session_id else None
     if is_cost:
         bill = Bill(fov.costs(), chosen, fov.providers(), fov.settings.models)
@@ -115,12 +117,15 @@ def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: 
     whole = "the whole store takes " if session_id else f"{several(len(rows), 'session')}, "
     on_disk = "" if size is None else f"{store_path}: {whole}{amount(size)}B on disk"
     value = {"file_bytes": size, "sessions": sessions, "providers": bill.providers}
-    return Answer(value, lambda out: _show(out, rows, on_disk, bill))
+    advised = advice(rows[0].trust.level, fov.find_session(chosen).info) if chosen and rows[0].trust else ""
+    return Answer(value, lambda out: _show(out, rows, on_disk, bill, advised))
 
 
-def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill) -> None:
+def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill, advised: str) -> None:
     if rows:
         print_values(out, CELLS, rows)
+    if advised:
+        out.print(line((advised, "yellow")))
     if on_disk:
         out.print(line((on_disk, "dim")))
     if waiting := waiting_for_model(row.stats for row in rows):

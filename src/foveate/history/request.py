@@ -40,6 +40,8 @@ class ContextRequest:
     """The part of `tools_tokens` for history tools that are sent only if there is a history in tags."""
     order: Order = "cache-first"
     is_preview: bool = False
+    is_display: bool = False
+    """No answer is expected from the context."""
     """Budget or strategy differ from the session's own; nothing is saved."""
     ends_turn: bool = False
     """The prompt begins a new turn and ends the newest one."""

@@ -363,8 +363,7 @@ class Session:
     @property
     def checkpoints(self) -> Checkpoints:
         """Checkpoints of the session: `checkpoints.list()`, `status()`."""
-        engine = self.engine
-        return Checkpoints(self.refresh, self.context, engine.store, engine.contexts.driver, engine.stored_id)
+        return Checkpoints(self.engine, self.refresh)
 
     @property
     def prompts(self) -> Prompts:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from foveate.context.context import Context
 from foveate.errors import InputError
-from foveate.history.driver import HistoryDriver
-from foveate.plan import Artefact
+from foveate.session.engine import SessionEngine
 from foveate.session.values import SessionInfo
-from foveate.store import Store
-from foveate.strategy.checkpoint.state import CheckpointEntry, CheckpointState
-from foveate.turn import turn_id
+from foveate.store.rows import ArtefactRow
+from foveate.strategy.checkpoint import Checkpoint
+from foveate.strategy.checkpoint.planner import TIER_NAMES
+from foveate.strategy.checkpoint.reliability import ADVICE, ReliabilityLevel
 from foveate.worker.artefacts import unpack_made
 
 STRATEGY = "checkpoint"
@@ -45,6 +45,14 @@ class CheckpointInfo:
     compression_count: int
     text: str
     """The complete checkpoint as a model reads it."""
+    contracts: tuple[str, ...] = ()
+    """The architecture decisions that are API contracts or schemas."""
+    digests: Mapping[str, str] = field(default_factory=dict)
+    """From tier 5 on: the first digits of the SHA-256 of files whose whole content was written, by path."""
+    tests: Mapping[str, str] = field(default_factory=dict)
+    """From tier 5 on: the last outcome of the newest test commands."""
+    owners: tuple[str, ...] = ()
+    """From tier 5 on: clauses that name who is responsible for something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +68,8 @@ class CheckpointStatus:
     reliability_level: str
     mode: str = ""
     """Name of the session's mode; empty: none."""
+    advice: str = ""
+    """What to do at a low or critical reliability, with the commands; empty at a higher one."""
 
     @property
     def line(self) -> str:
@@ -74,50 +84,51 @@ class CheckpointStatus:
 class Checkpoints:
     """The checkpoints of one session, which must use the `checkpoint` strategy."""
 
-    def __init__(
-        self,
-        refresh: Callable[[], Awaitable[SessionInfo]],
-        context: Callable[[], Awaitable[Context]],
-        store: Store,
-        driver: HistoryDriver,
-        key: str,
-    ) -> None:
-        """`key` is the session's id in the store."""
+    def __init__(self, engine: SessionEngine, refresh: Callable[[], Awaitable[SessionInfo]]) -> None:
+        self._engine = engine
         self._refresh = refresh
-        self._context = context
-        self._store = store
-        self._driver = driver
-        self._key = key
 
     async def list(self) -> tuple[CheckpointInfo, ...]:
         """List the checkpoints that contexts currently show, oldest first."""
         await self._check()
-        await self._context()
-        kept = await self._driver.state(STRATEGY)
-        if not kept:
-            return ()
-        rows = await self._store.artefacts.made(self._key, STRATEGY)
+        notes: Any = (await self._engine.look()).planned.notes
+        rows = await self._engine.store.artefacts.made(self._engine.stored_id, STRATEGY)
         made = {row.name: row for row in rows}
-        found = []
-        for entry in CheckpointState.from_json(kept).checkpoints:
-            names = [name for name in made if name.startswith(f"{entry.name}-")]
-            found.append(_value(entry, unpack_made(made[names[-1]]) if names else None))
-        return tuple(found)
+        return tuple(_value(noted, made.get(noted["artefact"])) for noted in notes.get("checkpoints", ()))
 
     async def status(self) -> CheckpointStatus:
         """Return tokens used and available, tier and reliability, as of the newest turn."""
         info = await self._check()
-        notes: Any = (await self._context()).planned.notes
+        context = await self._engine.look()
+        notes: Any = context.planned.notes
+        if "tier" not in notes:
+            notes = self._unplanned(context)
         return CheckpointStatus(
-            notes.get("used_tokens", 0),
-            notes.get("available_tokens", 0),
-            notes.get("tier", 0),
-            notes.get("tier_name", ""),
-            notes.get("compressions", 0),
-            notes.get("reliability", 0.0),
-            notes.get("reliability_level", ""),
+            notes["used_tokens"],
+            notes["available_tokens"],
+            notes["tier"],
+            notes["tier_name"],
+            notes["compressions"],
+            notes["reliability"],
+            notes["reliability_level"],
             info.mode,
+            advice(notes["reliability_level"], info),
         )
+
+    def _unplanned(self, context: Context) -> dict[str, Any]:
+        """Return the status of a context by another strategy, shown while a long history is being processed."""
+        settings = self._engine.strategy.strategy
+        settings = settings if isinstance(settings, Checkpoint) else Checkpoint()
+        trust, tier = settings.reliability(self._engine.row.model, {}), settings.tier(context.budget_tokens)
+        return {
+            "used_tokens": sum(segment.tokens for segment in context.segments if segment.first is not None),
+            "available_tokens": int(context.budget_tokens * settings.usable),
+            "tier": tier,
+            "tier_name": TIER_NAMES[tier - 1],
+            "compressions": 0,
+            "reliability": round(trust.score, 4),
+            "reliability_level": trust.level,
+        }
 
     async def _check(self) -> SessionInfo:
         info = await self._refresh()
@@ -129,25 +140,43 @@ class Checkpoints:
         return info
 
 
-def _value(entry: CheckpointEntry, made: Artefact | None) -> CheckpointInfo:
+def advice(level: ReliabilityLevel, info: SessionInfo) -> str:
+    """Return what to do at this reliability, with the commands; empty if it is high or medium."""
+    if level not in ("low", "critical"):
+        return ""
+    budget = f"foveate chat {info.id} --budget {2 * info.budget_tokens}"
+    return f"{ADVICE[level]}. New conversation: foveate chat --new. Larger context: {budget}"
+
+
+def _value(noted: Any, row: ArtefactRow | None) -> CheckpointInfo:
+    made = unpack_made(row) if row else None
     data = made.data if made else {}
+    first_message, _, last_message = noted["messages"].partition("-")
     return CheckpointInfo(
-        entry.id,
-        entry.level,
-        turn_id(entry.first),
-        turn_id(entry.last),
-        entry.first_message,
-        entry.last_message,
+        noted["id"],
+        noted["level"],
+        noted["first"],
+        noted["last"],
+        int(first_message),
+        int(last_message),
         str(data.get("summary", "")),
         _texts(data.get("decisions")),
         _texts(data.get("architecture")),
         _texts(data.get("files")),
         _texts(data.get("next_steps")),
-        entry.original_tokens,
-        entry.tokens,
-        entry.count,
+        noted["original_tokens"],
+        noted["current_tokens"],
+        noted["compression_count"],
         made.text if made else "",
+        _texts(data.get("contracts")),
+        _named(data.get("digests")),
+        _named(data.get("tests")),
+        _texts(data.get("owners")),
     )
+
+
+def _named(found: Any) -> dict[str, str]:
+    return {str(key): str(value) for key, value in found.items()} if isinstance(found, Mapping) else {}
 
 
 def _texts(listed: Any) -> tuple[str, ...]:

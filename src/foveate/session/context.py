@@ -117,6 +117,8 @@ class Asked:
     """Add earlier passages that match the prompt."""
     client: ClientTexts = field(default_factory=ClientTexts)
     """What the request of a client has besides the conversation."""
+    is_display: bool = False
+    """No answer is expected from the context."""
 
 
 class Contexts:
@@ -266,6 +268,7 @@ class Contexts:
             history_tools_tokens=asked.history_tools_tokens,
             order=asked.order,
             is_preview=is_preview,
+            is_display=asked.is_display,
             ends_turn=bool(said),
             is_pending=fallback is None and (has_results or not said),
             has_results=has_results,
@@ -305,6 +308,7 @@ class Contexts:
             fixed_tokens=explained + sum(map(exact.base, texts)) + request.tools_tokens,
             own_tokens=explained - exact.stable_base(request.system),
             is_preview=request.is_preview,
+            is_display=request.is_display,
             cache_ttl_seconds=settings.cache_ttl_seconds,
             now=time.time(),
         )

@@ -242,6 +242,7 @@ class SessionEngine:
             strategy=strategy,
             recall=recall,
             client=client,
+            is_display=not is_answered,
         )
         context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
         sent = offer if context.has_history_tools or not offer else offer.without_history()

@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -73,6 +76,7 @@ def material(
     text_tokens: int = 1_178,
     *,
     architecture_tokens: int = 400,
+    tier: int = 3,
     made: Mapping[str, Artefact] | None = None,
     goals: Sequence[Mapping[str, Json]] = (),
 ) -> Material:
@@ -84,6 +88,7 @@ def material(
         text_tokens + architecture_tokens,
         {
             "level": level,
+            "tier": tier,
             "messages": [1, 11],
             "summary_tokens": 1_024,
             "compact_tokens": 300,
@@ -155,6 +160,10 @@ def test_architecture_decisions_are_recognised(text: str, expected: bool) -> Non
         ("Nous avons choisi le port 8080.", True),
         ("我们决定使用缓存", True),
         ("The tests are green.", False),
+        ("The old field is still there but always null.", False),
+        ("I've taken note of the codeword and won't repeat it in answers.", False),
+        ("The fix is small.", False),
+        ("It would matter at millions, and then I'd use COPY rather than many small commits.", False),
     ],
 )
 def test_decisions_are_recognised_in_several_languages(text: str, expected: bool) -> None:
@@ -261,3 +270,104 @@ def test_a_checkpoint_of_anything_fits_its_tokens_and_is_the_same_each_time(
     assert make_checkpoint(given_) == made
     merged = make_merged(replace(given_, made={"x": replace(made, name="x")}))
     assert COUNT(merged.text) <= tokens + architecture
+
+
+def test_the_newest_checkpoint_lists_the_decisions_of_all_turns_once() -> None:
+    turns = turns_of([*AUTH[:5], user("Again?"), said("We decided to use JWT for authentication instead of sessions.")])
+    first = replace(make_checkpoint(material(turns[:1], architecture_tokens=0)), name="a", first=1, last=1)
+    assert "Architecture" not in first.text
+    newest = make_checkpoint(material(turns[1:], made={"a": first}))
+    assert newest.text.count("We decided to use JWT for authentication") == 1
+
+
+def test_the_preserved_list_has_decisions_of_checkpoints_before_it() -> None:
+    turns = turns_of(AUTH)
+    first = replace(make_checkpoint(material(turns[:1], architecture_tokens=0)), name="a", first=1, last=1)
+    newest = make_checkpoint(material(turns[1:], made={"a": first}))
+    assert "POST /api/login returns 200 with a token" in newest.text
+
+
+def test_a_detailed_checkpoint_is_not_padded_with_class_headers_and_log_lines() -> None:
+    log = "\n".join(
+        f"2024-05-0{day} 12:0{day}:00 INFO server worker-{day} accepted connection {day}42 on port 808{day}"
+        for day in range(1, 9)
+    )
+    code = "class LoginForm(BaseForm):\n    def validate_password(self, value: str) -> bool:\n        return True\n"
+    talk = [
+        user("Why does the login fail?"),
+        *called("read_file", {"path": "src/forms.py"}, code * 3),
+        *called("shell", {"command": "tail server.log"}, f"{log}\nERROR refused by db-7"),
+        said(f"The form compared hashes of different length.\n\n```python\n{code}```\n\nThe database db-7 was down."),
+    ]
+    text = make_checkpoint(material(turns_of(talk))).text
+    assert "compared hashes of different length" in text
+    assert "db-7" in text
+    assert "LoginForm" not in text
+    assert "accepted connection" not in text
+
+
+def test_tier_4_has_contracts_and_open_tasks_as_fields_at_every_level() -> None:
+    for level, tokens in LEVELS:
+        made = make_checkpoint(material(turns_of(AUTH), level, tokens, tier=4))
+        assert "Contracts (verbatim):\n- T-1 Login works: POST /api/login returns 200" in made.text
+        assert "Open tasks:\n- T-2 Add the registration form" in made.text
+        assert made.data["contracts"] == [
+            "Login works: POST /api/login returns 200 with a token, and 401 if the password is wrong.",
+            "We settled on httpOnly cookies with a lifetime of 15 minutes.",
+        ]
+    assert "Contracts" not in make_checkpoint(material(turns_of(AUTH))).text
+
+
+def test_tier_5_has_digests_of_files_the_last_test_run_and_owners() -> None:
+    talk = [
+        *AUTH[:1],
+        *called("write_file", {"path": "src/a.py", "content": "x = 1\n"}),
+        *called("write_file", {"path": "src/b.py", "content": "y = 1\n"}),
+        *called("edit", {"path": "src/b.py", "old_string": "y", "new_string": "z"}),
+        *called("shell", {"command": "pytest -q"}, "F.\nFAILED tests/test_a.py::test_one\n1 failed, 1 passed in 0.10s"),
+        *called("shell", {"command": "pytest -q"}, "..\n2 passed in 0.10s"),
+        said("Both files are written. Mia owns the release notes. We agreed to ship on Friday."),
+    ]
+    made = make_checkpoint(material(turns_of(talk), tier=5))
+    assert f"src/b.py, src/a.py (sha256 {hashlib_of('x = 1' + chr(10))})" in made.text
+    assert "Tests: pytest -q: 2 passed" in made.text
+    assert "Owners: Mia owns the release notes" in made.text
+    data: Any = made.data
+    assert data["digests"] == {"src/a.py": hashlib_of("x = 1\n")}
+    merged = make_merged(
+        material([replace(turn, messages=()) for turn in turns_of(talk)], 1, 278, tier=5, made={"a": made})
+    )
+    assert (merged.data["digests"], merged.data["owners"]) == (data["digests"], data["owners"])
+    assert "sha256" not in make_checkpoint(material(turns_of(talk), tier=4)).text
+
+
+def hashlib_of(content: str) -> str:
+    return hashlib.sha256(content.encode()).hexdigest()[:8]
+
+
+SENTENCES = [json.loads(line) for line in (Path(__file__).parent / "decisions.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.mark.parametrize("half", ["dev", "test"])
+def test_key_decisions_are_decisions_on_labelled_sentences(half: str) -> None:
+    own = [(one["decision"], is_decision(one["text"])) for one in SENTENCES if one["half"] == half]
+    found = [label for label, is_found in own if is_found]
+    assert len(own) == 20
+    assert sum(found) / len(found) >= 0.9
+    assert sum(found) / sum(label for label, _ in own) >= 0.9
+
+
+@pytest.mark.parametrize(("level", "tokens"), LEVELS)
+def test_a_checkpoint_of_many_terse_turns_uses_its_room(level: int, tokens: int) -> None:
+    talk: list[Message] = []
+    for number in range(130):
+        talk += [user("Next?"), said(f"Pallet{number * 37} was weighed. Shelf{number * 53} was cleaned.")]
+    made = make_checkpoint(material(turns_of(talk), level, tokens, architecture_tokens=0))
+    assert COUNT(made.text) > 0.7 * tokens
+    assert made.data["summary"]
+
+
+def test_a_line_of_a_request_log_is_no_contract() -> None:
+    log = "GET /v2/berths?page=1 200 duration_ms=8814 agent=scout/0.3"
+    turns = turns_of([user("What is slow?"), said(f"The slowest request:\n\n```\n{log}\n```\n\nIt has no cache.")])
+    assert find_all(turns).architecture == []

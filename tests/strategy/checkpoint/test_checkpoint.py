@@ -8,10 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from foveate.plan import Ledger, Overheads, Plan
+from foveate.plan import Artefact, ArtefactSpec, Ledger, Overheads, Plan
 from foveate.strategy import load
 from foveate.strategy.checkpoint import Checkpoint
 from foveate.strategy.checkpoint import planner as _checkpoint_planner
+from foveate.testing.histories import USUAL_OVERHEADS, ListedSnapshot, drive
 from support.checkpoint_snapshots import Talk, grown, lived_through, settled, snapshot_of
 from support.docs_examples import python_examples, run_example
 from support.paths import ROOT
@@ -142,7 +143,7 @@ def test_an_artefact_is_named_by_its_range_and_level_so_ageing_makes_it_from_the
     plans = lived_through(CHECKPOINT, [Talk(0, (1_000, 500)) for _ in range(40)], SIXTEEN, ROOM, FREE)
     wanted = {name.name: name for plan in plans for name in plan.wants}
     of_first = sorted((one.data["level"], one.tokens) for one in wanted.values() if (one.first, one.last) == (1, 6))
-    assert of_first == [(1, 2_820), (2, 3_120), (3, 3_720)]
+    assert of_first == [(1, 300), (2, 600), (3, 3_720)]  # the newest one has the preserved list
 
 
 def test_user_messages_that_no_longer_fit_roll_over_and_say_so() -> None:
@@ -322,3 +323,25 @@ def test_the_docs_have_every_setting_with_its_default() -> None:
 def test_the_docs_example_runs(tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / "checkpoint.md")
     assert run_example(example, tmp_path) == "standard 0.95\n"
+
+
+def made_of_decisions(wanted: ArtefactSpec, _snapshot: ListedSnapshot) -> Artefact:
+    """A text that takes all that it may, with as many architecture decisions as its preserved list has room for."""
+    preserved = wanted.data.get("architecture_tokens", 0)
+    data = {"preserved_tokens": preserved}
+    return Artefact(wanted.name, wanted.kind, wanted.first, wanted.last, tokens=wanted.tokens, text="…", data=data)
+
+
+@pytest.mark.parametrize(("budget_tokens", "rest", "most"), [(8_000, 200, 40), (16_000, 400, 20), (64_000, 1_400, 8)])
+def test_a_session_full_of_decisions_is_not_compressed_again_and_again(
+    budget_tokens: int, rest: int, most: int
+) -> None:
+    talks = [Talk(20, (rest,))] * 150
+    snapshot = replace(snapshot_of((), Ledger(budget_tokens=budget_tokens)), overheads=USUAL_OVERHEADS)
+    for count in range(1, len(talks) + 1):
+        plan, snapshot = drive(CHECKPOINT, grown(snapshot, talks[:count]), int(budget_tokens * 0.85), made_of_decisions)
+    notes: Any = plan.notes
+    assert 0 < notes["compressions"] <= most
+    assert all(one["current_tokens"] <= CHECKPOINT.level_tokens(one["level"]) for one in notes["checkpoints"])
+    assert 0 < notes["preserved_tokens"] <= 0.2 * budget_tokens
+    assert "rollovers" not in notes

@@ -93,7 +93,7 @@ def test_user_words_stand_verbatim_unless_the_session_rolled_over_and_said_so(
     snapshot: ListedSnapshot, strategy: Checkpoint, overheads: Overheads
 ) -> None:
     plan, _ = settled(strategy, snapshot, room_of(snapshot), overheads)
-    if "tier" not in plan.notes:
+    if "checkpoints" not in plan.notes:  # the room is too small for any
         return
     hidden = set(range(1, snapshot.last_turn + 1)) - user_words_shown(plan)
     rolled = int(str(plan.notes.get("tiny_through", "T-0")).removeprefix("T-"))
@@ -110,7 +110,7 @@ def test_blocks_come_in_order_and_at_most_as_many_checkpoints_as_the_tier_has(
     snapshot: ListedSnapshot, strategy: Checkpoint, overheads: Overheads
 ) -> None:
     plan, _ = settled(strategy, snapshot, room_of(snapshot), overheads)
-    if "tier" not in plan.notes:
+    if "checkpoints" not in plan.notes:  # the room is too small for any
         return
     sums = [row for row in plan.rows if row.level == "A"]
     checkpoints = [row for row in sums if not row.artefact.startswith("architecture")]

@@ -95,13 +95,34 @@ def test_a_boundary_tells_of_a_phrase_and_of_the_languages_it_may_be_in() -> Non
     assert not boundary(TALK[0], "And how long in a pressure cooker?")["phrase"]
 
 
-def test_another_subject_is_farther_than_the_same_one() -> None:
-    def far(asked: str) -> float:
-        found = boundary(TALK[0], asked)
-        return subject_distance(Gist.from_json(found["asked"]), [Gist.from_json(found["before"])])
+THERAPIST = (
+    "Which therapist near the station treats panic attacks and insomnia, takes public insurance and has evening "
+    "appointments in March?"
+)
+CAKE = (
+    "My chocolate cake with walnuts and cherries collapsed in the oven after twenty minutes.",
+    "Bake the batter at 170 degrees, sift flour and cocoa, and whisk the eggs longer.",
+)
 
-    near = far("Should the potatoes for the salad be peeled before boiling?")
-    assert near < far("The docker build of the payment service fails with a TLS certificate error")
+
+@pytest.mark.parametrize(
+    ("asked", "is_far"),
+    [
+        (
+            "Should flour, cocoa and walnuts be sifted before whisking eggs, and may the cake batter wait an hour?",
+            False,
+        ),
+        (
+            "Which therapist near the station treats panic attacks and insomnia, takes insurance, and has evenings?",
+            True,
+        ),
+        ("And then?", False),
+    ],
+)
+def test_a_cake_and_a_therapist_are_two_subjects(asked: str, is_far: bool) -> None:
+    found = boundary(CAKE, asked)
+    distance = subject_distance(Gist.from_json(found["asked"]), [Gist.from_json(found["before"])])
+    assert (distance > 0.25) is is_far
 
 
 def test_the_first_turn_has_nothing_before_it() -> None:

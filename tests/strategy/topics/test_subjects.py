@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.strategy.topics.subjects import SCALE, WINDOW_TURNS, Gist, is_new_subject, margin, subject_distance
+from foveate.strategy.topics.subjects import ENOUGH_WORDS, SCALE, Gist, subject_distance
 
 DISTANCE = 0.25
 HERE, THERE = (SCALE, 0, 0, 0), (0, SCALE, 0, 0)
@@ -12,9 +12,9 @@ def gist(direction: tuple[int, ...], first: int, count: int = 20) -> Gist:
 
 
 def test_a_prompt_in_another_direction_with_other_words_is_elsewhere() -> None:
-    before = [gist(HERE, 0)] * 6
-    assert is_new_subject(gist(THERE, 500), before, DISTANCE)
-    assert not is_new_subject(gist(HERE, 500), before, DISTANCE)
+    before = [gist(HERE, 0)] * 4
+    assert subject_distance(gist(THERE, 500), before) == 1
+    assert subject_distance(gist(HERE, 500), before) < DISTANCE
 
 
 def test_a_prompt_with_the_words_of_the_turns_before_it_is_not_far() -> None:
@@ -22,26 +22,30 @@ def test_a_prompt_with_the_words_of_the_turns_before_it_is_not_far() -> None:
 
 
 def test_a_prompt_of_few_words_is_not_far() -> None:
-    before = [gist(HERE, 0)] * 8
-    assert subject_distance(gist(THERE, 500, count=1), before) < subject_distance(gist(THERE, 500, count=4), before) < 1
-    assert not is_new_subject(gist(THERE, 500, count=1), before, DISTANCE)
+    before = [gist(HERE, 0)] * 4
+    assert subject_distance(gist(THERE, 500, count=ENOUGH_WORDS), before) == 1
+    assert subject_distance(gist(THERE, 500, count=ENOUGH_WORDS - 1), before) == 0
+    assert subject_distance(gist(THERE, 500), [gist(HERE, 0, count=ENOUGH_WORDS - 1)]) == 0
 
 
-def test_the_less_is_known_the_farther_a_prompt_has_to_be() -> None:
-    assert margin([gist(HERE, 0, 10)]) > margin([gist(HERE, 0, 10)] * 3) > margin([gist(HERE, 0, 60)] * 3)
+def test_words_that_the_whole_conversation_has_do_not_hide_a_change_of_subject() -> None:
+    """A conversation about a will: each turn has its words, and words of its own."""
+    theme = dict.fromkeys(range(12), 1.0)
 
+    def about(first: int, direction: tuple[int, ...]) -> Gist:
+        return Gist(direction, {**theme, **{first + place: 1.0 for place in range(12)}})
 
-def test_only_the_newest_turns_count() -> None:
-    old, new = [gist(HERE, 0)] * 40, [gist(THERE, 100)] * WINDOW_TURNS
-    assert not is_new_subject(gist(THERE, 500), [*old, *new], DISTANCE)
-    assert is_new_subject(gist(HERE, 500), [*old, *new], DISTANCE)
+    background = [about(1_000 * turn, HERE) for turn in range(1, 17)]
+    before = [about(100, HERE)] * 2
+    assert subject_distance(about(200, THERE), before) == 0
+    assert subject_distance(about(200, THERE), before, background) > DISTANCE
+    assert subject_distance(about(100, HERE), before, background) == 0
 
 
 def test_what_nothing_is_known_of_is_not_far() -> None:
     assert subject_distance(gist(THERE, 1), []) == 0
     assert subject_distance(Gist(), [gist(HERE, 1)]) == 0
     assert subject_distance(gist((1, 2), 1), [gist(HERE, 1)]) == 0
-    assert not is_new_subject(gist(THERE, 1), [], DISTANCE)
 
 
 gists = st.builds(

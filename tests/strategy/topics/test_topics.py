@@ -186,8 +186,8 @@ def test_three_oldest_topics_become_a_bulk_when_past_topics_exceed_their_share()
 
 
 def test_the_oldest_bulk_is_left_out_when_bulks_exceed_their_share_and_stays_kept() -> None:
-    pauses = dict.fromkeys(range(2, 80), 40.0)
-    snapshot = ListedSnapshot(talk(60, 20, 100, pauses=pauses), Ledger(budget_tokens=ROOM))
+    pauses = dict.fromkeys(range(2, 201), 40.0)
+    snapshot = ListedSnapshot(talk(200, 20, 100, pauses=pauses), Ledger(budget_tokens=ROOM))
     plan, after = settled(TOPICS, snapshot, ROOM)
     bulks = TopicsState.from_json(after.state).bulks
     notes: Any = plan.notes
@@ -309,3 +309,22 @@ def test_a_sealed_turn_that_is_not_in_memory_is_requested() -> None:
     plan, after = settled(TOPICS, replace(snapshot, first_read=3), ROOM)
     assert TopicsState.from_json(after.state).topics[0].last == 2
     assert settled(TOPICS, snapshot, ROOM)[0] == plan
+
+
+def test_what_the_other_tiers_leave_shows_more_bulks() -> None:
+    pauses = dict.fromkeys(range(2, 201), 40.0)
+    plan, _ = settled(TOPICS, ListedSnapshot(talk(200, 20, 100, pauses=pauses), Ledger(budget_tokens=4_000)), 4_000)
+    notes: Any = plan.notes
+    assert plan.tokens >= 0.8 * 4_000
+    assert len(notes["bulks"]) > notes["room_tokens"]["bulk"] // 300
+    assert notes["left_out_bulks"] > 0
+
+
+def test_bulks_give_way_again_while_the_current_topic_grows_and_not_with_each_turn() -> None:
+    pauses = dict.fromkeys(range(2, 151), 40.0)
+    plans = lived_through(TOPICS, talk(162, 20, 60, pauses=pauses), 4_000)[149:]
+    assert {len(plan.events) for plan in plans[1:]} == {0}, "one topic"
+    left_out: list[Any] = [plan.notes["left_out_bulks"] for plan in plans]
+    assert left_out == sorted(left_out)
+    assert 1 < len(set(left_out)) <= 4
+    assert all(0.7 * 4_000 < plan.tokens <= 4_000 for plan in plans)

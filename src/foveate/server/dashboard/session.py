@@ -13,6 +13,7 @@ from foveate.server.dashboard.picture import draw
 from foveate.server.dashboard.turns import recent_turns
 from foveate.server.problems import ProblemError
 from foveate.session import Session
+from foveate.session.checkpoints import advice
 from foveate.settings import check_strategy, strategy_names
 
 pages = Pages()
@@ -53,9 +54,11 @@ async def show_status(visit: Visit, session: Session) -> Response:
 
 async def _status(visit: Visit, session: Session) -> dict[str, Any]:
     costs = await visit.view.costs(session.id)
+    trust = await visit.view.reliability(session.id)
     return {
         "stats": await session.stats(),
-        "reliability": await visit.view.reliability(session.id),
+        "reliability": trust,
+        "advice": advice(trust.level, session.info) if trust else "",
         "usd": sum(row.usd for row in costs),
     }
 

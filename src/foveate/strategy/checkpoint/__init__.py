@@ -61,8 +61,8 @@ class Checkpoint(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fie
     compact_tokens: Annotated[int, Meta(ge=64, le=1_000_000)] = 300
     """Limit of any older checkpoint."""
     architecture_tokens: Annotated[int, Meta(ge=0, le=1_000_000)] = 400
-    """Limit of a checkpoint's architecture decisions after a rollover, which shortens the oldest of them. Before it
-    the limit is a fifth of the room."""
+    """Minimum limit of the preserved list of architecture decisions; the limit is a fifth of the room if that is more.
+    """
     snapshot: Annotated[float, Meta(gt=0, le=0.9)] = 0.50
     """Share of the room that is filled after a rollover, without the newest messages."""
     unknown_model_factor: Annotated[float, Meta(ge=0, le=1)] = 0.70

@@ -7,8 +7,10 @@ decisions have room of their own, verbatim.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first, best_that_fit
@@ -30,15 +32,18 @@ from foveate.strategy.checkpoint.extract import (
     Find,
     Finds,
     GoalWords,
+    distinct,
     find_all,
     found_before,
+    is_contract,
     pack_finds,
     read_goals,
 )
-from foveate.strategy.checkpoint.state import COMPACT
+from foveate.strategy.checkpoint.state import ARCHITECTURE_KIND, COMPACT
 from foveate.strategy.clause_summary import ClauseWording, JudgedClauses
 from foveate.turn import Json, turn_id
 
+ARCHITECTURE, CONTRACTS = "Architecture decisions (verbatim):", "Contracts (verbatim):"
 LEVEL_NAMES = {1: "Compact", 2: "Moderate", 3: "Detailed"}
 DECISION_SHARE = 0.40
 """Share of a compact checkpoint for key decisions, so that they fit at every level."""
@@ -61,7 +66,21 @@ MAX_LISTED = 8
 """Limit of the decisions, and of the next steps, that a model is asked for."""
 _ENDINGS = ".;, "
 
-Summarise = Callable[[int], "Summary"]
+Summarise = Callable[[int, frozenset[str]], "Summary"]
+"""Summarises within the tokens; clauses that the checkpoint lists anyway are not repeated."""
+STRUCTURED_TIER, RICH_TIER = 4, 5
+"""Tiers from which a checkpoint has contracts and open tasks as fields of their own, and metadata."""
+METADATA_SHARE = 0.1
+"""Share of a checkpoint for test runs and owners."""
+_HEADER = re.compile(
+    r"\A(?:[@#]\w|(?:export |public |private |abstract |static |async |default )*"
+    r"(?:class|interface|struct|enum|trait|impl|def|fn|func|function|import|from|package|module|namespace|return)\b)"
+)
+_LOG = re.compile(
+    r"\A\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d|\A\[?\d\d:\d\d:\d\d|\A\W?(?:INFO|DEBUG|TRACE|WARN(?:ING)?|NOTICE)\b\W?[ :]"
+)
+_FAILURE = re.compile(r"(?i)error|exception|fatal|critical|fail|panic|denied|refused|timed? ?out")
+"""Declarations of code, and log lines: they name things, but say nothing about the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +101,7 @@ class _Rooms:
     summary: int
     decisions: int
     architecture: int
+    tier: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +120,8 @@ class _Listed:
     lines: tuple[str, ...]
     kept: tuple[str, ...] = ()
     shortened: int = 0
+    contracts: tuple[str, ...] = ()
+    """Of architecture decisions: the lines that are contracts, if they are a field of their own."""
 
 
 def make_checkpoint(material: Material) -> Artefact:
@@ -109,9 +131,10 @@ def make_checkpoint(material: Material) -> Artefact:
     finds = find_all(material.turns)
     # Decisions that a model once named survive ageing too.
     finds.added = found_before(material.made.values(), material.wanted.first, material.wanted.last).added
+    _inherit(finds, material)
 
-    def summarise(tokens: int) -> Summary:
-        return _summary(said, tokens, material.count)
+    def summarise(tokens: int, listed: frozenset[str]) -> Summary:
+        return _summary([one for one in said if one.candidate.text not in listed], tokens, material.count)
 
     return _made(material, finds, goals, summarise, facts)
 
@@ -123,16 +146,24 @@ def make_architecture(material: Material) -> Artefact:
     """
     wanted = material.wanted
     finds = find_all(material.turns)
-    before = found_before(material.made.values(), 1, wanted.first - 1)
-    finds.architecture = [*before.architecture, *finds.architecture][-MAX_FOUND:]
+    _inherit(finds, material)
     listed = _architecture(finds.architecture, wanted.tokens, material.count)
-    lines = _section("Architecture decisions (verbatim):", listed.lines)
+    lines = _preserved(listed)
     data: dict[str, Json] = {
         "architecture": list(listed.kept),
         "architecture_shortened": listed.shortened,
         "found": pack_finds(Finds(architecture=finds.architecture)),
     }
-    return made_of(wanted, "\n".join(lines), data)
+    text = "\n".join(lines)
+    return made_of(wanted, text, {**data, "preserved_tokens": material.count(text) if text else 0})
+
+
+def _inherit(finds: Finds, material: Material) -> None:
+    """Add the architecture decisions of all earlier turns, if this artefact ends with the preserved list."""
+    wanted = material.wanted
+    if wanted.kind == ARCHITECTURE_KIND or wanted.data.get("architecture_tokens"):
+        before = found_before(material.made.values(), 1, wanted.first - 1)
+        finds.architecture = distinct([*before.architecture, *finds.architecture])[-MAX_FOUND:]
 
 
 def make_merged(material: Material) -> Artefact:
@@ -140,11 +171,12 @@ def make_merged(material: Material) -> Artefact:
     goals = read_goals(material.goals)
     units = [_weighed(unit, goals) for turn in material.turns for unit in turn.units if unit.text.startswith("[")]
 
-    def summarise(tokens: int) -> Summary:
+    def summarise(tokens: int, _listed: frozenset[str]) -> Summary:
         return Summary(era_text(roll_up(units, tokens, material.count), tokens, material.count))
 
     wanted = material.wanted
     finds = found_before(material.made.values(), wanted.first, wanted.last)
+    _inherit(finds, material)
     return _made(material, finds, goals, summarise, _facts(units))
 
 
@@ -162,17 +194,22 @@ def _weighed(unit: Unit, goals: GoalWords) -> Unit:
 def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summarise, facts: Facts) -> Artefact:
     count, rooms = material.count, _rooms(material)
     decisions = _decisions(finds, goals, rooms.decisions, count)
-    architecture = _architecture(finds.architecture, rooms.architecture, count)
-    files = _files(finds.files, int(rooms.body * FILES_SHARE), count)
-    steps = _steps(finds.next_steps, 0 if rooms.level == COMPACT else int(rooms.body * STEPS_SHARE), count)
+    is_structured, is_rich = rooms.tier >= STRUCTURED_TIER, rooms.tier >= RICH_TIER
+    architecture = _architecture(finds.architecture, rooms.architecture, count, is_structured=is_structured)
+    paths = [f"{path} ({_digest(finds, path)})" for path in finds.files] if is_rich else finds.files
+    files = _files([path.removesuffix(" ()") for path in paths], int(rooms.body * FILES_SHARE), count)
+    has_steps = is_structured or rooms.level != COMPACT
+    steps = _steps(finds.next_steps, int(rooms.body * STEPS_SHARE) if has_steps else 0, count)
     lists = _section("Key decisions:", decisions.lines)
     lists += [f"Files modified: {files}"] if files else []
-    lists += _section("Next steps:", steps.lines)
+    lists += _metadata(finds, int(rooms.body * METADATA_SHARE), count) if is_rich else []
+    lists += _section("Open tasks:" if is_structured else "Next steps:", steps.lines)
     heading = (
         f"{LEVEL_NAMES.get(rooms.level, 'Compact')} checkpoint of what the assistant said and did{_span(material)}."
     )
-    body, summary = _body(heading, lists, summarise, rooms, material)
-    text = "\n".join([body, *_section("Architecture decisions (verbatim):", architecture.lines)])
+    listed = frozenset((*decisions.kept, *architecture.kept, *steps.kept))
+    body, summary = _body(heading, lists, lambda tokens: summarise(tokens, listed), rooms, material)
+    text = "\n".join([body, *_preserved(architecture)])
     verdict = check(
         "T",
         GuardSource(facts, ()),
@@ -189,12 +226,19 @@ def _made(material: Material, finds: Finds, goals: GoalWords, summarise: Summari
         "next_steps": list(steps.kept),
         "architecture": list(architecture.kept),
         "architecture_shortened": architecture.shortened,
+        "contracts": [text for text in architecture.kept if is_contract(text)],
+        "digests": {path: digest for path in finds.files if (digest := finds.metadata.digests.get(path))},
+        "tests": dict(finds.metadata.tests),
+        "owners": list(finds.metadata.owners),
         "kept_share": round(verdict.kept_share, 3),
+        "preserved_tokens": count(text) - count(body) if architecture.lines else 0,
         "found": pack_finds(finds),
     }
     if not verdict.ok:
         data["refused"] = verdict.reason
-    return made_of(material.wanted, text if count(text) <= material.wanted.tokens else body, data)
+    if count(text) > material.wanted.tokens:
+        text, data["preserved_tokens"] = body, 0
+    return made_of(material.wanted, text, data)
 
 
 def _rooms(material: Material) -> _Rooms:
@@ -212,6 +256,7 @@ def _rooms(material: Material) -> _Rooms:
         summary=number("summary_tokens", body),
         decisions=int(min(number("compact_tokens", body) * DECISION_SHARE, body * MAX_DECISION_SHARE)),
         architecture=architecture,
+        tier=number("tier", 0),
     )
 
 
@@ -223,7 +268,7 @@ def _span(material: Material) -> str:
 
 
 def _body(
-    heading: str, lists: Sequence[str], summarise: Summarise, rooms: _Rooms, material: Material
+    heading: str, lists: Sequence[str], summarise: Callable[[int], Summary], rooms: _Rooms, material: Material
 ) -> tuple[str, Summary]:
     """Write heading, summary and lists within their room; if there is too little, the last lines of the lists are
     dropped."""
@@ -270,10 +315,39 @@ def _decisions(finds: Finds, goals: GoalWords, room: int, count: Count) -> _List
     return _Listed(tuple(lines[place] for place in kept), tuple(found[place].text for place in kept))
 
 
-def _architecture(finds: Sequence[Find], room: int, count: Count) -> _Listed:
+def _preserved(listed: _Listed) -> list[str]:
+    contracts = set(listed.contracts)
+    others = [line for line in listed.lines if line not in contracts]
+    return _section(ARCHITECTURE, others) + _section(CONTRACTS, listed.contracts)
+
+
+def _digest(finds: Finds, path: str) -> str:
+    digest = finds.metadata.digests.get(path)
+    return f"sha256 {digest}" if digest else ""
+
+
+def _metadata(finds: Finds, room: int, count: Count) -> list[str]:
+    """Return the lines of the newest test runs and the owners, as far as they fit."""
+    runs = [f"{command}: {outcome}" for command, outcome in finds.metadata.tests.items()]
+    lines: list[str] = []
+    for heading, parts in (("Tests", runs), ("Owners", finds.metadata.owners)):
+        written = [f"{heading}: {escape_inline(one_line('; '.join(parts[first:])))}" for first in range(len(parts))]
+        fitting = (line for line in written if count("\n".join([*lines, line])) <= room)
+        lines += [line for line in (next(fitting, ""),) if line]
+    return lines
+
+
+def _architecture(finds: Sequence[Find], room: int, count: Count, *, is_structured: bool = False) -> _Listed:
     """Return all of them verbatim if they fit; else the newest, the others shortened, with a note."""
+    listed = _fitting(finds, room - (count(CONTRACTS) + 1 if is_structured else 0), count)
+    if not is_structured:
+        return listed
+    return replace(listed, contracts=tuple(filter(is_contract, listed.lines)))
+
+
+def _fitting(finds: Sequence[Find], room: int, count: Count) -> _Listed:
     lines = [_line(find, find.text) for find in finds]
-    heading = count("Architecture decisions (verbatim):") + 1
+    heading = count(ARCHITECTURE) + 1
     sizes = [count(line) + 1 for line in lines]
     if sum(sizes) + heading <= room:
         return _Listed(tuple(lines), tuple(find.text for find in finds))
@@ -331,7 +405,8 @@ def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], F
     said: list[_Said] = []
     facts: Facts = {}
     for turn in turns:
-        own = [one for one in read_turn(turn.messages).candidates if one.speaker != "user" and one.facts]
+        read = read_turn(turn.messages).candidates
+        own = [one for one in read if one.speaker != "user" and one.facts and not _is_filler(one)]
         if len(own) > most:
             own = sorted(sorted(own, key=lambda one: (-one.worth, one.place))[:most], key=lambda one: one.place)
         for candidate in own:
@@ -340,6 +415,13 @@ def _read(turns: Sequence[SourceTurn], goals: GoalWords) -> tuple[list[_Said], F
             for key, weight in candidate.facts.items():
                 facts[key] = max(facts.get(key, 0.0), weight * factor)
     return said, facts
+
+
+def _is_filler(candidate: Candidate) -> bool:
+    """Return whether a clause is a declaration of code, or a log line that names no error."""
+    if (candidate.kind == "code" or candidate.speaker == "tool") and _HEADER.match(candidate.text):
+        return True
+    return _LOG.match(candidate.text) is not None and not _FAILURE.search(candidate.text)
 
 
 def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
@@ -359,6 +441,8 @@ def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
     ]
     chosen = best_that_fit(choices, room, fading=FADING, again=AGAIN)
     texts = {place: _short(said[place].candidate, scale) for place in chosen}
+    shown = Counter(said[place].turn for place in chosen)
+    line = count(f"{turn_id(first)} [assistant]\n")
     while chosen:
         text = _lines([(said[place], texts[place]) for place in sorted(chosen)])
         over = float(count(text) - room)
@@ -366,7 +450,10 @@ def _summary(said: Sequence[_Said], room: int, count: Count) -> Summary:
             pairs = tuple(Pair(said[place].candidate.text, texts[place]) for place in sorted(chosen))
             return Summary(text, pairs)
         while over > 0 and chosen:
-            over -= estimate_tokens(texts[chosen.pop()]) * scale
+            place = chosen.pop()
+            turn = said[place].turn
+            shown[turn] -= 1
+            over -= estimate_tokens(texts[place]) * scale + (0 if shown[turn] else line)
     return Summary("")
 
 
@@ -427,7 +514,7 @@ class CheckpointWording(ClauseWording):
         finds.added += [find for find in decisions if find.text not in known]
         finds.next_steps = next_steps or finds.next_steps
 
-        def summarise(tokens: int) -> Summary:
+        def summarise(tokens: int, _listed: frozenset[str]) -> Summary:
             return Summary(era_text(judged.kept, tokens, material.count))
 
         return _made(material, finds, read_goals(material.goals), summarise, _facts(judged.notes))

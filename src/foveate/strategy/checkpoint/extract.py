@@ -17,6 +17,7 @@ from foveate.compress.facts import find_facts
 from foveate.compress.tools import diffs
 from foveate.plan import Artefact
 from foveate.strategy.build import SourceTurn
+from foveate.strategy.checkpoint.metadata import MAX_OWNERS, MAX_TESTS, Metadata, find_metadata
 from foveate.turn import Json, Message, ToolCall
 
 MAX_FOUND = 200
@@ -30,14 +31,30 @@ LAST_TURNS = 3
 MAX_STEPS = 8
 
 _DECIDED = re.compile(
-    r"\b(?:decided|decision|agreed|chose|chosen|choose|settled on|going with|go with|opt(?:ed)? for|we(?:'ll| will) use"
-    r"|i(?:'ll| will) use|switch(?:ed|ing)? to|instead of|rather than|must|never|always|from now on|as a rule"
-    r"|recommend(?:ed|ation)?|prefer(?:red)?|conclusion|the (?:fix|solution|approach|plan) is|root cause"
-    r"|confirmed|approved|rejected|ruled out|won't|will not|not going to"
-    r"|entschieden|beschlossen|vereinbart|stattdessen|décidé|choisi|convenu|decidido|elegido|acordado|решили|решено)\b"
+    r"\b(?:decided|decision (?:is|was)|agreed|chose|chosen|settled on|(?:going|go|went) with|opt(?:ed)? for"
+    r"|we(?:'ll| will)(?: not)? (?:use|keep)|switch(?:ed|ing)? to"
+    r"|(?:use[sd]?|switch(?:ed)?|keep|kept|pick(?:ed)?|take|took|with) [^.;]{1,80} (?:instead of|rather than)"
+    r"|from now on|as a rule"
+    r"|conclusion|the (?:fix|solution|approach|plan) is (?:to|an?|the|that)|root cause|approved|rejected|ruled out"
+    r"|entschieden|beschlossen|vereinbart|décidé|choisi|convenu|decidido|elegido|acordado|решили|решено)\b"
     r"|决定|选择|決定|選択",
     re.IGNORECASE,
 )
+_RULE = re.compile(r"\b(?:must(?! be \w+ing\b)|will not|won't|not going to)\b", re.IGNORECASE)
+"""Words of a rule. They make a decision only of a thing that they bind, not of who speaks or is spoken to."""
+_NO_RULE = re.compile(
+    r"\b(?:I|you|it|that|this|he|she|they|some|people)(?:'ll|'s|'m|'re)?(?: \w+){0,2} ?"
+    r"\b(?:must|will not|won't|not going to)\b|\A\W*I\b",
+    re.IGNORECASE,
+)
+_COURTESY = re.compile(
+    r"\A\W*(?:understood|noted|got it|sure|okay|ok|alright|all right|of course|certainly|sorry|thanks|thank you)\b"
+    r".*\bI(?:'ll|'m| will| won't| am)\b"
+    r"|\A\W*(?:if|whether|should) (?:you|we|they)\b|\blet me know\b|\byou (?:could|can|may|might|would|should)\b"
+    r"|\b(?:could|can|may|might|would|shall|should) (?:you|we|I)\b|\bI(?:'d| would)\b",
+    re.IGNORECASE,
+)
+"""A promise to who is spoken to, a condition or an offer: none of them settles anything."""
 _CHOICE = re.compile(
     r"\b(?:use[sd]?|using|built (?:on|with)|based on|written in|runs? on|backed by|stor(?:e|es|ed|ing)|return(?:s|ed)?"
     r"|accepts?|expects?|takes?|has|have|with|via|through|is|are|will|should|must|follow(?:s|ed|ing)?|adopt(?:s|ed)?"
@@ -68,10 +85,13 @@ _SCHEMA = (
     r"|one-to-many|many-to-many|enum (?:type|column)|jsonb"
 )
 _ARCHITECTURE = re.compile(rf"\b(?:{_PATTERN}|{_STACK}|{_CONTRACT}|{_SCHEMA})\b", re.IGNORECASE)
+_CONTRACTS = re.compile(rf"\b(?:{_CONTRACT}|{_SCHEMA})\b", re.IGNORECASE)
 _CONTRACT_LINE = re.compile(
     r"\b(?:GET|POST|PUT|PATCH|DELETE)\s+/[\w/{}:.*-]*|\b(?:CREATE|ALTER)\s+TABLE\s+\w+|\b(?:primary|foreign) key\b",
     re.IGNORECASE,
 )
+_REQUEST_LOG = re.compile(r"\b[1-5]\d\d\b.*\b\w+=\S")
+"""A line of a log of requests, which names an endpoint but settles nothing."""
 _NEXT = re.compile(
     r"\b(?:next(?: steps?)?|todo|to do|remaining|remains?|still (?:need|to|have|missing)|left to|follow[- ]up"
     r"|afterwards|then (?:i|we)(?:'ll| will)|i(?:'ll| will)|we(?:'ll| will)|let me|needs? to|should (?:now|next)"
@@ -106,6 +126,7 @@ class Finds:
     next_steps: list[Find] = field(default_factory=list)
     added: list[Find] = field(default_factory=list)
     """Decisions that only a model named; they are listed after the others."""
+    metadata: Metadata = field(default_factory=Metadata)
 
 
 def find_all(turns: Sequence[SourceTurn]) -> Finds:
@@ -120,8 +141,9 @@ def find_all(turns: Sequence[SourceTurn]) -> Finds:
     finds.files = list(changed)[-MAX_FILES:]
     spoken = [turn for turn in turns if _last_words(turn)]
     finds.next_steps = [step for turn in spoken[-LAST_TURNS:] for step in _next_steps(turn)][-MAX_STEPS:]
-    finds.decisions = _distinct(finds.decisions)[-MAX_FOUND:]
-    finds.architecture = _distinct(finds.architecture)[-MAX_FOUND:]
+    finds.decisions = distinct(finds.decisions)[-MAX_FOUND:]
+    finds.architecture = distinct(finds.architecture)[-MAX_FOUND:]
+    finds.metadata = find_metadata(turns)
     return finds
 
 
@@ -143,8 +165,16 @@ def is_architecture(text: str) -> bool:
     return bool(terms) and (is_decision(text) or (len(terms) > 1 and _CHOICE.search(text) is not None))
 
 
+def is_contract(text: str) -> bool:
+    """Return whether an architecture decision is an API contract or a schema."""
+    return _CONTRACT_LINE.search(text) is not None or _CONTRACTS.search(text) is not None
+
+
 def is_decision(text: str) -> bool:
-    return _DECIDED.search(text) is not None
+    """Return whether a clause settles something: a choice that was made, or a rule for a thing."""
+    if _COURTESY.search(text):
+        return False
+    return _DECIDED.search(text) is not None or (_RULE.search(text) is not None and not _NO_RULE.search(text))
 
 
 def _find_decisions(finds: Finds, turn: int, text: str) -> None:
@@ -152,6 +182,8 @@ def _find_decisions(finds: Finds, turn: int, text: str) -> None:
         said = clause.text
         is_code = clause.kind == "code"
         if len(said) > MAX_CLAUSE_CHARS or len(said.split()) < MIN_CLAUSE_WORDS or said.endswith(("?", ":")):
+            continue
+        if _REQUEST_LOG.search(said):
             continue
         if _CONTRACT_LINE.search(said) if is_code else is_architecture(said):
             finds.architecture.append(Find(turn, said))
@@ -202,7 +234,7 @@ def _next_steps(turn: SourceTurn) -> Iterator[Find]:
             yield Find(turn.number, _OPEN_BOX.sub("", text))
 
 
-def _distinct(finds: Sequence[Find]) -> list[Find]:
+def distinct(finds: Sequence[Find]) -> list[Find]:
     """Drop finds with the same text, keeping the last."""
     last = {" ".join(find.text.casefold().split()): find for find in finds}
     kept = set(map(id, last.values()))
@@ -217,6 +249,9 @@ def pack_finds(finds: Finds) -> Json:
         "files": finds.files,
         "next_steps": [[find.turn, find.text] for find in finds.next_steps],
         "added": [[find.turn, find.text] for find in finds.added],
+        "digests": dict(finds.metadata.digests),
+        "tests": dict(finds.metadata.tests),
+        "owners": list(finds.metadata.owners),
     }
 
 
@@ -232,13 +267,23 @@ def found_before(made: Iterable[Artefact], first: int, last: int) -> Finds:
         finds.architecture += _unpacked(found.get("architecture"))
         finds.next_steps = _unpacked(found.get("next_steps"))
         finds.added += _unpacked(found.get("added"))
+        finds.metadata.digests |= _text_map(found.get("digests"))
+        finds.metadata.tests |= _text_map(found.get("tests"))
+        owners = found.get("owners")
+        finds.metadata.owners += [str(one) for one in owners] if isinstance(owners, list | tuple) else []
         listed = found.get("files")
         _move_to_end(changed, (path for path in (listed if isinstance(listed, list) else ()) if isinstance(path, str)))
-    finds.decisions = _distinct(sorted(finds.decisions, key=lambda find: find.turn))[-MAX_FOUND:]
-    finds.architecture = _distinct(sorted(finds.architecture, key=lambda find: find.turn))[-MAX_FOUND:]
-    finds.added = _distinct(sorted(finds.added, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.decisions = distinct(sorted(finds.decisions, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.architecture = distinct(sorted(finds.architecture, key=lambda find: find.turn))[-MAX_FOUND:]
+    finds.added = distinct(sorted(finds.added, key=lambda find: find.turn))[-MAX_FOUND:]
     finds.files = list(changed)[-MAX_FILES:]
+    finds.metadata.tests = dict(list(finds.metadata.tests.items())[-MAX_TESTS:])
+    finds.metadata.owners = list(dict.fromkeys(finds.metadata.owners))[-MAX_OWNERS:]
     return finds
+
+
+def _text_map(stored: Json) -> dict[str, str]:
+    return {key: str(value) for key, value in stored.items()} if isinstance(stored, Mapping) else {}
 
 
 def _unpacked(listed: Json) -> list[Find]:

@@ -19,7 +19,7 @@ from foveate.plan import (
     TurnSizes,
 )
 from foveate.strategy.checkpoint.blocks import CheckpointLayout, checkpoint_rows, newest_rows, user_rows
-from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState
+from foveate.strategy.checkpoint.state import DETAILED, CheckpointEntry, CheckpointState, preserved_tokens
 from foveate.strategy.checkpoint.triggers import MIN_CHECKPOINT_TOKENS, TINY_SHARE, CheckpointFlow, Compression, sized
 from foveate.strategy.gradient.planner import MIN_HISTORY_TOKENS
 from foveate.strategy.layout import TINY_TOKENS, bands_of, compact_rows, rolled_rows, stub_row
@@ -54,14 +54,15 @@ class CheckpointPlanner:
         self.ledger = ledger
         self.budget = ledger.room_tokens
         self.overheads = snapshot.overheads
+        self.opened = self._opened()
         # The prompt and Foveate's own additions are taken from the rest; `budget_tokens` is what they leave.
-        usable = int(ledger.budget_tokens * settings.usable) - ledger.given_tokens
+        usable = int(ledger.budget_tokens * settings.usable) - self.opened.given_tokens
         self.room = min(self.budget, max(usable, MIN_HISTORY_TOKENS))
         """Maximum tokens of the history."""
         self.items = self._read()
 
     def plan(self) -> tuple[Plan, State]:
-        state = self._opened()
+        state = self.opened
         last = self.snapshot.last_turn
         if not last or self.room < MIN_HISTORY_TOKENS:
             return self._smallest()
@@ -91,10 +92,12 @@ class CheckpointPlanner:
     def _opened(self) -> CheckpointState:
         """Return the stored state; a preview keeps the session's tier."""
         ledger, stored = self.ledger, self.state
-        nominal = ledger.asked_tokens or ledger.budget_tokens
+        nominal, given = ledger.asked_tokens or ledger.budget_tokens, ledger.given_tokens
         if not stored:
-            return CheckpointState(nominal, self.settings.tier(nominal))
+            return CheckpointState(nominal, self.settings.tier(nominal), given_tokens=given)
         state = CheckpointState.from_json(stored)
+        # A context for display has no system prompt and no tools: those of the newest context count.
+        state = replace(state, given_tokens=max(given, state.given_tokens) if ledger.is_display else given)
         if state.nominal_tokens == nominal or ledger.is_preview:
             return state
         return replace(state, nominal_tokens=nominal, tier=self.settings.tier(nominal))
@@ -113,11 +116,13 @@ class CheckpointPlanner:
                 flow.add(turn)
         if turns:
             flow.state = replace(flow.state, seen_turn=last, seen_tokens=turns[-1].raw)
-        wants = {checkpoint.id: self._wanted(checkpoint) for checkpoint in flow.state.checkpoints}
+        wants = self._wanted(flow)
         flow.state = self._with_sizes(flow.state, wants)
         architecture = flow.state.architecture_wanted
         needed = (*wants.values(), *([architecture] if architecture else ()))
-        return _Tried(flow, self._lay_out(flow, wants), needed)
+        # The preserved list is made from the finds of the artefacts before it, so these are made first.
+        before = tuple(one for one in needed[:-1] if one.name not in self.snapshot.made)
+        return _Tried(flow, self._lay_out(flow, wants), before or needed)
 
     def _skipped_through(self, state: CheckpointState) -> int:
         """Return the last of the turns that are too many to process one by one; 0 if there are none."""
@@ -153,27 +158,36 @@ class CheckpointPlanner:
             created=state.created + 1,
         )
 
-    def _wanted(self, checkpoint: CheckpointEntry) -> ArtefactSpec:
-        settings = self.settings
-        return checkpoint.wanted(
-            summary_tokens=settings.summary_max_tokens,
-            compact_tokens=settings.compact_tokens,
-            architecture_tokens=settings.architecture_tokens,
-        )
+    def _wanted(self, flow: CheckpointFlow) -> dict[str, ArtefactSpec]:
+        """Return the request of each checkpoint by its id; the newest one ends with the preserved list."""
+        settings, state = self.settings, flow.state
+        limit = 0 if state.architecture_wanted else state.architecture_limit or flow.architecture_tokens
+        newest = state.checkpoints[-1:]
+        return {
+            one.id: one.wanted(
+                tier=state.tier,
+                summary_tokens=settings.summary_max_tokens,
+                compact_tokens=settings.compact_tokens,
+                architecture_tokens=limit if one in newest else 0,
+            )
+            for one in state.checkpoints
+        }
 
     def _with_sizes(self, state: CheckpointState, wants: Mapping[str, ArtefactSpec]) -> CheckpointState:
         """Set the real size of existing artefacts, and the limit of those that do not exist yet."""
         tag = self.overheads.range
         made: Mapping[str, Artefact] = self.snapshot.made
+        found = [made.get(wants[checkpoint.id].name) for checkpoint in state.checkpoints]
         kept = [
-            replace(checkpoint, tokens=found.tokens + tag)
-            if (found := made.get(wants[checkpoint.id].name))
-            else checkpoint
-            for checkpoint in state.checkpoints
+            replace(checkpoint, tokens=one.tokens - preserved_tokens(one) + tag) if one else checkpoint
+            for checkpoint, one in zip(state.checkpoints, found, strict=True)
         ]
         listed = state.architecture_wanted
-        own = made.get(listed.name) if listed else None
-        tokens = own.tokens + tag if own and own.text else 0
+        own = made.get(listed.name) if listed else found[-1] if found else None
+        if own is None:
+            tokens = state.architecture_tokens if listed or found else 0
+        else:
+            tokens = preserved_tokens(own) + (tag if listed and own.text else 0)
         return replace(state, checkpoints=tuple(kept), architecture_tokens=tokens)
 
     def _lay_out(self, flow: CheckpointFlow, wants: Mapping[str, ArtefactSpec]) -> CheckpointLayout:
@@ -181,6 +195,8 @@ class CheckpointPlanner:
         rolled = [item for item in self.items if item.turn <= state.tiny_through]
         rows = checkpoint_rows(state, {name: wanted.name for name, wanted in wants.items()})
         listed = state.architecture_wanted
+        if rows and not listed:
+            rows[-1] = replace(rows[-1], tokens=rows[-1].tokens + state.architecture_tokens)
         if listed and state.architecture_tokens:
             first = int(str(listed.data["first"]))
             rows.append(Block(first, state.through, "A", state.architecture_tokens, artefact=listed.name))
@@ -215,10 +231,15 @@ class CheckpointPlanner:
     def _smallest(self) -> tuple[Plan, State]:
         """Plan the newest turn as far as it fits, and name all others; no state is kept."""
         rows: Sequence[Block] = compact_rows(self.snapshot, self.room, self.overheads)
-        message = f"{self.room} tokens are too few for checkpoints; the newest turn is shown as far as it fits"
         tokens = sum(row.tokens for row in rows)
         bands = bands_of(rows, dict.fromkeys(_LEVELS, 0.0))
-        return Plan(tuple(rows), bands, tokens, self.budget, notes={"message": message} if rows else {}), self.state
+        flow = CheckpointFlow(self.settings, self.opened, self.room, self.overheads)
+        notes = PlanReporter(flow, self.settings, self.snapshot.model, self.ledger).status(tokens)
+        if rows:
+            notes["message"] = (
+                f"{self.room} tokens are too few for checkpoints; the newest turn is shown as far as it fits"
+            )
+        return Plan(tuple(rows), bands, tokens, self.budget, notes=notes), self.state
 
 
 MAX_REPORTED = 64
@@ -240,10 +261,11 @@ class PlanReporter:
         """Return the events of the newest compressions."""
         return tuple(event for compression in self.flow.done[-MAX_REPORTED:] for event in self._events(compression))
 
-    def notes(self, layout: CheckpointLayout) -> dict[str, Json]:
+    def status(self, used_tokens: int) -> dict[str, Json]:
+        """Return the use of the budget, the tier and the reliability."""
         state = self.flow.state
         trust = self.settings.reliability(self.model, state.as_json())
-        notes: dict[str, Json] = {
+        return {
             "tier": state.tier,
             "tier_name": TIER_NAMES[state.tier - 1],
             "compressions": state.compressions,
@@ -251,9 +273,19 @@ class PlanReporter:
             "reliability_level": trust.level,
             "model_factor": trust.factor.value,
             "model_factor_assumed": trust.factor.is_assumed,
-            "used_tokens": self._scaled(self.flow.used),
+            "used_tokens": self._scaled(used_tokens),
             **self._budget(state),
-            "checkpoints": [self._described(checkpoint) for checkpoint in state.checkpoints],
+        }
+
+    def notes(self, layout: CheckpointLayout) -> dict[str, Json]:
+        state = self.flow.state
+        names = {(row.first, row.last): row.artefact for row in layout.rows if row.level == "A"}
+        notes: dict[str, Json] = {
+            **self.status(self.flow.used),
+            "checkpoints": [
+                {**self._described(checkpoint), "artefact": names.get((checkpoint.first, checkpoint.last), "")}
+                for checkpoint in state.checkpoints
+            ],
         }
         if state.rollovers:
             notes |= {"rollovers": state.rollovers, "tiny_through": turn_id(state.tiny_through)}
@@ -299,6 +331,7 @@ class PlanReporter:
             "available_tokens": self._scaled(available),
             "trigger_tokens": self._scaled(trigger),
             "checkpoint_tokens": self._scaled(state.checkpoint_tokens),
+            "preserved_tokens": self._scaled(state.architecture_tokens),
         }
 
     def _described(self, checkpoint: CheckpointEntry) -> dict[str, Json]:

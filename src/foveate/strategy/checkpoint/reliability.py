@@ -23,8 +23,8 @@ LEVELS: tuple[tuple[float, ReliabilityLevel], ...] = ((0.85, "high"), (0.60, "me
 ADVICE: dict[ReliabilityLevel, str] = {
     "high": "excellent",
     "medium": "good",
-    "low": "degraded: check what matters against the full record",
-    "critical": "poor: consider starting a new conversation",
+    "low": "degraded: check what matters against the full record, or start a new conversation or a larger context",
+    "critical": "poor: start a new conversation or a larger context",
 }
 MAX_NAME_CHARS = 200
 

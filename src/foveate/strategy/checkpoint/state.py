@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
-from foveate.plan import ArtefactSpec
+from foveate.plan import Artefact, ArtefactSpec
 from foveate.turn import Json
 
 DETAILED, COMPACT = 3, 1
@@ -33,37 +33,34 @@ class CheckpointEntry:
     original_tokens: int
     """Tokens of what it replaces: everything in its turns except the user's words."""
     text_tokens: int
-    """Maximum tokens of its text, without its tags and architecture decisions."""
+    """Maximum tokens of its text, without its tags and the preserved list."""
     tokens: int
-    """Its tokens, tags included; the maximum until it is made."""
+    """Its tokens, tags included, without the preserved list; the maximum until it is made."""
     count: int = 1
     """Number of its compressions."""
     merged: int = 1
     """Number of checkpoints merged into it."""
-    architecture_tokens: int = 0
-    """Maximum tokens of its architecture decisions; 0: as in the settings."""
-
-    def extra_tokens(self, tag_tokens: int) -> int:
-        """Return its tokens beyond its level: its architecture decisions."""
-        return max(0, self.tokens - self.text_tokens - tag_tokens)
 
     @property
     def name(self) -> str:
         return f"checkpoint-{self.first}-{self.last}-{self.level}-{self.text_tokens}"
 
-    def wanted(self, *, summary_tokens: int, compact_tokens: int, architecture_tokens: int) -> ArtefactSpec:
+    def wanted(
+        self, *, tier: int, summary_tokens: int, compact_tokens: int, architecture_tokens: int = 0
+    ) -> ArtefactSpec:
+        """Request its text, and after it the preserved list within `architecture_tokens`."""
         data: dict[str, Json] = {
             "id": self.id,
             "level": self.level,
+            "tier": tier,
             "messages": [self.first_message, self.last_message],
             "summary_tokens": summary_tokens,
             "compact_tokens": compact_tokens,
+            "architecture_tokens": architecture_tokens,
         }
-        architecture = self.architecture_tokens or architecture_tokens
-        data["architecture_tokens"] = architecture
         kind = MESSAGES_KIND if self.last - self.first < MAX_READ_TURNS else UNITS_KIND
-        name = f"{self.name}-{summary_tokens}-{compact_tokens}-{architecture}"
-        return ArtefactSpec(name, kind, self.first, self.last, self.text_tokens + architecture, data)
+        name = f"{self.name}-{summary_tokens}-{compact_tokens}-{architecture_tokens}-t{tier}"
+        return ArtefactSpec(name, kind, self.first, self.last, self.text_tokens + architecture_tokens, data)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +91,11 @@ class CheckpointState:
     architecture_from: int = 0
     """In a session without checkpoints, the first turn of the last compression; 0: nothing was compressed."""
     architecture_limit: int = 0
-    """In a session without checkpoints, the maximum tokens of the architecture decisions of all compressed turns."""
+    """Maximum tokens of the preserved list: the architecture decisions of all compressed turns."""
     architecture_tokens: int = 0
-    """Tokens of those architecture decisions, tags included."""
+    """Tokens of the preserved list; in a session without checkpoints, with its tags."""
+    given_tokens: int = 0
+    """Tokens of system prompt, pins, documents and tools in the session's newest context."""
 
     @property
     def checkpoint_tokens(self) -> int:
@@ -105,10 +104,6 @@ class CheckpointState:
     def reserved_tokens(self, tag_tokens: int) -> int:
         """Return the tokens reserved for the checkpoints, by their levels."""
         return sum(checkpoint.text_tokens + tag_tokens for checkpoint in self.checkpoints)
-
-    def kept_tokens(self, tag_tokens: int) -> int:
-        """Return the tokens of architecture decisions."""
-        return sum(one.extra_tokens(tag_tokens) for one in self.checkpoints) + self.architecture_tokens
 
     @property
     def architecture_wanted(self) -> ArtefactSpec | None:
@@ -127,8 +122,20 @@ class CheckpointState:
     @classmethod
     def from_json(cls, state: Mapping[str, Json]) -> CheckpointState:
         known: dict[str, Any] = dict(state)
-        known["checkpoints"] = tuple(CheckpointEntry(**checkpoint) for checkpoint in known["checkpoints"])
+        known["checkpoints"] = tuple(_entry(checkpoint) for checkpoint in known["checkpoints"])
         return cls(**known)
+
+
+def _entry(stored: Mapping[str, Any]) -> CheckpointEntry:
+    """Return a stored checkpoint; entries of older versions have fields that no longer exist."""
+    names = {field.name for field in fields(CheckpointEntry)}
+    return CheckpointEntry(**{name: value for name, value in stored.items() if name in names})
+
+
+def preserved_tokens(made: Artefact) -> int:
+    """Return the tokens of the preserved list in an artefact."""
+    found = made.data.get("preserved_tokens", 0)
+    return min(found, made.tokens) if isinstance(found, int) else 0
 
 
 def merge(
@@ -146,5 +153,4 @@ def merge(
         tokens=text_tokens + tag_tokens,
         count=max(older.count, newer.count, count),
         merged=older.merged + newer.merged,
-        architecture_tokens=older.architecture_tokens + newer.architecture_tokens,
     )

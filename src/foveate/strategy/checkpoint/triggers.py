@@ -31,7 +31,7 @@ PRESERVED_SHARE = 0.30
 WORKING_SHARE = 0.25
 """Share of the room reserved for the newest messages, or `preserve_recent_tokens` if that is less."""
 ARCHITECTURE_SHARE = 0.20
-"""Share of the room for the architecture decisions of a checkpoint, or the setting if that is more."""
+"""Share of the room for the preserved list of architecture decisions, or the setting if that is more."""
 TINY_SHARE = 0.25
 """Minimum share of the room for rolled-over turns, and for a snapshot in addition to its checkpoints; beyond it, eras
 replace the oldest of them."""
@@ -100,6 +100,7 @@ class CheckpointFlow:
         """Turns that are shown in full."""
         self.done: list[Compression] = []
         self._reached = (0, 0, 0)
+        self._reduced_from = 0
 
     @property
     def limit(self) -> int:
@@ -121,8 +122,8 @@ class CheckpointFlow:
     @property
     def _behind(self) -> int:
         """Tokens of the compressed turns without their checkpoints."""
-        kept = self.state.kept_tokens(self.overheads.range)
-        return kept + self.state.tiny_tokens + self.user_tokens + (self.overheads.range if self.users else 0)
+        kept = self.state.architecture_tokens + self.state.tiny_tokens
+        return kept + self.user_tokens + (self.overheads.range if self.users else 0)
 
     def begin(self, compressed: Sequence[SizedTurn]) -> None:
         """Set the turns of which only the user's words are shown."""
@@ -157,11 +158,13 @@ class CheckpointFlow:
             return
         self._leave(old)
         state = self.state
+        # One artefact for all compressions of this plan: those between them are never made.
+        self._reduced_from = self._reduced_from or old[0].turn
         self.state = replace(
             state,
             compressions=state.compressions + 1,
-            architecture_from=old[0].turn,
-            architecture_limit=max(state.architecture_limit, self._architecture_tokens()),
+            architecture_from=self._reduced_from,
+            architecture_limit=self.architecture_tokens,
         )
         self._note("reduced")
 
@@ -193,7 +196,9 @@ class CheckpointFlow:
         needed = min(newest, max(self.settings.preserve_recent_tokens, MIN_TEXT_TOKENS), int(self.room * WORKING_SHARE))
         return self.available - (self.used - newest) < needed
 
-    def _architecture_tokens(self) -> int:
+    @property
+    def architecture_tokens(self) -> int:
+        """Maximum tokens of the preserved list."""
         return max(self.settings.architecture_tokens, int(self.room * ARCHITECTURE_SHARE))
 
     def _text_tokens(self, level: int, original_tokens: int, count: int) -> int:
@@ -222,7 +227,6 @@ class CheckpointFlow:
             original_tokens=original,
             text_tokens=text,
             tokens=text + self.overheads.range,
-            architecture_tokens=self._architecture_tokens(),
         )
         aged = [self._aged(checkpoint, checkpoint.level - 1) for checkpoint in before.checkpoints]
         kept, merged = self._merged([*aged, new], before, lambda kept: len(kept) > self.limit)
@@ -231,6 +235,7 @@ class CheckpointFlow:
             checkpoints=tuple(kept),
             compressions=before.compressions + 1,
             created=before.created + 1,
+            architecture_limit=self.architecture_tokens,
         )
         changed = tuple(was.id for was, now in zip(before.checkpoints, aged, strict=True) if was.level != now.level)
         self._note("compressed", new=new, aged=changed, merged=tuple(merged))
@@ -244,7 +249,7 @@ class CheckpointFlow:
             checkpoint,
             level=level,
             text_tokens=text,
-            tokens=text + self.overheads.range + checkpoint.extra_tokens(self.overheads.range),
+            tokens=text + self.overheads.range,
             count=checkpoint.count + 1,
         )
 
@@ -263,10 +268,7 @@ class CheckpointFlow:
             size = self._text_tokens(newer.level, older.original_tokens + newer.original_tokens, self.limit)
             count = max(counts.get(older.id, 0), counts.get(newer.id, 0)) + 1
             tag = self.overheads.range
-            merging = merge(older, newer, text_tokens=size, tag_tokens=tag, count=count)
-            extra = older.extra_tokens(tag) + newer.extra_tokens(tag)
-            most = min(merging.architecture_tokens, 2 * self._architecture_tokens())
-            kept = [replace(merging, architecture_tokens=most, tokens=merging.tokens + min(extra, most)), *rest]
+            kept = [merge(older, newer, text_tokens=size, tag_tokens=tag, count=count), *rest]
             merged += [older.id, newer.id]
         return kept, merged
 
@@ -284,7 +286,7 @@ class CheckpointFlow:
     def _roll_over(self) -> None:
         """Make a snapshot: a Tiny for each of the oldest compressed turns, so that there is room again."""
         assert self.users, "there is something to roll over"
-        state = self._with_less_architecture()
+        state = self.state
         target = max(0, int(self.room * self.settings.snapshot) - state.checkpoint_tokens - state.architecture_tokens)
         most = max(target, int(self.room * TINY_SHARE))
         tiny, gone = state.tiny_tokens or self.overheads.range, 0
@@ -302,21 +304,6 @@ class CheckpointFlow:
             rollovers=state.rollovers + 1,
         )
         self._note("rolled over")
-
-    def _with_less_architecture(self) -> CheckpointState:
-        """Return the state of a snapshot: architecture decisions beyond their room are shortened, oldest first."""
-        state, tag, most = self.state, self.overheads.range, self.settings.architecture_tokens
-        if state.kept_tokens(tag) <= self.room * ARCHITECTURE_SHARE:
-            return state
-        checkpoints = tuple(
-            replace(one, architecture_tokens=most, tokens=one.tokens - max(0, one.extra_tokens(tag) - most))
-            if one.extra_tokens(tag) > most
-            else one
-            for one in state.checkpoints
-        )
-        own = min(state.architecture_tokens, most)
-        limit = most if own < state.architecture_tokens else state.architecture_limit
-        return replace(state, checkpoints=checkpoints, architecture_tokens=own, architecture_limit=limit)
 
     def _note(
         self,

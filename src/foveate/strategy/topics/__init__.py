@@ -65,7 +65,7 @@ class Topics(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=
     phrases: tuple[str, ...] = ()
     """Additional phrases."""
     subject_distance: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """Minimum distance of another subject from the turns before. None: changes of subject are not detected."""
+    """Minimum distance of another subject: from 0, as far as usual, to 1, nothing in common. None: not detected."""
     keep_full: bool = False
     """Show the newest past topics in full while there is room. A preview always does."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from foveate.plan import Artefact, ArtefactSpec, Overheads, PlanEvent, TurnInfo
 from foveate.strategy.topics.state import BulkState, TopicsState, TopicState, Why
-from foveate.strategy.topics.subjects import WINDOW_TURNS, Gist, is_new_subject
+from foveate.strategy.topics.subjects import BACKGROUND_TURNS, WINDOW_TURNS, Gist, subject_distance
 from foveate.turn import Json
 
 if TYPE_CHECKING:
@@ -67,6 +67,7 @@ class TopicFlow:
         self.events: list[PlanEvent] = []
         self._made = made
         self._overheads = overheads
+        self._known: dict[int, Gist] = {}
         self._seals = {seal.turn: seal for seal in state.seals}
         self._latest_us = 0
 
@@ -170,16 +171,23 @@ class TopicFlow:
         distance = self.settings.subject_distance
         if signals and distance is not None:
             prompt = Gist.from_json(signals.data.get("asked"))
-            if is_new_subject(prompt, self._gists(info.turn), distance):
+            first = max(self.state.subject, info.turn - WINDOW_TURNS)
+            before = self._gists(first, info.turn)
+            if subject_distance(prompt, before, self._gists(first - BACKGROUND_TURNS, first)) > distance:
                 return "subject"
         return None
 
-    def _gists(self, turn: int) -> Sequence[Gist]:
-        """Return the gists of the turns before, as far as they had the same subject; each is known from the turn
-        after."""
-        first = max(self.state.subject, turn - WINDOW_TURNS)
-        found = [self._made.get(boundary_name(self.settings, after)) for after in range(first + 1, turn + 1)]
-        return [Gist.from_json(made.data.get("before")) for made in found if made]
+    def _gists(self, first: int, end: int) -> Sequence[Gist]:
+        """Return the gists of turns, each with its answer; each is known from the turn after."""
+        return [gist for turn in range(max(1, first), end) if (gist := self._gist(turn))]
+
+    def _gist(self, turn: int) -> Gist | None:
+        if turn not in self._known:
+            made = self._made.get(boundary_name(self.settings, turn + 1))
+            if made is None:
+                return None
+            self._known[turn] = Gist.from_json(made.data.get("before"))
+        return self._known[turn]
 
     def _is_too_large(self) -> bool:
         """Return whether the topic takes too much of its share; one beyond it is measured as truncated."""

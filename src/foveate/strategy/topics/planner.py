@@ -23,6 +23,8 @@ MAX_READ_TURNS = 2_000
 """Number of newest turns of a history without a plan that are read for phrases and subjects."""
 MAX_ADDED_SHARE = 0.25
 """A prompt and additions larger than this share of the history's room reduce what the tiers share."""
+CURRENT_STEPS = 4
+"""Steps in which the current topic takes back the room that it left to bulks."""
 MAX_SUMMARIES = 200
 """Limit of the summaries of sealed topics that are made at once, in addition to the shown ones."""
 _TARGETS: tuple[ShownLevel, ...] = ("A", "R", "M", "S", "C", "T", "E")
@@ -63,10 +65,12 @@ class TopicsPlanner:
 
     def _planned(self, flow: TopicFlow) -> tuple[Plan, State]:
         wants = self._advance(flow)
-        past = self._past(flow)
+        past = self._past(flow, self.rooms.bulk)
         current = self._current(flow, self.budget - past.tokens)
         if current is None:
             return self._smallest()
+        if past.left_out and not self._shows_full:
+            past = self._past(flow, self._unused(flow, current))
         full = self._full(flow, past, current)
         rows = (*past.rows[: len(past.rows) - len(full)], *self._raw_rows(full), *current.rows)
         tokens = sum(row.tokens for row in rows)
@@ -118,12 +122,29 @@ class TopicsPlanner:
         flow.finish()
         return wants
 
-    def _past(self, flow: TopicFlow) -> _Past:
-        """Lay out past topics, and the newest bulks that fit their tier; the others are named."""
+    def _unused(self, flow: TopicFlow, current: Current) -> int:
+        """Return the room for bulks: their share, and what the other tiers leave of theirs.
+
+        The current topic counts in steps, so that the bulks change a few times while it grows, not with each turn.
+        """
+        rooms = self.rooms
+        step = max(1, rooms.current // CURRENT_STEPS)
+        current_tokens = max(step, -(-current.tokens // step) * step)
+        topics = flow.past_tokens if rooms.topic_tokens else 0
+        left = min(self.budget, rooms.current + rooms.past + rooms.bulk) - topics - current_tokens
+        return max(rooms.bulk, left)
+
+    @property
+    def _shows_full(self) -> bool:
+        """Return whether past topics are shown in full in what the tiers leave."""
+        return self.settings.keep_full or self.ledger.is_preview
+
+    def _past(self, flow: TopicFlow, bulks_tokens: int) -> _Past:
+        """Lay out past topics, and the newest bulks that fit their room; the others are named."""
         topics = [self._row(flow, topic, topic.wanted(self.rooms.topic_tokens)) for topic in flow.state.topics]
         stub = stub_row(1, 1, self.overheads).tokens
         shown: list[Block] = []
-        room = self.rooms.bulk
+        room = bulks_tokens
         for place, bulk in reversed(list(enumerate(flow.state.bulks))):
             row = self._row(flow, bulk, bulk.wanted(self.rooms.bulk_tokens))
             if row.tokens + (stub if place else 0) > room or not self.rooms.bulk_tokens:
@@ -169,7 +190,7 @@ class TopicsPlanner:
 
     def _full(self, flow: TopicFlow, past: _Past, current: Current) -> list[TopicState]:
         """Return the newest sealed topics that are shown in full, if requested and if there is room; oldest first."""
-        if not self.settings.keep_full and not self.ledger.is_preview:
+        if not self._shows_full:
             return []
         rows = list(past.rows)
         left = self.budget - past.tokens - sum(row.tokens for row in current.rows)

@@ -1,7 +1,8 @@
 """The subjects of turns as numbers: the distance of a prompt from the turns before it. Texts are read elsewhere.
 
 A gist is a direction in a space of meanings and the most informative words. A prompt is distant from the turns before
-it if its direction differs and it has few of their words; a prompt of few words is never distant.
+it if it has few of their words, apart from those of the whole conversation, and its direction differs; a prompt of few
+words is never distant.
 """
 
 from __future__ import annotations
@@ -19,12 +20,19 @@ SCALE = 127
 WEIGHT_SCALE = 200
 MAX_WORDS = 64
 """Limit of the most informative words kept in a gist."""
-ENOUGH_WORDS = 5
-"""A prompt with fewer informative words counts less, in proportion."""
-WINDOW_TURNS = 8
+ENOUGH_WORDS = 10
+"""Minimum number of informative words of a prompt, and of the turns that it is compared with."""
+WINDOW_TURNS = 4
 """The number of turns that a prompt is compared with."""
-FEW_TURNS, FEW_WORDS = 0.15, 5.0
-"""Additional distance required if there is little to compare with: these divided by the turns, and by the words."""
+BACKGROUND_TURNS = 16
+"""The number of turns before these whose words count less, since the whole conversation has them."""
+MIN_BACKGROUND_TURNS = 4
+MIN_RARITY = 0.05
+"""Factor of a word that all turns of the background have."""
+DIRECTION_WEIGHT = 0.3
+"""Weight of the distance of directions, beside that of words."""
+USUAL = 0.73
+"""Distance that counts as none: three of four prompts that continue a subject are nearer (bench/subjects.jsonl)."""
 
 _WORD = Struct("<HB")
 
@@ -56,28 +64,38 @@ class Gist:
         return cls(tuple(number - 256 * (number > SCALE) for number in b64decode(direction)), found)
 
 
-def subject_distance(prompt: Gist, before: Sequence[Gist]) -> float:
-    """Return the distance of a prompt from the turns before it, 0 to about 1; 0 if there is nothing to compare."""
-    known = [gist for gist in before if len(gist.direction) == len(prompt.direction)]
-    total = sum(prompt.words.values())
-    if not known or not prompt.direction or not total:
+def subject_distance(prompt: Gist, before: Sequence[Gist], background: Sequence[Gist] = ()) -> float:
+    """Return how far a prompt is from the turns before it: 0 as far as usual, or with too little to compare; about 1
+    with nothing in common.
+
+    Words count by how rare they are in the background, the turns before those: what a whole conversation is about
+    says nothing about where its subject changes.
+    """
+    said: dict[int, float] = {}
+    for gist in before:
+        for word, weight in gist.words.items():
+            said[word] = said.get(word, 0.0) + weight
+    if min(len(said), len(prompt.words)) < ENOUGH_WORDS:
         return 0.0
-    middle = [sum(numbers) for numbers in zip(*(gist.direction for gist in known), strict=True)]
-    said = {word for gist in known for word in gist.words}
-    new = sum(weight for word, weight in prompt.words.items() if word not in said)
-    return (1 - _cosine(prompt.direction, middle)) * new / total * min(1.0, len(prompt.words) / ENOUGH_WORDS)
+    asked = {word: weight * _rarity(word, background) for word, weight in prompt.words.items()}
+    said = {word: weight * _rarity(word, background) for word, weight in said.items()}
+    shared = sum(weight * said.get(word, 0.0) for word, weight in asked.items())
+    lengths = math.hypot(*asked.values()) * math.hypot(*said.values())
+    words = 1 - (shared / lengths if lengths else 1.0)
+    known = [gist.direction for gist in before if len(gist.direction) == len(prompt.direction)]
+    middle = [sum(numbers) for numbers in zip(*known, strict=True)]
+    directions = 1 - _cosine(prompt.direction, middle) if middle else 0.0
+    distance = (words + DIRECTION_WEIGHT * directions) / (1 + DIRECTION_WEIGHT)
+    return max(0.0, (distance - USUAL) / (1 - USUAL))
 
 
-def is_new_subject(prompt: Gist, before: Sequence[Gist], distance: float) -> bool:
-    """Return whether a prompt is at least this far from the subject of the turns before it."""
-    near = before[-WINDOW_TURNS:]
-    return bool(near) and subject_distance(prompt, near) > distance + margin(near)
-
-
-def margin(before: Sequence[Gist]) -> float:
-    """Return the additional distance required of a prompt because there is little to compare it with."""
-    words = {word for gist in before for word in gist.words}
-    return FEW_TURNS / max(1, len(before)) + FEW_WORDS / max(1, len(words))
+def _rarity(word: int, background: Sequence[Gist]) -> float:
+    """Return a factor from `MIN_RARITY` for a word of all turns to 1 for a word of none."""
+    count = len(background)
+    if count < MIN_BACKGROUND_TURNS:
+        return 1.0
+    has_word = sum(word in gist.words for gist in background)
+    return max(MIN_RARITY, math.log((count + 1) / (has_word + 1)) / math.log(count + 1))
 
 
 def _cosine(one: Sequence[int], two: Sequence[int]) -> float:
