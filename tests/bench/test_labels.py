@@ -1,0 +1,23 @@
+"""The labels of kept words have words of their texts only, and none is in both files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from labels import SET_APART, TRAINING, Label, faults, read_labels
+
+
+@pytest.mark.parametrize("path", [TRAINING, SET_APART])
+def test_each_length_of_a_label_has_words_of_the_longer_one_in_their_order(path: Path) -> None:
+    assert {label.id: found for label in read_labels(path) if (found := faults(label))} == {}
+
+
+def test_a_word_that_is_not_in_the_text_is_a_fault() -> None:
+    assert faults(Label("x", "en", "note", "The tests fail.", "The tests fail.", "tests fail", "tests pass")) != []
+
+
+def test_no_label_is_in_both_files_or_twice() -> None:
+    labels = [*read_labels(TRAINING), *read_labels(SET_APART)]
+    assert len({label.id for label in labels}) == len({label.text for label in labels}) == len(labels)
