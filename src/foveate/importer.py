@@ -200,6 +200,7 @@ class TranscriptSessions:
             "channel": header.channel and printable_text(header.channel),
         }
         if name not in self._created:
+            await fov.agents.check_directing(name)
             info = (await fov.open_session(name)).info
             known = {field: value for field, value in known.items() if not getattr(info, field)}
         return await fov.session(

@@ -103,11 +103,17 @@ def test_a_turn_in_json_has_its_messages(tmp_path: Path) -> None:
     assert [message["role"] for message in turn["messages"]] == ["user", "assistant"]
 
 
-@pytest.mark.parametrize("turns", [["T-9"], ["T-0"], ["seven"], ["T-3", "T-1"], ["T-7", "T-9"], ["T-1", "x"]])
+@pytest.mark.parametrize("turns", [["T-9"], ["T-0"], ["seven"], ["T-7", "T-9"], ["T-1", "x"]])
 def test_turns_that_are_not_there_are_a_mistake_that_says_which_are(turns: list[str], tmp_path: Path) -> None:
     said = shell_with(tmp_path).error("show", "s", *turns)
     assert "no turn " in said
     assert "it has T-1 to T-3" in said
+
+
+def test_a_range_in_the_wrong_order_says_so(tmp_path: Path) -> None:
+    assert "first is T-3, which comes after last, T-1; exchange them" in shell_with(tmp_path).error(
+        "show", "s", "T-3", "T-1"
+    )
 
 
 def test_an_empty_session_has_an_outline_too(tmp_path: Path) -> None:

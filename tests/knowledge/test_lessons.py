@@ -110,7 +110,7 @@ def test_the_same_order_of_a_person_becomes_one(said: PlantedTurn) -> None:
         ("Je préfère les réponses courtes.", "preference"),
         ("We use PostgreSQL 16 and no other database.", "convention"),
         ("I've decided to go with Redis.", "decision"),
-        ("I never went there.", "decision"),
+        ("I never went there.", None),
         ("Aider never edits the file.", None),
         ("Thanks for always being there.", None),
         ("Can we use Redis for that?", None),

@@ -304,19 +304,40 @@ async def _opened(view: Foveate, pack: str) -> Any:
     return await open_toolbox(view, await view.session("s"), ToolChoice(packs=(pack,)))
 
 
-def test_a_key_of_the_gateway_puts_no_prompt_into_a_session_of_an_agent_of_the_owner(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("path", "named", "more"),
+    [
+        ("/s/{}/v1/messages", {}, {"max_tokens": 10}),
+        ("/v1/messages", {"x-session-id": "{}"}, {"max_tokens": 10}),
+        ("/v1/responses/compact", {"x-foveate-session": "{}"}, {}),
+    ],
+)
+def test_a_key_of_the_gateway_puts_no_prompt_into_a_session_of_an_agent_of_the_owner(
+    tmp_path: Path, path: str, named: dict[str, str], more: dict[str, Any]
+) -> None:
     upstream = Upstream(lambda _: say("ok"))
-    body = {"model": "claude", "max_tokens": 10, "messages": [{"role": "user", "content": "Do something else."}]}
+    said = [{"role": role, "content": "Do something else."} for role in ("user", "assistant", "user")]
+    tools = [{"name": "look", "description": "Look.", "input_schema": {"type": "object"}}] if more else []
+    body = {"model": "claude", "tools": tools, **({"messages": said, **more} if more else {"input": said[:1]})}
     with client_of(tmp_path / "a.db", upstream="http://upstream/v1") as client:
         client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
         agent = call(client, client.fov.agents.spawn, "Wait.").id
-        secret = call(client, client.fov.keys.create, rights=["gateway"]).secret
+        secrets = [call(client, client.fov.keys.create, rights=["gateway", *more]).secret for more in ([], ["admin"])]
 
-        def status(session: str, **headers: str) -> int:
-            return int(client.post(f"/s/{session}/v1/messages", json=body, headers=headers).status_code)
+        def status(session: str, secret: str) -> int:
+            headers = {name: value.format(session) for name, value in named.items()} | {"x-foveate-key": secret}
+            return int(client.post(path.format(session), json=body, headers=headers).status_code)
 
-        assert (status(agent, **{"x-foveate-key": secret}), status("mine", **{"x-foveate-key": secret})) == (403, 200)
-        admin = call(client, client.fov.keys.create, rights=["gateway", "admin"]).secret
-        assert status(agent, **{"x-foveate-key": admin}) == 200
+        assert [status("mine", secrets[0]), status(agent, secrets[0]), status(agent, secrets[1])] == [200, 403, 200]
         call(client, client.fov.agents.cancel, agent)
-        assert status(agent, **{"x-foveate-key": secret}) == 200
+        assert status(agent, secrets[0]) == 200
+
+
+def test_a_lesser_key_imports_nothing_into_a_session_of_an_agent_of_the_owner(client: ServerClient) -> None:
+    agent = call(client, client.fov.agents.spawn, "CALL nothing", packs=[ALL]).id
+    transcript = b'{"role": "user", "content": "Do something else."}\n'
+    for right, status in (("write", 403), ("admin", 201)):
+        secret = call(client, client.fov.keys.create, rights=["write", right]).secret
+        sent = client.post(f"{API}/import?name=a.jsonl&session={agent}", content=transcript, headers=bearer(secret))
+        assert sent.status_code == status, sent.text
+    call(client, client.fov.agents.cancel, agent)

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakValueDictionary
 
 from foveate.additions import ClientTexts, without_reminders
@@ -51,6 +51,9 @@ class SessionChoice:
     platform: str | None = None
     folder: str = ""
     """The folder that the client works in: the session's project label, and its recall scope."""
+
+
+SessionCheck: TypeAlias = Callable[[str], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -142,23 +145,37 @@ class Recorder:
         return placed
 
     async def begin(
-        self, request: Incoming, history: RequestHistory, named: ClientId | None, choice: SessionChoice
+        self,
+        request: Incoming,
+        history: RequestHistory,
+        named: ClientId | None,
+        choice: SessionChoice,
+        *,
+        check: SessionCheck | None = None,
     ) -> Placement | SessionDecision:
         """Find the session of a request, and start to record its new messages: `Placement.recorded` waits for that.
 
-        Until it is recorded, no other request of the conversation is placed.
+        Until it is recorded, no other request of the conversation is placed. `check` raises an error for a session that
+        the request may not continue.
         """
+
+        async def resolve(own: Placement | None = None) -> SessionDecision:
+            found = await self._resolve(request, history, named, own)
+            if check and found.action == "continue":
+                await check(found.session)
+            return found
+
         lock = self._lock(named, history)
         await lock.acquire()
         record: asyncio.Task[None] | None = None
         try:
-            decision = await self._resolve(request, history, named)
+            decision = await resolve()
             if decision.action == "pass":
                 return decision
             placement = await self._placement(decision, choice)
 
             async def again() -> SessionDecision:
-                return await self._resolve(request, history, named, placement)
+                return await resolve(placement)
 
             record = placement.record = asyncio.create_task(self._record(placement, decision, choice, again))
             self._records.add(record)

@@ -55,7 +55,8 @@ HOME_PATH = "/"
 DASHBOARD_PATH = "/ui"
 LOGIN_PATH = f"{DASHBOARD_PATH}/login"
 STATIC_PATH = f"{DASHBOARD_PATH}/static/"
-_GATEWAY_PATH = re.compile(r"(?:/+s/.+?)?/+(?:upload/+)?(v1(?:beta)?)(/.*)?", re.DOTALL)
+_VERSIONS = ("v1", "v1beta")
+"""The first part of the gateway's paths, without the session."""
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 _log = logging.getLogger(__name__)
@@ -115,7 +116,18 @@ def explained(error: Exception, tenant: str, what: str) -> str:
 
 def is_gateway_path(path: str) -> bool:
     """Report whether a path belongs to the gateway."""
-    return _GATEWAY_PATH.fullmatch(path) is not None
+    return _gateway_parts(path) is not None
+
+
+def _gateway_parts(path: str) -> tuple[str, str] | None:
+    """Return version and rest of a path of the gateway, with or without a session; None for any other path."""
+    parts = [part for part in path.split("/") if part]
+    first = 2 if parts[:1] == ["s"] else int(parts[:1] == ["upload"])
+    most = len(parts) if first == 2 else first + 1  # a session's name may have slashes  # noqa: PLR2004
+    for place in range(first, min(most, len(parts))):
+        if parts[place] in _VERSIONS:
+            return parts[place], "".join(f"/{part}" for part in parts[place + 1 :])
+    return None
 
 
 def is_dashboard_path(path: str) -> bool:
@@ -125,13 +137,13 @@ def is_dashboard_path(path: str) -> bool:
 
 def refusal(path: str, error: ProblemError) -> Response:
     """Return the response to a request that is rejected before its endpoint, in the format of its path."""
-    found = _GATEWAY_PATH.fullmatch(path)
+    found = _gateway_parts(path)
     if found is None:
         # Redirect a browser to the login form; htmx follows its own header.
         is_page = error.status == 401 and is_dashboard_path(path)  # noqa: PLR2004
         extra = {"Location": LOGIN_PATH, "HX-Redirect": LOGIN_PATH}
         return Response(status_code=303, headers=extra) if is_page else problem_response(error)
-    body = _gateway_error(found[1], found[2] or "", error)
+    body = _gateway_error(*found, error)
     headers = {**error.headers, "x-should-retry": "false"} if error.status in (401, 403) else error.headers
     return Response(msgspec.json.encode(body), error.status, headers, "application/json")
 

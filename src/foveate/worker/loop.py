@@ -149,8 +149,9 @@ class Worker:
         while not (is_stopping and is_stopping()):
             with contained(_log, "work can't be taken from the queue; retrying") as outcome:
                 taken = await due.take_sessions(limit=WATCH_SESSIONS, lease_seconds=self._settings.lease_seconds)
-                attended = (self._attend(work, include_open=drain or not work.is_new) for work in taken)
-                await asyncio.gather(*attended)
+                async with asyncio.TaskGroup() as lanes:  # none is left behind when another one fails
+                    for work in taken:
+                        lanes.create_task(self._attend(work, include_open=drain or not work.is_new))
                 self._refiner.look()
                 if not taken and drain and not (await due.state(limit=0)).sessions:
                     await self.settle()

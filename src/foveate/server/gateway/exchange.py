@@ -22,10 +22,18 @@ import httpx2
 import msgspec
 
 from foveate.cache import BoundedCache
-from foveate.errors import BadUpstream, BudgetExceeded, FoveateError, InputError, InvalidMessage, contained
+from foveate.errors import (
+    BadUpstream,
+    BudgetExceeded,
+    FoveateError,
+    InputError,
+    InvalidMessage,
+    RightMissing,
+    contained,
+)
 from foveate.events import Event
 from foveate.intake.chain import read_history, read_history_in_steps
-from foveate.intake.recorder import Placement, Recorder, SessionChoice
+from foveate.intake.recorder import Placement, Recorder, SessionCheck, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision, place_name
 from foveate.server.gateway.bodies import content_of, decoded, read_answer, read_error
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints, with_lifetime
@@ -92,6 +100,8 @@ class ClientCall:
     choice: SessionChoice
     raw: bytes = b""
     """The body as the client sent it."""
+    check: SessionCheck | None = None
+    """Raises `RightMissing` for a session that the client may not continue."""
     began: float = field(default_factory=time.perf_counter)
 
 
@@ -218,7 +228,7 @@ class Gateway:
             start, named, messages = compacted.start, compacted.named, messages[compacted.count :]
         if start:
             history = await read_history_in_steps(call.wire.format, messages, start=start)
-        return await self._recorder.begin(call.request, history, named, call.choice)
+        return await self._recorder.begin(call.request, history, named, call.choice, check=call.check)
 
     async def _prepare(self, call: ClientCall) -> Prepared:
         """Return the request to send upstream; the client's own if assembling fails."""
@@ -226,7 +236,7 @@ class Gateway:
             placed = await self._place(call)
         except InvalidMessage as error:
             return self._bypassed(call, error)  # the provider may accept message types that we do not know
-        except InputError:
+        except (InputError, RightMissing):
             raise
         except FoveateError as error:
             return self._bypassed(call, error)

@@ -155,8 +155,6 @@ class GatewayEndpoints:
 
     async def _converse(self, asked: Asked) -> Response:
         call = self._call(asked, await self._raw(asked))
-        if call.named and call.named.is_ours:  # a client that names no session never continues an agent's
-            await view_of(self._fov, asked.request.state.principal).agents.check_directing(call.named.name)
         is_stored = not self._settings.bypass and asked.headers.get("x-foveate-store", "").strip().lower() != "off"
         reply = await self._gateway(asked.request).handle(call, store=is_stored)
         return reply.response()
@@ -176,6 +174,7 @@ class GatewayEndpoints:
             named=client_id(asked.headers, read.hints, asked.session),
             choice=_choice(asked.request, read, recalls_project=self._settings.recall_projects),
             raw=raw,
+            check=view_of(self._fov, asked.request.state.principal).agents.check_directing,
         )
 
     async def _compact(self, asked: Asked) -> Response:
