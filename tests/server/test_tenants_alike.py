@@ -52,7 +52,7 @@ class Side:
 class _AsTenant:
     def __init__(self, app: Starlette, tenant: str) -> None:
         self._app = app
-        self._principal = Principal(tenant, frozenset({"read", "write"}), "K-1")
+        self._principal = Principal(tenant, frozenset({"gateway", "read", "write"}), "K-1")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope.setdefault("state", {})["principal"] = self._principal
@@ -96,7 +96,8 @@ async def use_everything(side: Side) -> AsyncIterator[object]:
         await chat.documents.give("epic", f"All about the {word}.")
         yield str(await chat.board())
         yield await chat.call_tool("search_history", {"query": "release 3"})
-        yield [hit.text for hit in await chat.search("listens on 8005", 5)]
+        yield [(hit.text, hit.keyword) for hit in await chat.search("listens on 8005", 5)]
+        yield [(hit.text, hit.keyword) for hit in await view.search("listens on 8005")]
         context = await chat.context("And now?")
         recorded = await chat.record([{"role": "user", "content": "And now?"}, said_by(word)], context=context.token)
         yield recorded
