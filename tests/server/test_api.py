@@ -299,6 +299,14 @@ def test_a_write_with_the_same_key_is_done_once(client: ServerClient, chat: str)
     assert client.post(f"{chat}/goals", json={"title": "x"}, headers={"Idempotency-Key": "a" * 256}).status_code == 400
 
 
+@pytest.mark.parametrize(("key", "status"), [("a", 201), ("a key", 201), ("x" * 256, 400), ("", 400), ("\xe9", 400)])
+def test_a_key_has_the_characters_that_the_document_names(
+    client: ServerClient, chat: str, key: str, status: int
+) -> None:
+    headers = [(b"idempotency-key", key.encode("latin-1"))]
+    assert client.post(f"{chat}/goals", json={"title": "Ship it"}, headers=headers).status_code == status
+
+
 def test_identical_writes_at_once_are_done_once(client: ServerClient, chat: str) -> None:
     def send(_: int) -> httpx2.Response:
         return client.post(f"{chat}/goals", json={"title": "Ship it"}, headers={"Idempotency-Key": "together"})
@@ -384,6 +392,21 @@ def test_errors_are_problems(client: ServerClient, method: str, path: str, statu
     assert problem["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("OPTIONS", "/api/v1/sessions/chat", "DELETE, GET, PATCH"),
+        ("DELETE", "/api/v1/cabinet/prune", "POST"),
+        ("DELETE", "/v1/files", "GET, POST"),
+    ],
+)
+def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(
+    client: ServerClient, method: str, path: str, allowed: str
+) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
 def test_a_defect_is_a_problem_without_details(client: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("the secret of the house")
@@ -425,6 +448,11 @@ def test_the_document_is_openapi_3_1_and_names_every_endpoint_once() -> None:
     assert len({operation["operationId"] for operation in listed}) == len(listed) == len(ENDPOINTS)
     for operation in listed:
         assert operation["summary"], operation["operationId"]
+    for operation in listed:
+        body = operation.get("requestBody")
+        kind = next(iter(body["content"].values()))["schema"].get("$ref", "").rpartition("/")[2] if body else ""
+        if kind:  # an empty body has the defaults, where all fields have one
+            assert body["required"] == bool(document["components"]["schemas"][kind].get("required")), operation
     text = msgspec.json.encode(document).decode()
     for reference in {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}:
         assert reference in document["components"]["schemas"]

@@ -52,6 +52,8 @@ H = TypeVar("H", bound=Handler)
 BASE = "/api/v1"
 IDEMPOTENCY_KEY = "idempotency-key"
 MAX_KEY_CHARS = 255
+KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
+"""Of an Idempotency-Key; spaces around a header are not part of it."""
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 Where = tuple[str, ...]
@@ -100,8 +102,8 @@ class Call:
         key = self.request.headers.get(IDEMPOTENCY_KEY)
         if key is None or self.request.method == "GET":
             return None
-        if not key or len(key) > MAX_KEY_CHARS or not key.isprintable():
-            raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable characters")
+        if len(key) > MAX_KEY_CHARS or not re.fullmatch(KEY_PATTERN, key):
+            raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable ASCII characters")
         return key
 
 
