@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from starlette.responses import Response
 
 from foveate import Foveate, errors, sync
 from foveate.events import Event
+from foveate.server.api.endpoint import Replies
 from foveate.server.api.events import EventHub
 from foveate.server.api.schema import describe
 from foveate.server.api.table import ENDPOINTS
@@ -315,6 +318,30 @@ def test_identical_writes_at_once_are_done_once(client: ServerClient, chat: str)
         answers = list(pool.map(send, range(5)))
     assert {answer.status_code for answer in answers} == {201}
     assert len(client.get(f"{chat}/goals").json()["items"]) == 1
+
+
+def test_a_write_whose_client_left_is_not_done_again() -> None:
+    made: list[int] = []
+
+    async def run() -> Response:
+        replies, has_begun, may_end = Replies(10), asyncio.Event(), asyncio.Event()
+
+        async def make() -> Response:
+            made.append(1)
+            has_begun.set()
+            await may_end.wait()
+            return Response("done", 201)
+
+        where = ("acme", "K-1", "POST", "/goals", "", "key")
+        left = asyncio.create_task(replies.once(where, b"digest", make))
+        await has_begun.wait()
+        left.cancel()
+        await asyncio.wait([left])
+        may_end.set()
+        return await replies.once(where, b"digest", make)
+
+    answer = asyncio.run(run())
+    assert (answer.body, answer.headers["idempotent-replayed"], len(made)) == (b"done", "true", 1)
 
 
 def test_a_failed_write_may_be_repeated_under_its_key(client: ServerClient, chat: str) -> None:
