@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 from collections.abc import Iterator
@@ -13,9 +14,11 @@ from typing import Any
 import httpx2
 import msgspec
 import pytest
+from starlette.responses import Response
 
 from foveate import Foveate, errors, sync
 from foveate.events import Event
+from foveate.server.api.endpoint import Replies
 from foveate.server.api.events import EventHub
 from foveate.server.api.schema import describe
 from foveate.server.api.table import ENDPOINTS
@@ -299,6 +302,14 @@ def test_a_write_with_the_same_key_is_done_once(client: ServerClient, chat: str)
     assert client.post(f"{chat}/goals", json={"title": "x"}, headers={"Idempotency-Key": "a" * 256}).status_code == 400
 
 
+@pytest.mark.parametrize(("key", "status"), [("a", 201), ("a key", 201), ("x" * 256, 400), ("", 400), ("\xe9", 400)])
+def test_a_key_has_the_characters_that_the_document_names(
+    client: ServerClient, chat: str, key: str, status: int
+) -> None:
+    headers = [(b"idempotency-key", key.encode("latin-1"))]
+    assert client.post(f"{chat}/goals", json={"title": "Ship it"}, headers=headers).status_code == status
+
+
 def test_identical_writes_at_once_are_done_once(client: ServerClient, chat: str) -> None:
     def send(_: int) -> httpx2.Response:
         return client.post(f"{chat}/goals", json={"title": "Ship it"}, headers={"Idempotency-Key": "together"})
@@ -307,6 +318,30 @@ def test_identical_writes_at_once_are_done_once(client: ServerClient, chat: str)
         answers = list(pool.map(send, range(5)))
     assert {answer.status_code for answer in answers} == {201}
     assert len(client.get(f"{chat}/goals").json()["items"]) == 1
+
+
+def test_a_write_whose_client_left_is_not_done_again() -> None:
+    made: list[int] = []
+
+    async def run() -> Response:
+        replies, has_begun, may_end = Replies(10), asyncio.Event(), asyncio.Event()
+
+        async def make() -> Response:
+            made.append(1)
+            has_begun.set()
+            await may_end.wait()
+            return Response("done", 201)
+
+        where = ("acme", "K-1", "POST", "/goals", "", "key")
+        left = asyncio.create_task(replies.once(where, b"digest", make))
+        await has_begun.wait()
+        left.cancel()
+        await asyncio.wait([left])
+        may_end.set()
+        return await replies.once(where, b"digest", make)
+
+    answer = asyncio.run(run())
+    assert (answer.body, answer.headers["idempotent-replayed"], len(made)) == (b"done", "true", 1)
 
 
 def test_a_failed_write_may_be_repeated_under_its_key(client: ServerClient, chat: str) -> None:
@@ -384,6 +419,21 @@ def test_errors_are_problems(client: ServerClient, method: str, path: str, statu
     assert problem["status"] == status
 
 
+@pytest.mark.parametrize(
+    ("method", "path", "allowed"),
+    [
+        ("OPTIONS", "/api/v1/sessions/chat", "DELETE, GET, PATCH"),
+        ("DELETE", "/api/v1/cabinet/prune", "POST"),
+        ("DELETE", "/v1/files", "GET, POST"),
+    ],
+)
+def test_a_method_that_is_not_allowed_is_answered_with_all_that_are(
+    client: ServerClient, method: str, path: str, allowed: str
+) -> None:
+    answer = client.request(method, path)
+    assert (answer.status_code, answer.headers["allow"]) == (405, allowed)
+
+
 def test_a_defect_is_a_problem_without_details(client: ServerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("the secret of the house")
@@ -425,6 +475,11 @@ def test_the_document_is_openapi_3_1_and_names_every_endpoint_once() -> None:
     assert len({operation["operationId"] for operation in listed}) == len(listed) == len(ENDPOINTS)
     for operation in listed:
         assert operation["summary"], operation["operationId"]
+    for operation in listed:
+        body = operation.get("requestBody")
+        kind = next(iter(body["content"].values()))["schema"].get("$ref", "").rpartition("/")[2] if body else ""
+        if kind:  # an empty body has the defaults, where all fields have one
+            assert body["required"] == bool(document["components"]["schemas"][kind].get("required")), operation
     text = msgspec.json.encode(document).decode()
     for reference in {part.partition('"')[0] for part in text.split("#/components/schemas/")[1:]}:
         assert reference in document["components"]["schemas"]

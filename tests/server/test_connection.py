@@ -54,12 +54,20 @@ def test_a_head_that_is_too_large_is_refused(url: str, head: list[bytes]) -> Non
     assert exchanged(url, head).startswith(b"HTTP/1.1 431 ")
 
 
-def test_a_head_without_an_end_is_not_read_to_its_end(url: str) -> None:
+CHUNKED = b"POST /api/v1/sessions HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    "beginning",
+    [HEAD + b"a: ", CHUNKED + b"0\r\na: ", CHUNKED + b"1;a="],
+    ids=["head", "trailer", "chunk extension"],
+)
+def test_a_head_without_an_end_is_not_read_to_its_end(url: str, beginning: bytes) -> None:
     sent = 0
 
     def endless() -> Iterator[bytes]:
         nonlocal sent
-        yield HEAD + b"a: "
+        yield beginning
         while sent < 50_000_000:
             sent += 65_536
             yield b"b" * 65_536

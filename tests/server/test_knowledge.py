@@ -77,6 +77,7 @@ def test_an_export_is_imported_back_and_a_broken_one_is_not(client: ServerClient
     assert "line 6: there is no item k-9999999999 here" in broken.json()["detail"]
     assert len(client.get(f"{API}?scope=org:files").json()["items"]) == 2
     assert client.post(f"{API}/import", content=b"\xff").status_code == 422
+    assert client.post(f"{API}/import", content=b"").status_code == 422
 
 
 def test_learning_is_a_job_whose_result_says_what_changed(client: ServerClient) -> None:

@@ -97,7 +97,8 @@ async def use_everything(side: Side) -> AsyncIterator[object]:
         await chat.documents.give("epic", f"All about the {word}.")
         yield str(await chat.board())
         yield await chat.call_tool("search_history", {"query": "release 3"})
-        yield [hit.text for hit in await chat.search("listens on 8005", 5)]
+        yield [(hit.text, hit.keyword) for hit in await chat.search("listens on 8005", 5)]
+        yield [(hit.text, hit.keyword) for hit in await view.search("listens on 8005")]
         context = await chat.context("And now?")
         recorded = await chat.record([{"role": "user", "content": "And now?"}, said_by(word)], context=context.token)
         yield recorded

@@ -43,3 +43,23 @@ def test_a_damaged_rendition_is_made_again_and_the_turns_around_it_are_read(
     assert asyncio.run(with_store(path, read, OFF)) == before
     assert asyncio.run(with_store(path, settled)) == 0
     assert asyncio.run(with_store(path, read, OFF)) == before
+
+
+def test_a_forks_newest_turn_is_read_before_it_has_one_of_its_own(tmp_path: Path) -> None:
+    async def read(fov: Foveate) -> list[str]:
+        session = await fov.session("s")
+        await talk(session, TURNS)
+        fork = await session.fork("fork")
+        assert await fork.get_turns(1, TURNS) == await session.get_turns(1, TURNS)
+        return [turn.turn_id for turn in await fork.get_turns(1, TURNS)]
+
+    assert asyncio.run(with_store(tmp_path / "s.db", read, OFF)) == [f"T-{number + 1}" for number in range(TURNS)]
+
+
+def test_a_range_beyond_the_newest_turn_costs_no_more_than_the_turns_that_exist(tmp_path: Path) -> None:
+    async def read(fov: Foveate) -> int:
+        session = await fov.session("s")
+        await talk(session, TURNS)
+        return len(await session.get_turns(1, 10**15))
+
+    assert asyncio.run(with_store(tmp_path / "s.db", read, OFF)) == TURNS

@@ -1,4 +1,4 @@
-"""A scripted upstream for tests of the gateway: an ASGI app that answers Messages and Chat, and remembers requests."""
+"""A scripted upstream for tests of the gateway: an ASGI app that answers all protocols, and remembers requests."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ class Upstream:
 
     script: Script
     bodies: list[dict[str, Any]] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
     headers: list[dict[str, str]] = field(default_factory=list)
     fail: list[Response] = field(default_factory=list)
     """Answers that are given first, instead of the script's."""
@@ -38,6 +39,7 @@ class Upstream:
                 Route("/v1/messages", self._messages, methods=["POST"]),
                 Route("/v1/chat/completions", self._chat, methods=["POST"]),
                 Route("/v1/responses", self._responses, methods=["POST"]),
+                Route("/v1beta/models/{model}:{verb}", self._gemini, methods=["POST"]),
                 Route("/v1/models", self._models, methods=["GET"]),
             ]
         )
@@ -45,6 +47,7 @@ class Upstream:
     async def _take(self, request: Request) -> tuple[dict[str, Any], Response | None]:
         body = json.loads(await request.body())
         self.bodies.append(body)
+        self.paths.append(request.url.path)
         self.headers.append(dict(request.headers))
         return body, self.fail.pop(0) if self.fail else None
 
@@ -127,6 +130,20 @@ class Upstream:
         events.append(("response.completed", {"response": response}))
         return self._stream([(name, {"type": name, **data}) for name, data in events])
 
+    async def _gemini(self, request: Request) -> Response:
+        body, failure = await self._take(request)
+        if failure is not None:
+            return failure
+        parts = [_gemini_part(block) for block in self.script(body)]
+        usage = {"promptTokenCount": self.input_tokens, "candidatesTokenCount": 5}
+        candidate = {"index": 0, "content": {"role": "model", "parts": parts}, "finishReason": "STOP"}
+        answer = {"candidates": [candidate], "usageMetadata": usage, "modelVersion": request.path_params["model"]}
+        if request.path_params["verb"] != "streamGenerateContent":
+            return JSONResponse(answer)
+        pieces = [{"candidates": [{"index": 0, "content": {"role": "model", "parts": [part]}}]} for part in parts]
+        last = {**answer, "candidates": [{"index": 0, "finishReason": "STOP"}]}
+        return self._stream([("", piece) for piece in (*pieces, last)])
+
     async def _models(self, _request: Request) -> Response:
         return JSONResponse({"object": "list", "data": [{"id": "scripted", "object": "model"}]})
 
@@ -147,6 +164,12 @@ def say(text: str) -> Blocks:
 
 def call(name: str, arguments: dict[str, Any], call_id: str = "toolu_1") -> dict[str, Any]:
     return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
+
+
+def _gemini_part(block: dict[str, Any]) -> dict[str, Any]:
+    if block["type"] == "tool_use":
+        return {"functionCall": {"id": block["id"], "name": block["name"], "args": block["input"]}}
+    return {"text": block["text"]}
 
 
 def _response_item(block: dict[str, Any]) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class TextReader:
             self._sent, self._steps = sent, RunningSteps(self._compressor, sent)
             self._forget()
         held, known, rows = self.known, snapshot.known, snapshot.messages
-        newest = (session.last_turn, session.last_position)
+        newest = session.newest
         if (held.turn, held.position) > newest or not rows:
             return
         before = self._cache.newest.get((known.turn, known.position))
@@ -412,7 +412,7 @@ class TextReader:
 
     async def _raws(self, session: SessionRow, turns: Collection[int]) -> dict[int, RawTurn]:
         """Return turns as they were recorded; of the newest one, the messages up to the session's last position."""
-        cache, newest = self._cache, (session.last_turn, session.last_position)
+        cache, newest = self._cache, session.newest
         cache.closed.reserve(len(turns))
         found = {turn: raw for turn in turns if (raw := cache.get(turn, newest))}
         for first, last in runs_of(turn for turn in turns if turn not in found):

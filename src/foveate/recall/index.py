@@ -511,12 +511,14 @@ def _by_words(
     weighed: Mask | None = None,
 ) -> tuple[Floats, dict[str, float]]:
     """How well each passage answers by its words, and the weight of each phrase among `count` passages, or among those
-    that are weighed."""
+    that are weighed: what another tenant wrote changes neither."""
+    words, weights = table.columns["words"], dict[str, float]()
+    mean_words = table.mean_words
     if weighed is not None:
         count = int(weighed.sum())
+        mean_words = max(1.0, int(words.sum(where=weighed, dtype=np.int64)) / max(1, count))
     scores = np.zeros(table.count, np.float32)
     is_all_common = all(learnt[phrase].is_common for phrase in phrases)
-    words, weights = table.columns["words"], dict[str, float]()
     for phrase in phrases:
         if learnt[phrase].is_common and not is_all_common:
             continue
@@ -524,7 +526,7 @@ def _by_words(
         having = len(places) if weighed is None else int(weighed[places].sum())
         weight = float(np.log1p((count - having + 0.5) / (having + 0.5)))
         weights[phrase] = max(weight, LEAST_WEIGHT)
-        scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / table.mean_words))
+        scores[places] += weights[phrase] * (K1 + 1) / (1 + K1 * (1 - B + B * words[places] / mean_words))
     return scores, weights
 
 

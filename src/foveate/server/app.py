@@ -13,7 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
-from starlette.routing import BaseRoute, Route
+from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import foveate
@@ -36,6 +36,7 @@ from foveate.server.settings import ServerSettings
 from foveate.server.time_limits import TimeLimitMiddleware
 from foveate.tokens import counter_for
 
+NOT_ALLOWED = 405
 SERVER_ERROR = 500
 CLIENT_CLOSED = 499
 """Status in the metrics for a request whose client disconnected."""
@@ -204,7 +205,17 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     path = request.scope["path"]
     details = {404: f"there is nothing at {path[:200]}", 405: f"{request.method} is not allowed here"}
     detail = details.get(error.status_code, error.detail)
-    return refusal(path, ProblemError(error.status_code, detail, headers=error.headers))
+    headers = {"Allow": _allowed(request)} if error.status_code == NOT_ALLOWED else error.headers
+    return refusal(path, ProblemError(error.status_code, detail, headers=headers))
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of the request's path: those of all its routes, of which each has some."""
+    scope = {**request.scope, "path_params": {}}
+    matches = [(route, *route.matches(scope)) for route in request.app.routes if isinstance(route, Route)]
+    found = [(len(child["path_params"]), route.methods or ()) for route, match, child in matches if match != Match.NONE]
+    fewest = min(parameters for parameters, _ in found)  # "/cabinet/prune" is not "/cabinet/{file}"
+    return ", ".join(sorted({method for parameters, methods in found if parameters == fewest for method in methods}))
 
 
 async def _on_defect(request: Request, error: Exception) -> Response:

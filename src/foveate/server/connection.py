@@ -31,7 +31,8 @@ class LimitedConnection(HttpToolsProtocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._awaits_head = True
-        self._head_bytes = 0
+        self._framing_bytes = 0
+        """Bytes since the last complete head or part of a body: of a head, of a chunk's size or of trailers."""
         self._body_bytes = 0
         self._timer: asyncio.TimerHandle | None = None
         self._problem: HTTPStatus | None = None
@@ -45,12 +46,11 @@ class LimitedConnection(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self._awaits_head:
-            self._head_bytes += len(data)
-            if self._timer is None:
-                self._restart(self.head_seconds)
+        self._framing_bytes += len(data)
+        if self._awaits_head and self._timer is None:
+            self._restart(self.head_seconds)
         super().data_received(data)
-        if self._awaits_head and self._head_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+        if self._framing_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
             self._refuse(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE)
 
     def on_message_begin(self) -> None:
@@ -59,6 +59,8 @@ class LimitedConnection(HttpToolsProtocol):
             self._restart(self.head_seconds)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if not self._awaits_head:
+            return  # a trailer; the request is checked without it
         super().on_header(name, value)
         if len(self.headers) > MAX_HEADERS:
             self._problem = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
@@ -70,17 +72,18 @@ class LimitedConnection(HttpToolsProtocol):
             self._problem = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             raise ValueError("the head is too large")
         self._awaits_head = False
-        self._body_bytes = 0
+        self._framing_bytes = self._body_bytes = 0
         self._restart(self.body_seconds)
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
+        self._framing_bytes = 0
         self._body_bytes += len(body)
         super().on_body(body)
 
     def on_message_complete(self) -> None:
         self._stop()
-        self._awaits_head, self._head_bytes = True, 0
+        self._awaits_head, self._framing_bytes = True, 0
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:

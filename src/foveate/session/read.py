@@ -62,6 +62,7 @@ class Reader:
         sizes = await self._store.derived.sizes_of(self._row.id, low, high)
         if not sizes:
             return []
+        low, high = sizes[0].turn, sizes[-1].turn  # those that exist, however large the range is
         # `sizes` tells which turns are pruned.
         is_past = high < self._row.last_turn
         row = await self._store.get_session(self._row.id) if shown == "R" and not is_past else self._row

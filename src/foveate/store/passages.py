@@ -418,11 +418,7 @@ def _indexed(connection: Connection, chain: Sequence[SessionRow]) -> IndexedSess
     """A session, given with its ancestors, with all turns that it sees."""
     session = chain[0]
     epochs = (connection.execute(EPOCH, {"session": row.number}).fetchone()[0] for row in chain)
-    # A fork without messages of its own ends with those up to the fork.
-    last_messages = session.last_position or session.fork_position
-    return IndexedSession(
-        session.number, session.id, session.created_us, sum(epochs), 1, session.last_turn, last_messages
-    )
+    return IndexedSession(session.number, session.id, session.created_us, sum(epochs), 1, *session.newest)
 
 
 def _all_indexed(connection: Connection) -> list[IndexedSession]:

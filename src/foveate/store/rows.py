@@ -90,6 +90,11 @@ class SessionRow(NewSession):
         return cls(**dict(zip(SESSION_COLUMNS, columns, strict=True)))
 
     @property
+    def newest(self) -> tuple[int, int]:
+        """The newest turn and the position of its last message; in a fork without turns of its own, its parent's."""
+        return self.last_turn, self.last_position or self.fork_position
+
+    @property
     def is_open(self) -> bool:
         """Whether the newest turn can still grow."""
         return self.last_turn > 0 and self.head != "closed"

@@ -20,7 +20,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_type_hints
 from urllib.parse import unquote
@@ -37,6 +37,7 @@ from foveate.server.access import AccessControl, Principal, check_right, view_of
 from foveate.server.bodies import decode_json, read_body
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
+from foveate.server.time_limits import LONG_SECONDS
 from foveate.session import Session
 from foveate.session.keys import Right
 
@@ -52,6 +53,8 @@ H = TypeVar("H", bound=Handler)
 BASE = "/api/v1"
 IDEMPOTENCY_KEY = "idempotency-key"
 MAX_KEY_CHARS = 255
+KEY_PATTERN = "^[!-~]([ -~]*[!-~])?$"
+"""Of an Idempotency-Key; spaces around a header are not part of it."""
 JSON = "application/json"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 Where = tuple[str, ...]
@@ -100,8 +103,8 @@ class Call:
         key = self.request.headers.get(IDEMPOTENCY_KEY)
         if key is None or self.request.method == "GET":
             return None
-        if not key or len(key) > MAX_KEY_CHARS or not key.isprintable():
-            raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable characters")
+        if len(key) > MAX_KEY_CHARS or not re.fullmatch(KEY_PATTERN, key):
+            raise ProblemError(400, f"Idempotency-Key takes 1 to {MAX_KEY_CHARS} printable ASCII characters")
         return key
 
 
@@ -263,10 +266,10 @@ def encode(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The response to a request with this body, or a future of it."""
+    """The response to a request with this body, or the task that makes it."""
 
     digest: bytes
-    answer: asyncio.Future[Response]
+    answer: asyncio.Task[Response]
 
 
 class Replies:
@@ -278,7 +281,8 @@ class Replies:
     async def once(self, where: Where, digest: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
         """Return the kept response, or make and keep it.
 
-        `ProblemError` 422 if the key was used for another body. Errors are not kept, so the request may be repeated.
+        A write goes on when its client leaves: its repetition waits for it instead of writing again. `ProblemError` 422
+        if the key was used for another body. Errors are not kept, so the request may be repeated.
         """
         while (known := self._kept.get(where)) is not None:
             if known.digest != digest:
@@ -286,22 +290,21 @@ class Replies:
             await asyncio.wait([known.answer])
             if not known.answer.cancelled():
                 return _again(known.answer.result())
-        promise: asyncio.Future[Response] = asyncio.get_running_loop().create_future()
-        self._kept[where] = _Reply(digest, promise)
-        try:
-            made = await make()
-        except BaseException as error:
+        writing = asyncio.create_task(_limited(make))
+        self._kept[where] = _Reply(digest, writing)
+        writing.add_done_callback(partial(self._finish, where))
+        return await asyncio.shield(writing)
+
+    def _finish(self, where: Where, writing: asyncio.Task[Response]) -> None:
+        """Forget a response that is an error or too large to be kept."""
+        is_made = not writing.cancelled() and writing.exception() is None
+        if not is_made or writing.result().status_code >= SERVER_ERROR or len(writing.result().body) > MAX_KEPT_BYTES:
             self._kept.pop(where)
-            if isinstance(error, Exception):
-                promise.set_exception(error)
-                promise.exception()  # mark the exception as retrieved
-            else:
-                promise.cancel()
-            raise
-        promise.set_result(made)
-        if made.status_code >= SERVER_ERROR or len(made.body) > MAX_KEPT_BYTES:
-            self._kept.pop(where)
-        return made
+
+
+async def _limited(make: Callable[[], Awaitable[Response]]) -> Response:
+    async with asyncio.timeout(LONG_SECONDS):
+        return await make()
 
 
 def _again(made: Response) -> Response:

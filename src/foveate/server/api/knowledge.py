@@ -168,6 +168,8 @@ async def export_knowledge(call: Call, query: KnowledgeExportQuery) -> str:
 async def import_knowledge(call: Call, query: KnowledgeImportQuery) -> KnowledgeImportReport:
     """Import an edited export, sent as the body. 422 names the invalid line; then nothing is imported."""
     raw = await read_body(call.request, max_mb=call.parts.settings.max_body_mb)
+    if not raw:
+        raise ProblemError(422, "the body is empty; send an export as Markdown")
     try:
         entries = await asyncio.to_thread(read_markdown, raw.decode())
     except UnicodeDecodeError as error:

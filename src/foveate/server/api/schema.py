@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 import foveate
-from foveate.server.api.endpoint import BASE, IDEMPOTENCY_KEY, JSON, MAX_KEY_CHARS, Endpoint
+from foveate.server.api.endpoint import BASE, IDEMPOTENCY_KEY, JSON, KEY_PATTERN, MAX_KEY_CHARS, Endpoint
 from foveate.server.problems import MEDIA_TYPE, Problem
 
 REF = "#/components/schemas/{name}"
@@ -64,7 +64,8 @@ def _operation(endpoint: Endpoint, of_kind: dict[str, Any], components: dict[str
     }
     if endpoint.body:
         content = {JSON: {"schema": of_kind[_key(endpoint.body)]}}
-        operation["requestBody"] = {"required": True, "content": content}
+        is_needed = bool(components[endpoint.body.__name__].get("required"))  # otherwise an empty body is "{}"
+        operation["requestBody"] = {"required": is_needed, "content": content}
     elif endpoint.takes:
         content = {endpoint.takes: {"schema": {"type": "string", "format": "binary"}}}
         operation["requestBody"] = {"required": True, "content": content}
@@ -88,7 +89,7 @@ def _parameters(endpoint: Endpoint, components: dict[str, Any]) -> list[dict[str
     if endpoint.query:
         parameters += _query_parameters(endpoint.query, components)
     if endpoint.method != "GET":
-        key = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": "^[!-~]+$"}
+        key = {"type": "string", "minLength": 1, "maxLength": MAX_KEY_CHARS, "pattern": KEY_PATTERN}
         parameters.append({"name": IDEMPOTENCY_KEY, "in": "header", "required": False, "schema": key})
     if endpoint.media == "text/event-stream":
         last = {"type": "string", "pattern": "^[0-9]{1,18}$"}
