@@ -316,15 +316,16 @@ def test_a_key_of_the_gateway_puts_no_prompt_into_a_session_of_an_agent_of_the_o
     tmp_path: Path, path: str, named: dict[str, str], more: dict[str, Any]
 ) -> None:
     upstream = Upstream(lambda _: say("ok"))
-    said = [{"role": role, "content": "Do something else."} for role in ("user", "assistant", "user")]
     tools = [{"name": "look", "description": "Look.", "input_schema": {"type": "object"}}] if more else []
-    body = {"model": "claude", "tools": tools, **({"messages": said, **more} if more else {"input": said[:1]})}
     with client_of(tmp_path / "a.db", upstream="http://upstream/v1") as client:
         client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
         agent = call(client, client.fov.agents.spawn, "Wait.").id
         secrets = [call(client, client.fov.keys.create, rights=["gateway", *more]).secret for more in ([], ["admin"])]
 
         def status(session: str, secret: str) -> int:
+            said = [{"role": role, "content": f"{session} {secret}"} for role in ("user", "assistant", "user")]
+            own = {"messages": said, **more} if more else {"input": said[:1]}
+            body = {"model": "claude", "tools": tools, **own}
             headers = {name: value.format(session) for name, value in named.items()} | {"x-foveate-key": secret}
             return int(client.post(path.format(session), json=body, headers=headers).status_code)
 
