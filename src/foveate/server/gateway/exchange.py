@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -32,11 +32,12 @@ from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints,
 from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import MIN_PLAUSIBLE, ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
-from foveate.server.gateway.state import replaced_fields, without_compaction
+from foveate.server.gateway.state import replaced_fields, unshared_state, without_compaction
 from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
+from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.client_requests import (
@@ -148,18 +149,21 @@ class Gateway:
         *,
         window_of: Callable[[str], int | None],
         publish: Callable[[Event], None],
+        shared_routes: Collection[str] = (),
         max_rounds: int = MAX_ROUNDS,
     ) -> None:
         self._recorder = recorder
         self._client = client
         self._limits = PromptLimits(window_of)
         self._publish = publish
+        self._shared_routes = shared_routes
         self._compacted: BoundedCache[str, _Compacted] = BoundedCache(MAX_COMPACTED)
         """Compacted conversations by the key of their last message."""
         self._max_rounds = max_rounds
 
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         prepared = await self._prepare(call) if store else _unchanged(call, "off")
+        self._keep_apart(call, prepared)
         overhead = time.perf_counter() - call.began
         prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead * 1_000:.1f}"
         sending = self._sent(call, prepared)
@@ -168,6 +172,16 @@ class Gateway:
         answer = call.wire.answer(call.request, own_names=frozenset())
         ping, headers = call.wire.ping(), prepared.answer_headers
         return await reply_soon(sending, answer, ping, headers, waited_seconds=overhead)
+
+    def _keep_apart(self, call: ClientCall, prepared: Prepared) -> None:
+        """Send what names stored state of the provider with the client's own key only; refuse it without one."""
+        if call.target.key is None or not (problem := unshared_state(prepared.body, self._shared_routes)):
+            return
+        own = call.target.of_client(call.headers, call.query)
+        if own is None:
+            self._release(prepared)
+            raise ProblemError(403, problem)
+        call.target = own
 
     async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
