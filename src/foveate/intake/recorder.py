@@ -152,13 +152,13 @@ class Recorder:
         await lock.acquire()
         record: asyncio.Task[None] | None = None
         try:
-            decision = await self._resolve(request, history, named)
+            decision = await self._resolve(request, history, named, choice)
             if decision.action == "pass":
                 return decision
             placement = await self._placement(decision, choice)
 
             async def again() -> SessionDecision:
-                return await self._resolve(request, history, named, placement)
+                return await self._resolve(request, history, named, choice, placement)
 
             record = placement.record = asyncio.create_task(self._record(placement, decision, choice, again))
             self._records.add(record)
@@ -180,12 +180,18 @@ class Recorder:
             task.exception()  # whoever waits for the record raises it
 
     async def _resolve(
-        self, request: Incoming, history: RequestHistory, named: ClientId | None, own: Placement | None = None
+        self,
+        request: Incoming,
+        history: RequestHistory,
+        named: ClientId | None,
+        choice: SessionChoice,
+        own: Placement | None = None,
     ) -> SessionDecision:
         """Decide where a request goes; its `own` placement does not make a session busy."""
         own_name = own.name if own is not None and own.is_held else None
         busy = {name for name, count in self._busy.items() if count > (name == own_name)} if own_name else self._busy
-        return await self._resolver.resolve(request, history, named, self._turns, busy)
+        agent = choice.platform or ""
+        return await self._resolver.resolve(request, history, named, self._turns, busy, agent=agent)
 
     def release(self, placement: Placement) -> None:
         """Release a request that is answered or cancelled; a second call has no effect."""
