@@ -66,6 +66,8 @@ WHOLE_SHARE: Final = 0.98
 """A history with this share of a request's tokens counts as complete; the two counts are made differently."""
 MAX_SHORTENED: Final = 3
 """Maximum number of times that a request which was too long is sent again with less."""
+TOO_LONG_STATUSES: Final = (httpx2.codes.BAD_REQUEST, httpx2.codes.CONTENT_TOO_LARGE)
+"""Statuses of a request that is too long."""
 MAX_CALLS: Final = 16
 """Maximum number of own calls executed in one round."""
 MAX_TOOLS_SHARE: Final = 0.2
@@ -327,7 +329,8 @@ class Gateway:
 
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to what the model accepts."""
-        session.engine.limit_budget(self._limits.prompt_tokens(_model_key(call), call.request.max_output_tokens))
+        answer, budget = call.request.max_output_tokens, session.engine.unlimited_budget_tokens
+        session.engine.limit_budget(self._limits.prompt_tokens(_model_key(call), answer, budget_tokens=budget))
 
     async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
         await placed.recorded()
@@ -431,7 +434,7 @@ class Gateway:
         Then the client gets the provider's error as it came.
         """
         placed = prepared.placement
-        if placed is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+        if placed is None or response.status_code not in TOO_LONG_STATUSES:
             return None
         if (overflow := read_overflow(data)) is None:
             return None
@@ -441,7 +444,7 @@ class Gateway:
             overflow,
             sent_tokens=prepared.tokens,
             answer_tokens=request.max_output_tokens,
-            budget_tokens=prepared.budget_tokens,
+            budget_tokens=engine.unlimited_budget_tokens,
         )
         if not is_smaller:
             return None
