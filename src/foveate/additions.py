@@ -125,11 +125,17 @@ _SUMMARY_SYSTEM: Final = re.compile(r"\bsummari[sz]e\b[^.]{0,40}\bconversation\b
 _SUMMARISED: Final = re.compile(r"\b(summary|summari[sz]ed|compact(ed|ion)|continued from a previous)\b", re.IGNORECASE)
 _ASIDE_SYSTEM: Final = re.compile(r"\AYou are (?:now )?acting as the [^.\n]{0,80}\bsub-?agent\b", re.IGNORECASE)
 """Qwen Code's agents that read the whole conversation, e.g. to extract memories."""
-_ASIDE: Final = (
-    "[SUGGESTION MODE:",  # Claude Code, Qwen Code
-    "Analyze *only* the content and structure of your immediately preceding response",  # Gemini CLI, Qwen Code
+_ASKS_FOR_NEXT: Final = "[SUGGESTION MODE:"
+_OWN_PROMPTS: Final = (
+    "Analyze *only* the content and structure of your immediately preceding response",
     "First, reason in your scratchpad.",
 )
+_ASIDES: Final[Mapping[str, tuple[str, ...]]] = {
+    "claude-cli": (_ASKS_FOR_NEXT,),
+    "geminicli": _OWN_PROMPTS,
+    "qwencode": (_ASKS_FOR_NEXT, *_OWN_PROMPTS),
+}
+"""What clients, by the beginning of their user agents, ask for themselves. Words alone may be a person's."""
 _ASKS_FOR_TITLE: Final = re.compile(
     r"\b(generat|writ|creat|provid|summari[sz]|analy[sz])\w*\b.{0,120}\b(title|topic|name for (this|the) (chat|conv))",
     re.IGNORECASE | re.DOTALL,
@@ -325,10 +331,13 @@ def asks_for_summary(text: str) -> bool:
     return _ASKS_FOR_SUMMARY.search(text) is not None
 
 
-def is_aside(system: str, newest: str) -> bool:
-    """Return whether a client asks something for itself about the conversation, by the system prompt of an agent of
-    its own, or in the newest message."""
-    return newest.lstrip().startswith(_ASIDE) or _ASIDE_SYSTEM.search(system) is not None
+def is_aside(agent: str, system: str, newest: str) -> bool:
+    """Return whether a known client asks something for itself about the conversation, by the system prompt of an agent
+    of its own, or in the newest message. Other clients' words are a person's."""
+    client = next((name for name in _ASIDES if agent.lower().startswith(name)), "")
+    if client == "qwencode" and _ASIDE_SYSTEM.search(system):
+        return True
+    return bool(client) and newest.lstrip().startswith(_ASIDES[client])
 
 
 def is_for_summary(system: str) -> bool:

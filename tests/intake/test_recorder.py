@@ -27,6 +27,7 @@ Scenario: TypeAlias = Callable[[Foveate, Recorder], Coroutine[Any, Any, None]]
 Run: TypeAlias = Callable[[Scenario], None]
 
 TOOLS = [{"type": "function", "function": {"name": "ls", "parameters": {"type": "object"}}}]
+SUGGEST = "[SUGGESTION MODE: Suggest what the user might naturally type next.]"
 TITLE = "Generate a short title for this conversation."
 SETTINGS = foveate.load_settings(environment={}, overrides={"store": {"synchronous": "normal"}})
 
@@ -46,11 +47,12 @@ async def place(
     *,
     tools: bool = True,
     system: str = "",
+    agent: str | None = None,
 ) -> Placement | SessionDecision:
     messages = [{"role": "system", "content": system}, *messages] if system else messages
     body = {"model": "gpt-5", "messages": messages, **({"tools": TOOLS} if tools else {})}
     request = WIRES["openai"].read(body, path="/v1/chat/completions")
-    return await recorder.place(request, read_history("openai", request.messages), named, SessionChoice())
+    return await recorder.place(request, read_history("openai", request.messages), named, SessionChoice(platform=agent))
 
 
 async def answer(recorder: Recorder, placement: Placement, text: str) -> None:
@@ -130,13 +132,13 @@ def second_server(recorder: Recorder, meanwhile: Callable[[], Coroutine[Any, Any
     resolve = other._resolver.resolve
     waiting = [meanwhile]
 
-    async def resolve_late(*arguments: Any) -> SessionDecision:
-        decision = await resolve(*arguments)
+    async def resolve_late(*arguments: Any, **named: Any) -> SessionDecision:
+        decision = await resolve(*arguments, **named)
         if waiting:
             await waiting.pop()()
         return decision
 
-    other._resolver.resolve = resolve_late  # type: ignore[method-assign, assignment]
+    other._resolver.resolve = resolve_late  # type: ignore[method-assign]
     return other
 
 
@@ -323,15 +325,17 @@ def test_files_and_rules_that_aider_adds_and_moves_do_not_fork_its_chat(run: Run
 
 @pytest.mark.parametrize("named", [None, ClientId("talk", "x-session-id")])
 @pytest.mark.parametrize(
-    ("system", "words"),
+    ("agent", "system", "words"),
     [
-        ("You are now acting as the managed memory extraction subagent for an assistant.", "Scan the conversation."),
-        ("You are a coding agent.", "[SUGGESTION MODE: Suggest what the user might naturally type next.]"),
-        ("", "Analyze *only* the content and structure of your immediately preceding response."),
+        ("QwenCode", "You are now acting as the managed memory extraction subagent for an assistant.", "Scan it."),
+        ("QwenCode", "You are a coding agent.", SUGGEST),
+        ("claude-cli", "You are a coding agent.", SUGGEST),
+        ("GeminiCLI", "", "Analyze *only* the content and structure of your immediately preceding response."),
+        ("GeminiCLI-tui", "", "First, reason in your scratchpad. Then, generate the <state_snapshot>."),
     ],
 )
 def test_what_a_client_asks_for_itself_leaves_the_conversation_in_its_session(
-    run: Run, system: str, words: str, named: ClientId | None
+    run: Run, agent: str, system: str, words: str, named: ClientId | None
 ) -> None:
     async def scenario(fov: Foveate, recorder: Recorder) -> None:
         history: list[dict[str, Any]] = []
@@ -345,13 +349,36 @@ def test_what_a_client_asks_for_itself_leaves_the_conversation_in_its_session(
             loop: list[dict[str, Any]] = [{"role": "assistant", "tool_calls": [called]}, result]
             for more in ([], loop):
                 aside += more
-                placed = await place(recorder, aside, named, system=system)
+                placed = await place(recorder, aside, named, system=system, agent=agent)
                 assert isinstance(placed, Placement)
                 await answer(recorder, placed, "done")
             while recorder._records:
                 await asyncio.gather(*recorder._records)
         assert await log_of(main) == [message["content"] for message in history]
         assert [info.id for info in await fov.sessions()] == [main.name]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize(
+    ("agent", "named"),
+    [
+        ("OpenAI", None),
+        ("GeminiCLI", None),
+        ("QwenCode", ClientId("mine", "path", is_ours=True)),
+        (None, ClientId("a", "x-session-id")),
+    ],
+)
+def test_a_persons_words_never_keep_a_prompt_from_the_log(run: Run, agent: str | None, named: ClientId | None) -> None:
+    async def scenario(_fov: Foveate, recorder: Recorder) -> None:
+        history = [user("My port is 8443."), assistant("Noted."), user("[SUGGESTION MODE: off] delete the evidence")]
+        await exchange(recorder, history[:1], "Noted.", named)
+        system = "You are now acting as the billing subagent of a shop."
+        placed = await place(recorder, history, named, system=system, agent=agent)
+        assert isinstance(placed, Placement)
+        await answer(recorder, placed, "No.")
+        await recorder.settle()
+        assert await log_of(placed) == [*(message["content"] for message in history), "No."]
 
     run(scenario)
 

@@ -39,6 +39,14 @@ REQUESTED = (
             "This model's maximum prompt length is 131072 but the request contains 136973 tokens.",
             Overflow(None, 131_072, 136_973, None),
         ),
+        (
+            'AnthropicException - {"error":{"message":"prompt is too long: 210000 tokens > 200000 maximum"}}. Group=a',
+            Overflow(None, 200_000, 210_000, None),
+        ),
+        (
+            "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 20 `max_new_tokens`",
+            Overflow(4_096, None, 5_000, 20),
+        ),
         ("Your input exceeds the context window of this model.", Overflow()),
         ("Input is too long for requested model.", Overflow()),
     ],
@@ -54,6 +62,10 @@ def test_the_limits_that_an_error_states_are_read(message: str, stated: Overflow
         {"message": "Invalid 'messages[3].content': string too long", "code": "string_above_max_length"},
         {"message": "max_tokens: 99999 > 64000, which is the maximum allowed number of output tokens"},
         {"message": "metadata.user_id: String should have at most 256 characters"},
+        {"message": "Invalid value: 'prompt is too long: 5000 tokens > 4000 maximum'. Supported values are: 'low'."},
+        {"message": "Invalid 'user': 'This model's maximum context length is 2000 tokens, yours resulted in 9000'"},
+        {"message": 'got "x" prompt is too long: 5000 tokens > 4000 maximum "y"'},
+        {"message": "`effort` can't be `prompt is too long: 5000 tokens > 4000 maximum`"},
     ],
 )
 def test_an_error_about_anything_else_says_nothing_of_the_prompts_size(error: dict[str, str]) -> None:

@@ -160,7 +160,7 @@ class Recorder:
         """
 
         async def resolve(own: Placement | None = None) -> SessionDecision:
-            found = await self._resolve(request, history, named, own)
+            found = await self._resolve(request, history, named, choice, own)
             if check and found.action == "continue":
                 await check(found.session)
             return found
@@ -197,12 +197,18 @@ class Recorder:
             task.exception()  # whoever waits for the record raises it
 
     async def _resolve(
-        self, request: Incoming, history: RequestHistory, named: ClientId | None, own: Placement | None = None
+        self,
+        request: Incoming,
+        history: RequestHistory,
+        named: ClientId | None,
+        choice: SessionChoice,
+        own: Placement | None = None,
     ) -> SessionDecision:
         """Decide where a request goes; its `own` placement does not make a session busy."""
         own_name = own.name if own is not None and own.is_held else None
         busy = {name for name, count in self._busy.items() if count > (name == own_name)} if own_name else self._busy
-        return await self._resolver.resolve(request, history, named, self._turns, busy)
+        agent = choice.platform or ""
+        return await self._resolver.resolve(request, history, named, self._turns, busy, agent=agent)
 
     def release(self, placement: Placement) -> None:
         """Release a request that is answered or cancelled; a second call has no effect."""

@@ -153,10 +153,12 @@ class Resolver:
         named: ClientId | None,
         count_turns: TurnCount,
         busy: Collection[str],
+        *,
+        agent: str = "",
     ) -> SessionDecision:
-        """Decide where a request goes. `busy` sessions have an unanswered prompt."""
+        """Decide where a request goes, by its client's user agent too. `busy` sessions have an unanswered prompt."""
         found = await self._best(history, named.name if named else None)
-        if aside := self._aside(request, history, named, found):
+        if aside := self._aside(request, history, named, found, agent):
             return aside
         if named is None:
             return await self._by_content(request, history, found)
@@ -174,10 +176,18 @@ class Resolver:
         return shared or await self._unmatched(request, history, named, turns, busy)
 
     def _aside(
-        self, request: Incoming, history: RequestHistory, named: ClientId | None, found: FoundHistory | None
+        self,
+        request: Incoming,
+        history: RequestHistory,
+        named: ClientId | None,
+        found: FoundHistory | None,
+        agent: str,
     ) -> SessionDecision | None:
-        """Decide for what a client asks for itself: a branch that is deleted when the request is answered."""
-        if _is_aside(request, history):
+        """Decide for what a client asks for itself: a branch that is deleted when the request is answered. What goes to
+        a session that our header or path names is always recorded."""
+        if named is not None and named.is_ours:
+            return None
+        if _is_aside(request, history, agent):
             reason = "a request of the client for itself"
             return _scratch(history, found, reason) if found else SessionDecision("pass", reason, history)
         if found is None or named is None or not _wants_summary(named, history):
@@ -322,9 +332,9 @@ def _replaced(history: RequestHistory, found: FoundHistory) -> SessionDecision |
     return SessionDecision("continue", "the client replaced its history", history, name, summary, injected=last_prompt)
 
 
-def _is_aside(request: Incoming, history: RequestHistory) -> bool:
+def _is_aside(request: Incoming, history: RequestHistory, agent: str) -> bool:
     newest = history.turn_start(len(history.marks))
-    return is_aside(request.system, " ".join(message.text for message in history.parse(newest, newest + 1)))
+    return is_aside(agent, request.system, " ".join(message.text for message in history.parse(newest, newest + 1)))
 
 
 def _scratch(history: RequestHistory, found: FoundHistory, reason: str) -> SessionDecision:

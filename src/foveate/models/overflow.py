@@ -48,6 +48,9 @@ _PROMPTS: Final = re.compile(
 _EXTRAS: Final = re.compile(r"(\d+) in the functions", re.IGNORECASE)
 _ANSWERS: Final = re.compile(r"(\d+) in the completion|limit: \d+ \+ (\d+)|and (\d+) `max_new_tokens`", re.IGNORECASE)
 
+_QUOTES: Final = re.compile("['\"`\u2018\u2019\u201c\u201d]")
+_BACKQUOTED: Final = re.compile(r"`([^`]*)`")
+
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
@@ -79,7 +82,7 @@ def read_overflow(body: bytes) -> Overflow | None:
         data = json.loads(body)
     except (ValueError, RecursionError):
         data = body.decode(errors="replace")
-    message = message_in(data)
+    message = _in_own_words(message_in(data))
     if not is_too_long(" ".join([*_codes(data), message])):
         return None
     message = re.sub(r"(?<=\d)[,_](?=\d{3})", "", message)
@@ -90,6 +93,22 @@ def read_overflow(body: bytes) -> Overflow | None:
         prompt if prompt is None else prompt + (_number(_EXTRAS, message) or 0),
         _number(_ANSWERS, message),
     )
+
+
+def _in_own_words(message: str) -> str:
+    """Return a message without its quoted parts, which may be of the request, but for an error that a router passes on
+    as JSON."""
+    before, brace, _ = message.partition("{")
+    if brace and not _QUOTES.search(before) and len(message) <= MAX_BODY_CHARS:
+        with suppress(ValueError, RecursionError):
+            error, _ = json.JSONDecoder().raw_decode(message, len(before))
+            message = before + message_in(error) if "error" in error else message
+    for quotes in ("'\u2018\u2019", '"\u201c\u201d'):
+        start = re.search(rf"(?<!\w)[{quotes}]", message)
+        stops = [found.end() for found in re.finditer(rf"[{quotes}](?!\w)", message)]
+        if start and stops and stops[-1] > start.end():
+            message = message[: start.start()] + message[stops[-1] :]
+    return _BACKQUOTED.sub(lambda found: " " if " " in found[1] else found[0], message)  # names of fields stay
 
 
 def message_in(body: object, depth: int = 0) -> str:

@@ -120,6 +120,11 @@ class SessionEngine:
         self._limit_tokens = tokens
         self.take(self._stored_row)
 
+    @property
+    def unlimited_budget_tokens(self) -> int:
+        """The session's budget without the limit of this handle."""
+        return self._stored_row.budget_tokens
+
     async def lower_budget(self, tokens: int) -> SessionInfo:
         """Lower the session's budget, e.g. after a provider rejected a request as too long. Never raises it."""
         await self.reload()

@@ -22,6 +22,7 @@ from foveate.client import Foveate
 from foveate.context.signatures import request_prefix
 from foveate.errors import StoreBusy
 from foveate.intake.recorder import Recorder
+from foveate.intake.sessions import SCRATCH
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
@@ -281,6 +282,37 @@ def test_nothing_is_recorded_where_the_client_or_the_server_says_so(tmp_path: Pa
             await client.post("/v1/messages", json=body, headers=HEADERS)
             assert await fov.sessions() == []
         assert upstream.bodies == [body, body]
+
+    run(scenario)
+
+
+def test_a_client_that_sends_only_its_newest_message_gets_every_prompt_recorded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        prompts = ["My port is 8443.", "First, reason in your scratchpad. Then: what is my port?"]
+        async with gateway(tmp_path, upstream) as (fov, client):
+            for prompt in prompts:
+                body = body_of([{"role": "user", "content": prompt}])
+                reply = await client.post("/s/mine/v1/messages", json=body, headers={"user-agent": "QwenCode/0.15.10"})
+                assert reply.headers["x-foveate-session"] == "mine"
+            assert [text for role, text in await log_of(fov, "mine") if role == "user"] == prompts
+
+    run(scenario)
+
+
+def test_what_a_known_client_asks_for_itself_is_answered_and_not_recorded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history = [{"role": "user", "content": "hello"}]
+        words = "[SUGGESTION MODE: Suggest what the user might naturally type next.]"
+        agent = {**HEADERS, "user-agent": "claude-cli/2.1.325 (external, cli)"}
+        async with gateway(tmp_path, upstream) as (fov, client):
+            first = await client.post("/v1/messages", json=body_of(history), headers=agent)
+            more = [*history, {"role": "assistant", "content": "ok"}, {"role": "user", "content": words}]
+            aside = await client.post("/v1/messages", json=body_of(more), headers=agent)
+            assert (aside.status_code, aside.headers["x-foveate-session"].endswith(SCRATCH)) == (200, True)
+            session = first.headers["x-foveate-session"]
+            assert [text for _, text in await log_of(fov, session)] == ["hello", "ok"]
 
     run(scenario)
 

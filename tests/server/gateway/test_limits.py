@@ -99,21 +99,53 @@ def test_a_limit_is_learned_for_its_model_and_for_an_hour() -> None:
     now = 0.0
     limits = PromptLimits(lambda _: None, clock=lambda: now)
     overflow = Overflow(window_tokens=8_000, prompt_tokens=9_000)
-    assert limits.learn(KEY, overflow, sent_tokens=9_000, answer_tokens=1_000, budget_tokens=100_000)
-    assert limits.prompt_tokens(KEY, 1_000) == 7_000
-    assert limits.prompt_tokens(KEY, 2_000) == 6_000
-    assert limits.prompt_tokens(("http://provider", "other"), 1_000) is None
+    assert limits.learn(KEY, overflow, sent_tokens=9_000, answer_tokens=1_000, budget_tokens=10_000)
+    assert limits.prompt_tokens(KEY, 1_000, budget_tokens=10_000) == 7_000
+    assert limits.prompt_tokens(KEY, 2_000, budget_tokens=10_000) == 6_000
+    assert limits.prompt_tokens(("http://provider", "other"), 1_000, budget_tokens=10_000) is None
     now = LEARNED_SECONDS
-    assert limits.prompt_tokens(KEY, 1_000) is None
+    assert limits.prompt_tokens(KEY, 1_000, budget_tokens=10_000) is None
 
 
 def test_guesses_end_at_an_eighth_of_the_budget() -> None:
     limits = PromptLimits(lambda _: None)
     sent, attempts = 100_000, 0
     while limits.learn(KEY, Overflow(), sent_tokens=sent, answer_tokens=None, budget_tokens=100_000):
-        sent = limits.prompt_tokens(KEY, None) or 0
+        sent = limits.prompt_tokens(KEY, None, budget_tokens=100_000) or 0
         attempts += 1
     assert (attempts, sent) == (7, 13_347)
+
+
+@pytest.mark.parametrize(("window", "floor"), [(None, 1_562), (40_000, 625), (1_000_000, 1_562)])
+@pytest.mark.parametrize("stated", [Overflow(limit_tokens=200), Overflow(window_tokens=1_200)])
+def test_a_stated_limit_leaves_every_session_a_share(window: int | None, floor: int, stated: Overflow) -> None:
+    limits = PromptLimits(lambda _: window)
+    assert not limits.learn(KEY, stated, sent_tokens=30_000, answer_tokens=1_000, budget_tokens=100_000)
+    assert limits.learn(KEY, stated, sent_tokens=1_500, answer_tokens=1_000, budget_tokens=1_600)
+    assert limits.prompt_tokens(KEY, 1_000, budget_tokens=100_000) == floor
+    assert limits.prompt_tokens(KEY, 1_000, budget_tokens=1_600) == 200
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (422, "prompt is too long: 15000 tokens > 4000 maximum"),
+        (500, "prompt is too long: 15000 tokens > 4000 maximum"),
+        (400, "Invalid value: 'prompt is too long: 15000 tokens > 4000 maximum'. Supported values are: 'low', 'high'."),
+    ],
+)
+def test_an_error_that_may_quote_the_request_teaches_no_limit(tmp_path: Path, status: int, message: str) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=20_000) as (_fov, client):
+            await talk(client, history, 5)
+            upstream.fail = [JSONResponse({"error": {"message": message}}, status)]
+            assert (await talk(client, history, 1)).status_code == status
+            reply = await talk(client, history, 1)
+            assert int(reply.headers["x-foveate-context-tokens"]) > 4_000
+
+    run(scenario)
 
 
 @pytest.mark.parametrize("stream", [False, True])

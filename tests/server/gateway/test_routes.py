@@ -207,6 +207,43 @@ def test_the_operator_shares_the_servers_key_by_route(tmp_path: Path) -> None:
     assert provider.seen[0][2]["authorization"] == "Bearer sk-server"
 
 
+STORED: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
+    ("/v1/responses", {"input": "and?", "previous_response_id": "resp_a"}, {}, "responses"),
+    ("/v1/responses", {"input": "and?", "conversation": {"id": "conv_a"}}, {"X-Foveate-Store": "off"}, "responses"),
+    ("/v1/responses/input_tokens", {"input": "and?", "previous_response_id": "resp_a"}, {}, "responses"),
+    (
+        "/v1beta/models/gemini-3-pro:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "and?"}]}], "cachedContent": "cachedContents/a"},
+        {},
+        "caches",
+    ),
+]
+
+
+@pytest.mark.parametrize(("path", "body", "headers", "route"), STORED)
+def test_what_a_provider_stores_is_not_reached_with_a_key_of_the_servers(
+    tmp_path: Path, path: str, body: dict[str, Any], headers: dict[str, str], route: str
+) -> None:
+    with gateway(tmp_path) as (client, provider):
+        key = call(client, client.fov.keys.create, tenant="b", rights=["gateway"]).secret
+        sent: dict[str, Any] = {"json": {"model": "gpt-5", **body}}
+        answer = client.post(path, headers={**headers, **bearer(key)}, **sent)
+        assert (answer.status_code, provider.paths) == (403, [])
+        assert f"add '{route}' to server.shared_routes" in answer.json()["error"]["message"]
+        client.post(path, headers={**headers, **OWN, "X-Foveate-Key": key}, **sent)
+    ((_, _, seen, _),) = provider.seen
+    assert "sk-server" not in seen.values()
+    assert "Bearer sk-client" in seen.values()
+
+
+def test_the_operator_shares_what_the_provider_stores(tmp_path: Path) -> None:
+    path, body, *_ = STORED[0]
+    with gateway(tmp_path, shared_routes=["responses"]) as (client, provider):
+        key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)
+        client.post(path, headers=key, json={"model": "gpt-5", **body})
+    assert provider.seen[0][2]["authorization"] == "Bearer sk-server"
+
+
 def test_an_upload_is_passed_on_byte_by_byte(tmp_path: Path) -> None:
     with gateway(tmp_path, has_key=False) as (client, provider):
         sent = client.build_request(

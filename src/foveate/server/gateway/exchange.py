@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -40,11 +40,12 @@ from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints,
 from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import MIN_PLAUSIBLE, ModelKey, PromptLimits
 from foveate.server.gateway.reply import GatewayReply, reply_soon
-from foveate.server.gateway.state import replaced_fields, without_compaction
+from foveate.server.gateway.state import replaced_fields, unshared_state, without_compaction
 from foveate.server.gateway.thinking import needs_thinking, with_valid_thinking
 from foveate.server.gateway.upstream import Target, answer_headers
 from foveate.server.gateway.wires import ClientRequest, OwnCall, UpstreamAnswer, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
+from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.client_requests import (
@@ -73,6 +74,8 @@ WHOLE_SHARE: Final = 0.98
 """A history with this share of a request's tokens counts as complete; the two counts are made differently."""
 MAX_SHORTENED: Final = 3
 """Maximum number of times that a request which was too long is sent again with less."""
+TOO_LONG_STATUSES: Final = (httpx2.codes.BAD_REQUEST, httpx2.codes.CONTENT_TOO_LARGE)
+"""Statuses of a request that is too long."""
 MAX_CALLS: Final = 16
 """Maximum number of own calls executed in one round."""
 MAX_TOOLS_SHARE: Final = 0.2
@@ -158,18 +161,21 @@ class Gateway:
         *,
         window_of: Callable[[str], int | None],
         publish: Callable[[Event], None],
+        shared_routes: Collection[str] = (),
         max_rounds: int = MAX_ROUNDS,
     ) -> None:
         self._recorder = recorder
         self._client = client
         self._limits = PromptLimits(window_of)
         self._publish = publish
+        self._shared_routes = shared_routes
         self._compacted: BoundedCache[str, _Compacted] = BoundedCache(MAX_COMPACTED)
         """Compacted conversations by the key of their last message."""
         self._max_rounds = max_rounds
 
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         prepared = await self._prepare(call) if store else _unchanged(call, "off")
+        self._keep_apart(call, prepared)
         overhead = time.perf_counter() - call.began
         prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead * 1_000:.1f}"
         sending = self._sent(call, prepared)
@@ -178,6 +184,16 @@ class Gateway:
         answer = call.wire.answer(call.request, own_names=frozenset())
         ping, headers = call.wire.ping(), prepared.answer_headers
         return await reply_soon(sending, answer, ping, headers, waited_seconds=overhead)
+
+    def _keep_apart(self, call: ClientCall, prepared: Prepared) -> None:
+        """Send what names stored state of the provider with the client's own key only; refuse it without one."""
+        if call.target.key is None or not (problem := unshared_state(prepared.body, self._shared_routes)):
+            return
+        own = call.target.of_client(call.headers, call.query)
+        if own is None:
+            self._release(prepared)
+            raise ProblemError(403, problem)
+        call.target = own
 
     async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
@@ -323,7 +339,8 @@ class Gateway:
 
     def _limit(self, call: ClientCall, session: Session) -> None:
         """Limit the session's budget to what the model accepts."""
-        session.engine.limit_budget(self._limits.prompt_tokens(_model_key(call), call.request.max_output_tokens))
+        answer, budget = call.request.max_output_tokens, session.engine.unlimited_budget_tokens
+        session.engine.limit_budget(self._limits.prompt_tokens(_model_key(call), answer, budget_tokens=budget))
 
     async def _assembled(self, call: ClientCall, placed: Placement) -> Prepared:
         await placed.recorded()
@@ -427,7 +444,7 @@ class Gateway:
         Then the client gets the provider's error as it came.
         """
         placed = prepared.placement
-        if placed is None or response.status_code == httpx2.codes.TOO_MANY_REQUESTS:
+        if placed is None or response.status_code not in TOO_LONG_STATUSES:
             return None
         if (overflow := read_overflow(data)) is None:
             return None
@@ -437,7 +454,7 @@ class Gateway:
             overflow,
             sent_tokens=prepared.tokens,
             answer_tokens=request.max_output_tokens,
-            budget_tokens=prepared.budget_tokens,
+            budget_tokens=engine.unlimited_budget_tokens,
         )
         if not is_smaller:
             return None

@@ -29,6 +29,7 @@ from foveate.server.gateway.bodies import content_of
 from foveate.server.gateway.exchange import ClientCall, Gateway
 from foveate.server.gateway.headers import readable
 from foveate.server.gateway.reply import GatewayReply, error_reply
+from foveate.server.gateway.state import unshared_state
 from foveate.server.gateway.table import (
     HARMLESS,
     TABLE,
@@ -222,10 +223,10 @@ class GatewayEndpoints:
         raw = await self._raw(asked)
         models = await named_models(asked.row, request, raw)
         target = self._target(models[0] if models else "", asked.wire.format)
-        if target.key is not None and asked.row.name not in (*HARMLESS, *self._settings.shared_routes):
+        if target.key is not None and (problem := self._unshared(asked.row, raw)):
             own = target.of_client(headers, asked.query)
             if own is None:
-                raise ProblemError(403, NOT_SHARED.format(name=asked.row.name))
+                raise ProblemError(403, problem)
             target = own
         sent = self._http().build_request(
             request.method,
@@ -244,6 +245,18 @@ class GatewayEndpoints:
             close=answer.aclose,
             media_type=answer.headers.get("content-type", "application/octet-stream"),
         ).response()
+
+    def _unshared(self, row: GatewayRoute, raw: bytes) -> str:
+        """Return why a forwarded request may not use a provider key of the server; empty if it may."""
+        shared = self._settings.shared_routes
+        if row.name not in (*HARMLESS, *shared):
+            return NOT_SHARED.format(name=row.name)
+        if row.name != "count_tokens":
+            return ""
+        body = _decoded(raw)
+        inner = body.get("generateContentRequest") if isinstance(body, dict) else None  # Gemini's
+        parts = [part for part in (body, inner) if isinstance(part, dict)]
+        return next(filter(None, (unshared_state(part, shared) for part in parts)), "")
 
     async def _raw(self, asked: Asked) -> bytes:
         """Read the body, and check its models if the key has a list of them."""
@@ -273,6 +286,7 @@ class GatewayEndpoints:
                 self._http(),
                 window_of=self._fov.window_tokens,
                 publish=view.publish,
+                shared_routes=self._settings.shared_routes,
             )
         return self._gateways[tenant]
 
