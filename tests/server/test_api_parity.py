@@ -126,6 +126,37 @@ def test_a_session_has_one_run_at_a_time(client: ServerClient) -> None:
     assert client.delete(f"{API}/jobs/{job}").json()["status"] == "cancelled"
 
 
+def tenant_with_a_run(client: ServerClient, session: str) -> tuple[dict[str, str], str]:
+    """The key of the tenant acme, and the job of its run of a session."""
+    acme = bearer(call(client, client.fov.keys.create, tenant="acme", rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": session}, headers=acme).raise_for_status()
+    made = client.post(f"{API}/sessions/{session}/run", json={"epic": "Wait for ever."}, headers=acme)
+    assert made.status_code == 202, made.text
+    return acme, str(made.json()["id"])
+
+
+def test_the_run_of_a_tenant_concerns_its_session_alone(client: ServerClient) -> None:
+    owner = bearer(call(client, client.fov.keys.create, rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": "work"}, headers=owner).raise_for_status()
+    acme, job = tenant_with_a_run(client, "work")
+    same = client.post(f"{API}/sessions/acme:work/run", json={}, headers=owner)
+    assert (same.status_code, job in same.json()["detail"]) == (409, True)
+    own = client.post(f"{API}/sessions/work/run", json={"epic": "Wait for ever."}, headers=owner)
+    assert own.status_code == 202
+    shown = {one["id"]: one["session_id"] for one in client.get(f"{API}/jobs", headers=owner).json()["items"]}
+    assert shown == {job: "acme:work", own.json()["id"]: "work"}
+    assert client.get(f"{API}/jobs/{job}", headers=acme).json()["session_id"] == "work"
+
+
+def test_a_run_that_the_owner_started_is_not_named_to_the_tenant(client: ServerClient) -> None:
+    owner = bearer(call(client, client.fov.keys.create, rights=["read", "write"]).secret)
+    acme = bearer(call(client, client.fov.keys.create, tenant="acme", rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": "work"}, headers=acme).raise_for_status()
+    job = client.post(f"{API}/sessions/acme:work/run", json={"epic": "Wait for ever."}, headers=owner).json()["id"]
+    refused = client.post(f"{API}/sessions/work/run", json={}, headers=acme)
+    assert (refused.status_code, job in refused.json()["detail"]) == (409, False)
+
+
 def test_a_run_takes_only_models_that_are_configured(client: ServerClient) -> None:
     client.post(f"{API}/sessions", json={"id": "work"}).raise_for_status()
     foreign = client.post(f"{API}/sessions/work/run", json={"epic": "x", "model": "scripted:/etc/passwd"})
