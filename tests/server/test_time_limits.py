@@ -19,7 +19,7 @@ import foveate
 from foveate.server.api.endpoint import Replies
 from foveate.server.app import create_app
 from foveate.server.problems import ProblemError
-from foveate.server.time_limits import TimeLimitMiddleware, allow_long, note_kept
+from foveate.server.time_limits import LONG_SECONDS, TimeLimitMiddleware, allow_long, note_kept
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -117,6 +117,27 @@ def test_an_operation_that_may_take_long_gets_the_time() -> None:
 
     with TestClient(limited(imports, 0.02)) as client:
         assert client.get("/slow").text == "done"
+
+
+def test_a_wait_with_a_limit_of_its_own_gets_the_time(tmp_path: Path) -> None:
+    async def job() -> float:
+        async with foveate.open(tmp_path / "s.db") as fov:
+            await fov.session("chat")
+            scope = scope_of("/api/v1/sessions/chat/settle", "POST", size=0)
+            arriving = [{"type": "http.request", "body": b"", "more_body": False}]
+
+            async def receive() -> dict[str, Any]:
+                if not arriving:
+                    await asyncio.Event().wait()
+                return arriving.pop()
+
+            async def send(message: Any) -> None:
+                assert message.get("status", 200) == 200
+
+            await create_app(fov)(scope, receive, send)
+            return float(scope["state"]["time_limit"].seconds)
+
+    assert asyncio.run(job()) == LONG_SECONDS
 
 
 class Write:
