@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import struct
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import zstandard
 
@@ -23,10 +22,11 @@ MAX_RATIO = 200
 """An archive whose files unpack to more than this many times its size was made to fill a disk; exports have 5 to 20."""
 FREE_RATIO_BYTES = 256 * 1024 * 1024
 """Up to this size, the ratio does not matter: short repetitive texts compress well."""
-_END = struct.Struct("<4s4H2LH")
-_END_64_BYTES = 56
-_LOCATOR_BYTES = 20
-_SMALLEST_ENTRY_BYTES = 46
+MAX_ENTRY_BYTES = 512
+"""Average size of a file's entry in the directory of an archive: 46 bytes, its path and its times."""
+MAX_TAIL_BYTES = 65_536 + 22
+"""The end of an archive in which `zipfile` looks for the record of its directory."""
+_ENTRY_MARK = b"PK\x01\x02"
 
 
 class UnpackError(ValueError):
@@ -34,7 +34,10 @@ class UnpackError(ValueError):
 
 
 class Unpacker:
-    """Decompresses the chunks of one stream, whose `Content-Encoding` may be `gzip`, `deflate`, `zstd` or none."""
+    """Decompresses the chunks of one stream, whose `Content-Encoding` may be `gzip`, `deflate`, `zstd` or none.
+
+    A stream may have several gzip members or zstd frames; anything else behind its end is damage.
+    """
 
     def __init__(self, encoding: str) -> None:
         encoding = encoding.strip().lower()
@@ -42,7 +45,9 @@ class Unpacker:
             raise UnpackError(f"has the content-encoding {encoding[:50]!r}, which is not supported")
         self._encoding = encoding
         self._inflater: zlib._Decompress | None = None
-        self._frames = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompressobj()
+        self._frames = zstandard.ZstdDecompressor(max_window_size=MAX_WINDOW_BYTES).decompressobj(
+            read_across_frames=True
+        )
 
     def feed(self, raw: bytes) -> Iterator[bytes]:
         """Yield the content of a chunk in small pieces."""
@@ -60,15 +65,19 @@ class Unpacker:
                 yield piece
 
     def _zlib(self, raw: bytes) -> Iterator[bytes]:
-        if self._inflater is None:
-            if not raw:
-                return
-            # Some servers send `deflate` without zlib's header, whose first byte ends in 8.
-            is_bare = self._encoding == "deflate" and raw[0] & 0x0F != zlib.DEFLATED
-            self._inflater = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else 32 + zlib.MAX_WBITS)
-        while raw and not self._inflater.eof:
+        while raw:
+            if self._inflater is None:
+                # Some servers send `deflate` without zlib's header, whose first byte ends in 8.
+                is_bare = self._encoding == "deflate" and raw[0] & 0x0F != zlib.DEFLATED
+                self._inflater = zlib.decompressobj(-zlib.MAX_WBITS if is_bare else 32 + zlib.MAX_WBITS)
+            elif self._inflater.eof:
+                raw = raw.lstrip(b"\0")  # padding
+                if raw and self._encoding == "deflate":
+                    raise UnpackError("has data behind the end of its deflate stream")
+                self._inflater = zlib.decompressobj(16 + zlib.MAX_WBITS) if raw else self._inflater
+                continue
             piece = self._inflater.decompress(raw, PIECE_BYTES)
-            raw = self._inflater.unconsumed_tail
+            raw = self._inflater.unconsumed_tail or self._inflater.unused_data
             if piece:
                 yield piece
 
@@ -80,10 +89,8 @@ def archive_bytes(stream: BinaryIO, is_read: Callable[[str], bool]) -> int:
     the stream is left at its beginning.
     """
     size = stream.seek(0, os.SEEK_END)
-    if _directory_bytes(stream, size) // _SMALLEST_ENTRY_BYTES > MAX_ENTRIES:
-        raise ValueError(f"the zip file has more than {MAX_ENTRIES:,} files")
     try:
-        with zipfile.ZipFile(stream) as archive:
+        with zipfile.ZipFile(cast(BinaryIO, _LimitedDirectory(stream))) as archive:
             unpacked = sum(entry.file_size for entry in archive.infolist() if is_read(entry.filename))
     finally:
         stream.seek(0)
@@ -92,16 +99,16 @@ def archive_bytes(stream: BinaryIO, is_read: Callable[[str], bool]) -> int:
     return unpacked
 
 
-def _directory_bytes(stream: BinaryIO, size: int) -> int:
-    """Return the size of the archive's directory from the records at its end; 0 if there is none."""
-    tail_start = max(0, size - _END.size - 0xFFFF - _LOCATOR_BYTES - _END_64_BYTES)
-    stream.seek(tail_start)
-    tail = stream.read()
-    place = tail.rfind(b"PK\x05\x06")
-    if place < 0 or place + _END.size > len(tail):
-        return 0
-    found: int = _END.unpack_from(tail, place)[5]
-    large = place - _LOCATOR_BYTES - _END_64_BYTES
-    if large >= 0 and tail[large : large + 4] == b"PK\x06\x06":
-        found = int(struct.unpack_from("<Q", tail, large + 40)[0])
-    return found
+class _LimitedDirectory:
+    """A zip file whose directory is read by `zipfile` only if it has at most `MAX_ENTRIES` files."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.seek, self.tell, self.seekable = stream.seek, stream.tell, stream.seekable
+
+    def read(self, size: int = -1) -> bytes:
+        limit = max(MAX_ENTRIES * MAX_ENTRY_BYTES, MAX_TAIL_BYTES)
+        raw = self._stream.read(limit + 1 if size < 0 else min(size, limit + 1))
+        if len(raw) > limit or raw.count(_ENTRY_MARK) > MAX_ENTRIES:
+            raise ValueError(f"the zip file has more than {MAX_ENTRIES:,} files")
+        return raw

@@ -21,9 +21,6 @@ WORK: list[dict[str, Any]] = [
 ]
 SCRIPT = """
 [[reply]]
-contains = "Wait for ever."
-stalls = 60
-[[reply]]
 contains = "Iteration 1:"
 says = "STATUS: question: Which port?"
 [[reply]]
@@ -35,10 +32,18 @@ says = "?"
 """
 
 
+SLOW = """
+[[reply]]
+says = "?"
+delay_seconds = 600
+"""
+
+
 @pytest.fixture
-def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Any:
+    """A client of a server whose model follows `SCRIPT`, or the script that is the parameter."""
     script = tmp_path / "script.toml"
-    script.write_text(SCRIPT, "utf-8")
+    script.write_text(getattr(request, "param", SCRIPT), "utf-8")
     monkeypatch.setenv("FOVEATE_MODELS__CHAT", f"scripted:{script}")
     with client_of(tmp_path / "a.db") as made:
         yield made
@@ -116,6 +121,7 @@ def test_a_one_shot_run_asks_is_answered_and_ends(client: ServerClient) -> None:
     assert client.get(f"{API}/sessions/work/documents/epic").json()["text"] == "Move the shop."
 
 
+@pytest.mark.parametrize("client", [SLOW], indirect=True)
 def test_a_session_has_one_run_at_a_time(client: ServerClient) -> None:
     client.post(f"{API}/sessions", json={"id": "work"}).raise_for_status()
     first = client.post(f"{API}/sessions/work/run", json={"epic": "Wait for ever."})
@@ -124,6 +130,50 @@ def test_a_session_has_one_run_at_a_time(client: ServerClient) -> None:
     job = first.json()["id"]
     assert job in second.json()["detail"]
     assert client.delete(f"{API}/jobs/{job}").json()["status"] == "cancelled"
+
+
+def tenant_with_a_run(client: ServerClient, session: str) -> tuple[dict[str, str], str]:
+    """The key of the tenant acme, and the job of its run of a session."""
+    acme = bearer(call(client, client.fov.keys.create, tenant="acme", rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": session}, headers=acme).raise_for_status()
+    made = client.post(f"{API}/sessions/{session}/run", json={"epic": "Wait for ever."}, headers=acme)
+    assert made.status_code == 202, made.text
+    return acme, str(made.json()["id"])
+
+
+@pytest.mark.parametrize("client", [SLOW], indirect=True)
+def test_the_run_of_a_tenant_concerns_its_session_alone(client: ServerClient) -> None:
+    owner = bearer(call(client, client.fov.keys.create, rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": "work"}, headers=owner).raise_for_status()
+    acme, job = tenant_with_a_run(client, "work")
+    same = client.post(f"{API}/sessions/acme:work/run", json={}, headers=owner)
+    assert (same.status_code, job in same.json()["detail"]) == (409, True)
+    own = client.post(f"{API}/sessions/work/run", json={"epic": "Wait for ever."}, headers=owner)
+    assert own.status_code == 202
+    shown = {one["id"]: one["session_id"] for one in client.get(f"{API}/jobs", headers=owner).json()["items"]}
+    assert shown == {job: "acme:work", own.json()["id"]: "work"}
+    assert client.get(f"{API}/jobs/{job}", headers=acme).json()["session_id"] == "work"
+
+
+@pytest.mark.parametrize("client", [SLOW], indirect=True)
+def test_a_run_that_the_owner_started_is_not_named_to_the_tenant(client: ServerClient) -> None:
+    owner = bearer(call(client, client.fov.keys.create, rights=["read", "write"]).secret)
+    acme = bearer(call(client, client.fov.keys.create, tenant="acme", rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": "work"}, headers=acme).raise_for_status()
+    job = client.post(f"{API}/sessions/acme:work/run", json={"epic": "Wait for ever."}, headers=owner).json()["id"]
+    refused = client.post(f"{API}/sessions/work/run", json={}, headers=acme)
+    assert (refused.status_code, job in refused.json()["detail"]) == (409, False)
+
+
+@pytest.mark.parametrize("client", [SLOW], indirect=True)
+def test_the_runs_of_a_tenant_take_no_place_from_those_of_others(client: ServerClient) -> None:
+    for name in ("w1", "w2", "w3"):
+        acme, queued = tenant_with_a_run(client, name)
+    beta = bearer(call(client, client.fov.keys.create, tenant="beta", rights=["read", "write"]).secret)
+    client.post(f"{API}/sessions", json={"id": "b"}, headers=beta).raise_for_status()
+    run = client.post(f"{API}/sessions/b/run", json={"epic": "Wait for ever."}, headers=beta).json()["id"]
+    wait_until(lambda: client.get(f"{API}/jobs/{run}", headers=beta).json()["status"] == "running")
+    assert client.get(f"{API}/jobs/{queued}", headers=acme).json()["status"] == "queued"
 
 
 def test_a_run_takes_only_models_that_are_configured(client: ServerClient) -> None:

@@ -16,8 +16,10 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 import foveate
+from foveate.server.api.endpoint import Replies
 from foveate.server.app import create_app
-from foveate.server.time_limits import TimeLimitMiddleware, allow_long
+from foveate.server.problems import ProblemError
+from foveate.server.time_limits import LONG_SECONDS, TimeLimitMiddleware, allow_long, note_kept
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -115,3 +117,90 @@ def test_an_operation_that_may_take_long_gets_the_time() -> None:
 
     with TestClient(limited(imports, 0.02)) as client:
         assert client.get("/slow").text == "done"
+
+
+def test_a_wait_with_a_limit_of_its_own_gets_the_time(tmp_path: Path) -> None:
+    async def job() -> float:
+        async with foveate.open(tmp_path / "s.db") as fov:
+            await fov.session("chat")
+            scope = scope_of("/api/v1/sessions/chat/settle", "POST", size=0)
+            arriving = [{"type": "http.request", "body": b"", "more_body": False}]
+
+            async def receive() -> dict[str, Any]:
+                if not arriving:
+                    await asyncio.Event().wait()
+                return arriving.pop()
+
+            async def send(message: Any) -> None:
+                assert message.get("status", 200) == 200
+
+            await create_app(fov)(scope, receive, send)
+            return float(scope["state"]["time_limit"].seconds)
+
+    assert asyncio.run(job()) == LONG_SECONDS
+
+
+class Write:
+    """A write that is committed before its response is made, under one Idempotency-Key."""
+
+    def __init__(self) -> None:
+        self.replies = Replies(10)
+        self.count = 0
+        self.committed, self.may_end = asyncio.Event(), asyncio.Event()
+
+    async def once(self) -> Response:
+        return await self.replies.once(("key",), b"digest", self._make)
+
+    async def _make(self) -> Response:
+        self.count += 1
+        self.committed.set()
+        await self.may_end.wait()
+        return PlainTextResponse("written")
+
+
+@pytest.mark.parametrize("client_leaves", [True, False])
+def test_a_write_with_a_key_is_done_once_although_its_request_ended_early(client_leaves: bool) -> None:
+    async def job() -> tuple[list[Any], str, int]:
+        write = Write()
+        sent: list[Any] = []
+
+        async def endpoint(request: Request) -> Response:
+            note_kept(request)
+            return await write.once()
+
+        async def receive() -> dict[str, Any]:
+            await (write.committed if client_leaves else asyncio.Event()).wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        arriving = [{"type": "http.request", "body": b"", "more_body": False}]
+        app = limited(endpoint, 60.0 if client_leaves else 0.01)
+
+        async def messages() -> dict[str, Any]:
+            return arriving.pop() if arriving else await receive()
+
+        await app(scope_of("/slow", "POST", size=0), messages, send)
+        write.may_end.set()
+        repeated = await write.once()
+        assert repeated.headers["idempotent-replayed"] == "true"
+        return sent, bytes(repeated.body).decode(), write.count
+
+    sent, body, count = asyncio.run(job())
+    assert (body, count) == ("written", 1)
+    assert client_leaves == (not sent)
+    assert client_leaves or b"repeat it with the same Idempotency-Key" in sent[1]["body"]
+
+
+def test_writes_with_a_key_end_when_the_server_stops() -> None:
+    async def job() -> int:
+        write = Write()
+        request = asyncio.create_task(write.once())
+        await write.committed.wait()
+        await write.replies.stop()
+        with pytest.raises(ProblemError, match="the server is stopping"):
+            await request
+        return write.count
+
+    assert asyncio.run(job()) == 1

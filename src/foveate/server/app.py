@@ -79,6 +79,7 @@ def create_app(
                 yield
         finally:
             events.stop()
+            await replies.stop()
             await jobs.stop()
             await gateway.close()
 

@@ -69,6 +69,6 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     mcp_sessions: Annotated[int, Meta(ge=1, le=1_000)] = 30
     """Sessions on a page of the MCP session list."""
     max_jobs: Annotated[int, Meta(ge=1, le=1_000)] = 2
-    """Jobs of the HTTP API that run at the same time; others are queued."""
+    """Jobs of the HTTP API that run at the same time, and besides them runs of each tenant; others are queued."""
     shutdown_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 10.0
     """How long open requests may take when the server stops."""

@@ -1,7 +1,8 @@
 """Ends requests whose client has gone or that take too long, so that nobody's work goes on without a reader.
 
 The clock starts again with each part of the request that arrives, and stops when the response begins; a stream ends
-with its client. Requests of the gateway wait for a provider, within the limits of `gateway.transport`.
+with its client. Requests of the gateway wait for a provider, within the limits of `gateway.transport`. A write with an
+Idempotency-Key continues without its request (`Replies.once`).
 """
 
 from __future__ import annotations
@@ -42,8 +43,7 @@ class TimeLimitMiddleware:
             if not watched.limit.expired():
                 raise
             if not watched.is_gone:
-                seconds = f"{watched.seconds:,.0f} s"
-                detail = f"the request took longer than {seconds} and was stopped; ask for less at a time"
+                detail = f"the request took longer than {watched.seconds:,.0f} s and {watched.outcome}"
                 problem = ProblemError(503, detail, kind="time-limit", headers={"Retry-After": "1"})
                 await problem_response(problem)(scope, receive, send)
         finally:
@@ -57,6 +57,13 @@ def allow_long(request: Request) -> None:
         watched.allow(LONG_SECONDS)
 
 
+def note_kept(request: Request) -> None:
+    """Note that the work of a request continues without it and that its response is kept for a repeated request."""
+    watched = getattr(request.state, _STATE, None)
+    if isinstance(watched, _WatchedRequest):
+        watched.outcome = "continues; repeat it with the same Idempotency-Key to get its response"
+
+
 class _WatchedRequest:
     """The messages of a request; once it has arrived, the next message says that its client has gone."""
 
@@ -65,6 +72,7 @@ class _WatchedRequest:
     def __init__(self, receive: Receive, send: Send, seconds: float) -> None:
         self.seconds = seconds
         self.is_gone = False
+        self.outcome = "was stopped; ask for less at a time"
         self._receive = receive
         self._send = send
         self._read: list[Message] = []

@@ -18,9 +18,9 @@ import hashlib
 import inspect
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from functools import partial, wraps
+from functools import wraps
 from types import NoneType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, get_type_hints
 from urllib.parse import unquote
@@ -35,9 +35,9 @@ from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.server.access import AccessControl, Principal, check_right, view_of
 from foveate.server.bodies import decode_json, read_body
-from foveate.server.problems import ProblemError
+from foveate.server.problems import BUSY_SECONDS, ProblemError
 from foveate.server.settings import ServerSettings
-from foveate.server.time_limits import LONG_SECONDS
+from foveate.server.time_limits import LONG_SECONDS, note_kept
 from foveate.session import Session
 from foveate.session.keys import Right
 
@@ -231,6 +231,7 @@ def _runner(endpoint: Endpoint, parts: ApiParts) -> Callable[[Request], Awaitabl
         if key is None or not endpoint.is_replayed:
             return await answer()
         where = (principal.tenant, principal.key_id, endpoint.method, request.url.path, str(request.query_params), key)
+        note_kept(request)
         return await parts.replies.once(where, hashlib.sha256(raw).digest(), answer)
 
     return run
@@ -266,7 +267,7 @@ def encode(value: object) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class _Reply:
-    """The response to a request with this body, or the task that makes it."""
+    """The response to a request with this body, as the task that makes it."""
 
     digest: bytes
     answer: asyncio.Task[Response]
@@ -277,34 +278,58 @@ class Replies:
 
     def __init__(self, limit: int) -> None:
         self._kept: BoundedCache[Where, _Reply] = BoundedCache(limit)
+        self._running: set[asyncio.Task[Response]] = set()
 
-    async def once(self, where: Where, digest: bytes, make: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the kept response, or make and keep it.
+    async def once(self, where: Where, digest: bytes, make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+        """Return the kept response, or make and keep it, even if the request is cancelled meanwhile.
 
-        A write goes on when its client leaves: its repetition waits for it instead of writing again. `ProblemError` 422
-        if the key was used for another body. Errors are not kept, so the request may be repeated.
+        Its repetition waits for it instead of writing again. `ProblemError` 422 if the key was used for another body.
+        Errors are not kept, so the request may be repeated.
         """
-        while (known := self._kept.get(where)) is not None:
-            if known.digest != digest:
-                raise ProblemError(422, "this Idempotency-Key was used for a different request", kind="key-reused")
-            await asyncio.wait([known.answer])
-            if not known.answer.cancelled():
-                return _again(known.answer.result())
-        writing = asyncio.create_task(_limited(make))
-        self._kept[where] = _Reply(digest, writing)
-        writing.add_done_callback(partial(self._finish, where))
-        return await asyncio.shield(writing)
+        known = self._kept.get(where)
+        if known is None:
+            made = self._kept[where] = _Reply(digest, asyncio.create_task(self._keep(where, make)))
+            self._running.add(made.answer)
+            made.answer.add_done_callback(self._note_ended)
+            return await _result(made.answer)
+        if known.digest != digest:
+            raise ProblemError(422, "this Idempotency-Key was used for a different request", kind="key-reused")
+        return _again(await _result(known.answer))
 
-    def _finish(self, where: Where, writing: asyncio.Task[Response]) -> None:
-        """Forget a response that is an error or too large to be kept."""
-        is_made = not writing.cancelled() and writing.exception() is None
-        if not is_made or writing.result().status_code >= SERVER_ERROR or len(writing.result().body) > MAX_KEPT_BYTES:
-            self._kept.pop(where)
+    async def stop(self) -> None:
+        """Cancel the calls in progress."""
+        for task in (running := list(self._running)):
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+    async def _keep(self, where: Where, make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+        is_kept = False
+        try:
+            async with asyncio.timeout(LONG_SECONDS) as limit:
+                made = await make()
+            is_kept = made.status_code < SERVER_ERROR and len(made.body) <= MAX_KEPT_BYTES
+            return made
+        except TimeoutError as error:
+            if not limit.expired():
+                raise
+            detail = f"the call took longer than {LONG_SECONDS:,.0f} s and was stopped; ask for less at a time"
+            raise ProblemError(503, detail, kind="time-limit", headers={"Retry-After": str(BUSY_SECONDS)}) from error
+        finally:
+            if not is_kept:
+                self._kept.pop(where)
+
+    def _note_ended(self, task: asyncio.Task[Response]) -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # mark the exception as retrieved: its request may have ended
 
 
-async def _limited(make: Callable[[], Awaitable[Response]]) -> Response:
-    async with asyncio.timeout(LONG_SECONDS):
-        return await make()
+async def _result(task: asyncio.Task[Response]) -> Response:
+    """Return the result of a task, which continues if the caller is cancelled."""
+    await asyncio.wait([task])
+    if task.cancelled():
+        raise ProblemError(503, "the server is stopping; try again", headers={"Retry-After": str(BUSY_SECONDS)})
+    return task.result()
 
 
 def _again(made: Response) -> Response:

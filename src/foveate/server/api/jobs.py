@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,10 +18,12 @@ from foveate.server.access import Principal
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError, explained
+from foveate.session.tenant import stored_id
 from foveate.session.values import copied
 
 MAX_KEPT = 1_000
 MAX_QUEUED = 100
+"""Jobs of one pool that have not ended."""
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 Advance = Callable[[int], None]
@@ -60,7 +63,9 @@ class ServerJob:
     tenant: str
     kind: str
     session_id: str
+    """As the tenant knows it; empty for none."""
     total: int
+    pool: str
     status: JobStatus = "queued"
     done: int = 0
     result: dict[str, Any] | None = None
@@ -69,24 +74,32 @@ class ServerJob:
     ended_at: datetime | None = None
     task: asyncio.Task[None] | None = None
 
-    def shown(self) -> JobResource:
-        """Return the job as the API's resource."""
-        return copied(JobResource, self, done=min(self.done, self.total))
+    @property
+    def stored_session_id(self) -> str:
+        """The stored id of its session; empty for none."""
+        return self.session_id and stored_id(self.tenant, self.session_id)
+
+    def shown(self, principal: Principal) -> JobResource:
+        """Return the job as the API's resource, with the session id as its tenant or the owner knows it."""
+        session_id = self.session_id if principal.tenant else self.stored_session_id
+        return copied(JobResource, self, session_id=session_id, done=min(self.done, self.total))
 
 
 class Jobs:
-    """The jobs of one server: a limited number runs at the same time, the others are queued."""
+    """The jobs of one server: a limited number of each pool runs at the same time, the others are queued."""
 
     def __init__(self, at_once: int) -> None:
-        self._slots = asyncio.Semaphore(at_once)
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once))
         self._kept: BoundedCache[str, ServerJob] = BoundedCache(MAX_KEPT)
 
-    def start(self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work) -> ServerJob:
-        """Queue work that reports each finished step."""
-        waiting = sum(job.status not in ENDED for _, job in self._kept.items())
+    def start(
+        self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work, pool: str = ""
+    ) -> ServerJob:
+        """Queue work that reports each finished step; it waits only for other jobs of its pool."""
+        waiting = sum(job.pool == pool and job.status not in ENDED for _, job in self._kept.items())
         if waiting >= MAX_QUEUED:
             raise ProblemError(429, f"{waiting} jobs are queued already", headers={"Retry-After": "30"})
-        job = ServerJob(f"job-{secrets.token_hex(8)}", principal.tenant, kind, session_id, total)
+        job = ServerJob(f"job-{secrets.token_hex(8)}", principal.tenant, kind, session_id, total, pool)
         self._kept[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
         return job
@@ -99,6 +112,12 @@ class Jobs:
                 404, f"no job {job_id[:50]!r}; jobs are kept until the server stops", kind="job-not-found"
             )
         return job
+
+    def in_progress(self, kind: str, stored_session_id: str) -> ServerJob | None:
+        """Return the job of this kind on a session, of any tenant, that has not ended."""
+        wanted = (kind, stored_session_id)
+        jobs = (job for _, job in self._kept.items() if (job.kind, job.stored_session_id) == wanted)
+        return next((job for job in jobs if job.status not in ENDED), None)
 
     def list(self, principal: Principal) -> Sequence[ServerJob]:
         """Return the jobs of this tenant, newest first."""
@@ -118,7 +137,7 @@ class Jobs:
 
         try:
             with contained() as outcome:
-                async with self._slots:
+                async with self._slots[job.pool]:
                     job.status = "running"
                     job.result = await work(advance)
                 job.done = job.total
@@ -134,13 +153,13 @@ class Jobs:
 @routes.add("GET", "/jobs", right="read")
 async def list_jobs(call: Call) -> JobList:
     """List all jobs, newest first."""
-    return JobList(items=[job.shown() for job in call.parts.jobs.list(call.principal)])
+    return JobList(items=[job.shown(call.principal) for job in call.parts.jobs.list(call.principal)])
 
 
 @routes.add("GET", "/jobs/{job}", right="read")
 async def get_job(call: Call, job: str) -> JobResource:
     """Get a job and its progress."""
-    return call.parts.jobs.get(call.principal, job).shown()
+    return call.parts.jobs.get(call.principal, job).shown(call.principal)
 
 
 @routes.add("DELETE", "/jobs/{job}", right="write")
@@ -150,4 +169,4 @@ async def cancel_job(call: Call, job: str) -> JobResource:
     if found.task and not found.task.done():
         found.task.cancel()
         await asyncio.gather(found.task, return_exceptions=True)
-    return found.shown()
+    return found.shown(call.principal)

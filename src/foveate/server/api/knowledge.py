@@ -202,7 +202,8 @@ async def learn_knowledge(call: Call, body: LearnBody) -> JobResource:
         report = await learn(call.view, scope, dry_run=body.dry_run, progress=progress)
         return {"dry_run": body.dry_run, "calls": report.calls, "scopes": msgspec.to_builtins(report.scopes)}
 
-    return call.parts.jobs.start(call.principal, "learn", "", total=scopes * len(STEPS), work=work).shown()
+    started = call.parts.jobs.start(call.principal, "learn", "", total=scopes * len(STEPS), work=work)
+    return started.shown(call.principal)
 
 
 @routes.add("GET", "/knowledge/runs", right="read")

@@ -12,11 +12,12 @@ from foveate.agents.options import ChatOptions
 from foveate.agents.run import DEFAULT_MAX_ITERATIONS, Caps, IterationEnd, RunEnd, run
 from foveate.errors import InputError
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.api.jobs import ENDED, Advance, JobResource
+from foveate.server.api.jobs import Advance, JobResource
 from foveate.server.problems import ProblemError
 from foveate.session import Session
 
 routes = Endpoints("runs")
+RUN = "run"
 
 
 class RunBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -46,9 +47,10 @@ async def run_session(call: Call, session: Session, body: RunBody) -> JobResourc
     stored with the session: after a restart of the server, the same call resumes it. 409 while the session has a run
     in progress.
     """
-    for job in call.parts.jobs.list(call.principal):
-        if (job.kind, job.session_id) == ("run", session.id) and job.status not in ENDED:
-            raise ProblemError(409, f"a run of {session.id!r} is in progress: {job.id}; cancel it, or wait for its end")
+    if running := call.parts.jobs.in_progress(RUN, session.engine.stored_id):
+        own = call.principal.tenant in ("", running.tenant)
+        advice = f": {running.id}; cancel it, or wait for its end" if own else "; wait for its end"
+        raise ProblemError(409, f"a run of {session.id!r} is in progress{advice}")
     models = _models(call, body.model)
     settings = call.parts.fov.settings
     window = call.view.window_tokens(models[0])
@@ -81,7 +83,9 @@ async def run_session(call: Call, session: Session, body: RunBody) -> JobResourc
                     return _result(event)
         raise AssertionError("unreachable: a run ends, or fails")
 
-    return call.parts.jobs.start(call.principal, "run", session.id, total=body.max_iterations, work=work).shown()
+    pool = f"runs of {call.principal.tenant}"  # a run may take hours
+    started = call.parts.jobs.start(call.principal, RUN, session.id, total=body.max_iterations, work=work, pool=pool)
+    return started.shown(call.principal)
 
 
 def _models(call: Call, requested: str | None) -> tuple[str, ...]:

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 from foveate.errors import SessionExists, SessionNotFound
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, ItemList, ItemPage, Limit, read_cursor, write_cursor
+from foveate.server.time_limits import allow_long
 from foveate.session import Session
 from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats, copied
 
@@ -245,6 +246,7 @@ async def prune_session(call: Call, session: str, body: PruneBody) -> PruneRepor
 @routes.add("POST", "/sessions/{session}/settle", right="write")
 async def settle_session(call: Call, session: Session, query: SettleQuery) -> SessionStats:
     """Wait until every turn has its renditions, or until the time limit; `pending` and `waiting` count the rest."""
+    allow_long(call.request)
     with suppress(TimeoutError):
         await asyncio.wait_for(call.view.settle(session_id=session.id), query.timeout_seconds)
     return await session.stats()

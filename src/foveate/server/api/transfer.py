@@ -113,7 +113,8 @@ async def compare_strategies(call: Call, session: Session, body: CompareBody) ->
         return summary
 
     name = comparison.info.id
-    return call.parts.jobs.start(call.principal, "compare", name, total=comparison.total, work=work).shown()
+    started = call.parts.jobs.start(call.principal, "compare", name, total=comparison.total, work=work)
+    return started.shown(call.principal)
 
 
 async def import_named(

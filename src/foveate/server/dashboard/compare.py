@@ -28,7 +28,7 @@ MAX_CHOICES = 500
 @pages.add("GET", f"{BASE}/compare", right="read")
 async def show_compare(visit: Visit) -> Response:
     """Show the form, and the comparisons so far."""
-    jobs = [job for job in visit.parts.jobs.list(visit.principal) if job.kind == KIND]
+    jobs = [job.shown(visit.principal) for job in visit.parts.jobs.list(visit.principal) if job.kind == KIND]
     return visit.page(
         "compare.html",
         title="Compare",
@@ -75,7 +75,7 @@ async def start_compare(visit: Visit) -> Response:
 @pages.add("GET", f"{BASE}/compare/{{job}}", right="read")
 async def show_report(visit: Visit, job: str) -> Response:
     """Show the report, or the progress while it is being made."""
-    found = visit.parts.jobs.get(visit.principal, job)
+    found = visit.parts.jobs.get(visit.principal, job).shown(visit.principal)
     if visit.is_fragment and found.status not in ("done", "failed", "cancelled"):
         return visit.part("progress.html", job=found)
     if visit.is_fragment:

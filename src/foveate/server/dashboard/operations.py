@@ -72,7 +72,7 @@ async def show_costs(visit: Visit) -> Response:
         titles=await _titles(visit, [total.name for total in shown if total.name]),
         providers=await visit.view.providers() if not visit.principal.tenant else (),
         index=await visit.view.index_state() if not visit.principal.tenant else None,
-        jobs=[job.shown() for job in visit.parts.jobs.list(visit.principal)[:50]],
+        jobs=[job.shown(visit.principal) for job in visit.parts.jobs.list(visit.principal)[:50]],
         queues=await _queues(visit, await visit.view.sessions(limit=RECENT_SESSIONS)),
         agents=Counter(agent.state for agent in await visit.view.agents.list(limit=MAX_AGENTS)),
     )
