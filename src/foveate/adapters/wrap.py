@@ -21,7 +21,8 @@ from foveate.adapters.bridge import AnySession, Bridge
 from foveate.errors import FoveateError, InputError
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import ClientId
-from foveate.server.gateway.exchange import ClientCall, Gateway
+from foveate.server.gateway.exchange import Gateway
+from foveate.server.gateway.prepare import ClientCall
 from foveate.server.gateway.reply import GatewayReply, error_reply
 from foveate.server.gateway.upstream import Target
 from foveate.server.gateway.wires import WIRES, Wire

@@ -26,8 +26,9 @@ from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
 from foveate.server.access import Principal, check_models, check_right, check_route, view_of
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
 from foveate.server.gateway.bodies import content_of
-from foveate.server.gateway.exchange import ClientCall, Gateway
+from foveate.server.gateway.exchange import Gateway
 from foveate.server.gateway.headers import readable
+from foveate.server.gateway.prepare import ClientCall
 from foveate.server.gateway.reply import GatewayReply, error_reply
 from foveate.server.gateway.state import unshared_state
 from foveate.server.gateway.table import (
