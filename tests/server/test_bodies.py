@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import gzip
 import io
 import json
@@ -12,9 +11,7 @@ from typing import Any
 
 import pytest
 import zstandard
-from starlette.requests import ClientDisconnect, Request
 
-from foveate.server.bodies import while_connected
 from support.servers import LOCAL, ServerClient, call, client_of
 
 PATH = "/api/v1/sessions"
@@ -138,25 +135,3 @@ def test_an_archive_that_unpacks_to_more_than_a_body_may_have_is_refused_as_a_wh
     assert "server.max_body_mb" in client.post("/ui/import", files=files).text
     assert "server.max_body_mb" in client.post("/ui/compare", files=files, data={"budgets": "2k"}).text
     assert client.get(PATH).json()["items"] == before
-
-
-def test_work_for_a_client_that_disconnects_is_cancelled() -> None:
-    events: list[str] = []
-
-    async def work() -> None:
-        try:
-            await asyncio.Event().wait()
-        finally:
-            events.append("cancelled")
-
-    async def run() -> None:
-        messages = iter([{"type": "http.request", "body": b""}, {"type": "http.disconnect"}])
-
-        async def receive() -> Any:
-            return next(messages)
-
-        with pytest.raises(ClientDisconnect):
-            await while_connected(Request({"type": "http"}, receive), work())
-
-    asyncio.run(run())
-    assert events == ["cancelled"]

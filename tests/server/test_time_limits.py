@@ -16,6 +16,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 import foveate
+from foveate.client import Foveate
 from foveate.server.api.endpoint import Replies
 from foveate.server.app import create_app
 from foveate.server.problems import ProblemError
@@ -94,6 +95,43 @@ def test_the_whole_application_cancels_an_operation_when_its_client_goes(tmp_pat
 
     asyncio.run(job())
     assert sent == []
+
+
+def test_an_import_has_every_piece_of_its_body_and_ends_with_its_client(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[str] = []
+    is_importing = asyncio.Event()
+    transcript = '{"role": "user", "content": "one two three"}\n'
+    pieces = [*(letter.encode() for letter in transcript), b""]
+    messages = [{"type": "http.request", "body": piece, "more_body": bool(piece)} for piece in pieces]
+
+    async def import_file(_fov: Foveate, path: Path, **_options: Any) -> None:
+        events.append(await asyncio.to_thread(path.read_text))
+        is_importing.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            events.append("cancelled")
+
+    async def receive() -> dict[str, Any]:
+        await asyncio.sleep(0)
+        if messages:
+            return messages.pop(0)
+        await is_importing.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(_message: Any) -> None:
+        events.append("answered")
+
+    async def job() -> None:
+        async with foveate.open(tmp_path / "s.db") as fov:
+            scope = scope_of("/api/v1/import", "POST", size=len(transcript)) | {"query_string": b"name=x.jsonl"}
+            await create_app(fov)(scope, receive, send)
+
+    monkeypatch.setattr(Foveate, "import_file", import_file)
+    asyncio.run(job())
+    assert events == [transcript, "cancelled"]
 
 
 def test_a_response_that_has_begun_is_sent_to_its_end() -> None:

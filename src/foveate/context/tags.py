@@ -145,7 +145,7 @@ class TagEntry:
     date: str = ""
     """The date that is shown before it (`foveate.context.dates`)."""
     is_removed: bool = field(default=False, compare=False)
-    """The turn was pruned; the text says so."""
+    """The turn was pruned; the text is a note."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,7 @@ class Overflow:
     """The tokens that the request reserves for the answer."""
 
     def room_tokens(self, answer_tokens: int) -> int | None:
-        """Return the tokens that a prompt may have if so many are reserved for the answer; None if unknown."""
+        """Return the tokens left to a prompt when `answer_tokens` are reserved; None if unknown."""
         if self.limit_tokens is not None:
             return self.limit_tokens
         return None if self.window_tokens is None else self.window_tokens - (self.answer_tokens or answer_tokens)

@@ -8,12 +8,11 @@ import io
 import json
 import tempfile
 import zlib
-from collections.abc import Coroutine
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 import zstandard
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 
 from foveate.server.problems import ProblemError
 from foveate.server.settings import MB
@@ -74,25 +73,6 @@ async def _receive(request: Request, file: BinaryIO, max_mb: int) -> None:
         if size > max_mb * MB:
             raise _too_large(max_mb)
         file.write(chunk)
-
-
-async def while_connected(request: Request, work: Coroutine[Any, Any, T]) -> T:
-    """Return the result of the work for a request whose body was read; cancel it if the client disconnects."""
-    task, gone = asyncio.ensure_future(work), asyncio.ensure_future(_disconnected(request))
-    try:
-        await asyncio.wait({task, gone}, return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return task.result()
-    finally:
-        gone.cancel()
-        task.cancel()
-        await asyncio.wait({task, gone})
-
-
-async def _disconnected(request: Request) -> None:
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def decode_json(body: bytes, kind: type[T]) -> T:

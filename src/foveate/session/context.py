@@ -548,7 +548,7 @@ class Contexts:
 
 
 def _check_framing(request: ContextRequest, counter: Counter) -> None:
-    """Reject a prompt of so many messages that their framing alone exceeds the budget, before they are counted."""
+    """Reject a prompt if the framing of its messages alone exceeds the budget, before they are counted."""
     framing = MESSAGE_TOKENS * len(prompt_messages(request.prompt))
     tokens = counter.scale(framing, request.session.calibration)
     if tokens > request.budget_tokens:

@@ -23,7 +23,7 @@ from foveate.replay.report import Comparison
 from foveate.replay.script import Surroundings
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.jobs import Advance, JobResource
-from foveate.server.bodies import spool_body, while_connected
+from foveate.server.bodies import spool_body
 from foveate.server.problems import ProblemError
 from foveate.server.settings import MB
 from foveate.server.time_limits import allow_long
@@ -85,7 +85,7 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
         raise ProblemError(422, f"name: {query.name[:50]!r} is not the name of a file")
     allow_long(call.request)
     max_mb = call.parts.settings.max_body_mb
-    importing = import_named(
+    return await import_named(
         call.view,
         query.name,
         lambda file: spool_body(call.request, file, max_mb=max_mb),
@@ -93,7 +93,6 @@ async def import_transcript(call: Call, query: ImportQuery) -> ImportReport:
         format_name=query.format,
         session_id=query.session,
     )
-    return await while_connected(call.request, importing)
 
 
 @routes.add("GET", "/sessions/{session}/export", right="read", media="text/plain")

@@ -11,7 +11,6 @@ from starlette.responses import HTMLResponse, Response
 from foveate.replay.page import write_report
 from foveate.server.api.jobs import Advance
 from foveate.server.api.transfer import BUDGETS_TOKENS, CompareBody, PlannedComparison
-from foveate.server.bodies import while_connected
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
 from foveate.server.dashboard.transfer import copy_upload, upload_name
 from foveate.server.problems import ProblemError
@@ -58,8 +57,7 @@ async def start_compare(visit: Visit) -> Response:
         if isinstance(upload, UploadFile) and upload.filename:
             title = name = upload_name(upload)
             max_mb = visit.parts.settings.max_body_mb
-            reading = PlannedComparison.of_file(name, partial(copy_upload, upload), wanted, max_mb=max_mb)
-            comparison = await while_connected(visit.request, reading)
+            comparison = await PlannedComparison.of_file(name, partial(copy_upload, upload), wanted, max_mb=max_mb)
         else:
             found = await visit.view.open_session(str(form.get("session", "")))
             title, name = found.info.title or found.id, found.id

@@ -11,7 +11,6 @@ from starlette.responses import Response, StreamingResponse
 
 from foveate.errors import FoveateError
 from foveate.server.api.transfer import export_stream, import_named
-from foveate.server.bodies import while_connected
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, explained
 from foveate.server.time_limits import allow_long
@@ -43,8 +42,8 @@ async def import_files(visit: Visit) -> Response:
                 continue
             name = upload_name(upload)
             try:
-                importing = import_named(visit.view, name, partial(copy_upload, upload), max_mb=max_mb)
-                results.append((name, await while_connected(visit.request, importing)))
+                report = await import_named(visit.view, name, partial(copy_upload, upload), max_mb=max_mb)
+                results.append((name, report))
             except (ProblemError, FoveateError) as error:
                 problems.append((name, explained(error, visit.principal.tenant, "an import")))
     if not results and not problems:

@@ -13,7 +13,7 @@ import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import httpx2
 import msgspec
@@ -36,7 +36,6 @@ from foveate.session.client_requests import read_overflow
 from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
 
-T = TypeVar("T")
 Record = dict[str, Any]
 
 MAX_ROUNDS: Final = 8
@@ -170,7 +169,7 @@ class Gateway:
     ) -> Prepared | None:
         """Return the request with less history, if the provider rejected it as too long; None if that can't help.
 
-        Then the client gets the provider's error as it came.
+        Then the client gets the provider's own error.
         """
         placed = prepared.placement
         if placed is None or response.status_code not in TOO_LONG_STATUSES:
