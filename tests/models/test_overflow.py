@@ -47,6 +47,7 @@ REQUESTED = (
             "`inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens and 20 `max_new_tokens`",
             Overflow(4_096, None, 5_000, 20),
         ),
+        (f"prompt is too long: {'9' * 5_000} tokens > 200,000 maximum", Overflow(None, 200_000, None, None)),
         ("Your input exceeds the context window of this model.", Overflow()),
         ("Input is too long for requested model.", Overflow()),
     ],

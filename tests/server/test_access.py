@@ -43,6 +43,8 @@ def test_without_keys_a_request_from_this_machine_is_the_owners(tmp_path: Path) 
                 *("Fastly-Client-IP", "Fly-Client-IP", "X-Azure-ClientIP", "X-Appengine-User-IP", "X-Originating-IP"),
                 *("X-Remote-IP", "X-Remote-Addr", "X-Original-Forwarded-For", "X-Envoy-External-Address", "CDN-Loop"),
                 *("Proxy-Client-IP", "WL-Proxy-Client-IP", "X-ProxyUser-Ip", "CF-Connecting-IPv6", "X-Azure-SocketIP"),
+                *("X-Original-URI", "X-Rewrite-URL", "Cdn-Src-Ip", "X-NF-Client-Connection-IP", "X-BB-IP", "X-Varnish"),
+                *("X-Remote-User", "Tailscale-User-Login", "X-NginX-Proxy", "X-Scheme", "Front-End-Https", "X-ARR-SSL"),
             )
         ),
     ],
@@ -137,12 +139,20 @@ def test_a_request_for_an_allowed_host_needs_a_key(tmp_path: Path) -> None:
 
 def test_a_page_of_another_origin_is_rejected(tmp_path: Path) -> None:
     with client_of(tmp_path / "a.db", allowed_origins=["https://app.example"]) as client:
-        for origin in ("https://evil.example", "null", "http://127.0.0.1:9", "http://localhost"):
+        wrong = ("https://evil.example", "null", "http://127.0.0.1:9", "http://localhost", "http://[", "ws://127.0.0.1")
+        for origin in wrong:
             assert client.get(PATH, headers={"Origin": origin}).status_code == 403, origin
         for origin in ("https://app.example", "http://127.0.0.1"):
             answer = client.get(PATH, headers={"Origin": origin})
             assert answer.status_code == 200, origin
             assert "access-control-allow-origin" not in answer.headers
+
+
+def test_a_request_with_two_hosts_is_rejected(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        for other in ("evil.example", "localhost"):
+            answer = client.get(PATH, headers=[("Host", "localhost"), ("Host", other)])
+            assert answer.status_code == 403
 
 
 @pytest.mark.parametrize("headers", [{"Origin": "https://evil.example"}, {"Host": "evil.example"}])

@@ -102,6 +102,8 @@ def test_mistakes_are_explained(chat: Path) -> None:
             goals.decide("first", "x")
         with pytest.raises(NotFound, match="has no step 3; it has none yet"):
             goals.step("G-1", 3, "done")
+        with pytest.raises(NotFound, match="has no step 999"):
+            goals.step("G-1", "9" * 5_000, "done")
         with pytest.raises(InputError, match="no status 'started'"):
             goals.step("G-1", "x", "started")
         with pytest.raises(InputError, match="no change 'burnt'"):

@@ -16,6 +16,8 @@ from typing import Final
 MAX_BODY_DEPTH: Final = 6
 MAX_BODY_CHARS: Final = 100_000
 """Maximum size of a provider's nested JSON error message."""
+MAX_DIGITS: Final = 18
+"""A longer number is no number of tokens, and Python converts no more than 4,300 digits."""
 
 _TOO_LONG: Final = re.compile(
     r"context_length_exceeded|exceed_context_size|maximum context length|prompt is too long|context window"
@@ -143,4 +145,5 @@ def _codes(body: object) -> list[str]:
 
 def _number(pattern: re.Pattern[str], message: str) -> int | None:
     match = pattern.search(message)
-    return next((int(group) for group in match.groups() if group), None) if match else None
+    digits = next(filter(None, match.groups()), "") if match else ""
+    return int(digits) if 0 < len(digits) <= MAX_DIGITS else None

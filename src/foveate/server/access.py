@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
 
 from starlette.requests import HTTPConnection
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -37,8 +36,9 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 KEY_HEADERS = ("x-foveate-key", "authorization", "x-api-key", "x-goog-api-key")
 """Headers that are searched for a Foveate key, in this order."""
 _FORWARDING = re.compile(
-    r"forwarded|^via$|^cdn-loop$|-(real|client|connecting|cluster-client|user|originating|remote|peer|socket)-?ip(v6)?$"
-    r"|^(client|real|remote|x)-ip$|remote-addr|proxyuser|^cf-|^x-envoy-|^x-original-(host|url|for)$|^x-host$"
+    r"forwarded|^via$|^cdn-loop$|(^|-|client|connecting|real|remote|socket|user)ip(v6)?$|remote-(addr|user)|proxyuser"
+    r"|nginx-proxy|^cf-|^x-(arr|envoy|original|rewrite|varnish|vercel)|^tailscale-|^front-end-https$"
+    r"|^x-(host|proto|scheme)$"
 )
 """Headers by which proxies and content networks tell for whom they send a request: Forwarded, X-Forwarded-…, Via,
 X-Real-IP, True-Client-IP, CF-Connecting-IP and their like. Programs of this machine send none of them."""
@@ -151,7 +151,8 @@ class AccessControl:
 
     def check_names(self, connection: HTTPConnection) -> None:
         """Reject a foreign Host (DNS rebinding) and a foreign Origin (another site's web page)."""
-        host = connection.headers.get("host", "")
+        hosts = connection.headers.getlist("host")
+        host = hosts[0] if len(hosts) == 1 else ""  # of two, a proxy may have checked the other
         name = host_name(host)
         allowed = self.settings.allowed_hosts
         if (self.is_local or allowed) and name not in (*LOCAL_NAMES, *allowed):
@@ -159,7 +160,7 @@ class AccessControl:
         origin = connection.headers.get("origin")
         if origin is None or origin in self.settings.allowed_origins:
             return
-        if urlsplit(origin).netloc.lower() != host.lower() or not host:
+        if origin.lower() not in (f"http://{host.lower()}", f"https://{host.lower()}") or not host:
             raise ProblemError(403, f"the Origin {origin[:100]!r} is not allowed; server.allowed_origins can add it")
 
     @contextmanager

@@ -37,6 +37,8 @@ MAX_DECISION_CHARS = 4_000
 MAX_GOALS = 100
 MAX_PARTS = 200
 """Maximum number of steps, locked decisions or artifacts of one goal."""
+MAX_DIGITS = 18
+"""Digits read of a step's number: Python converts no more than 4,300."""
 _GOAL_ID = re.compile(r"G-([1-9]\d*)")
 
 
@@ -97,7 +99,7 @@ class Goals:
         goal = await self._get(goal_id)
         titles = [known.title for known in goal.steps]
         if isinstance(step, int) or step.strip().isdecimal():
-            place = int(step) - 1
+            place = int(str(step)[:MAX_DIGITS]) - 1
             if not 0 <= place < len(titles):
                 have = f"it has 1 to {len(titles)}" if titles else "it has none yet"
                 raise NotFound(f"goal {goal.id} has no step {step}; {have}")

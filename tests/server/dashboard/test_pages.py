@@ -392,6 +392,7 @@ def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> N
     files = {"file": ("../odd.bin", b"\x00\x01")}
     wrong = client.post("/ui/compare", files=files, data={"budgets": "2k", "strategy": "standard"})
     assert (wrong.status_code, "odd.bin" in wrong.text, "/tmp" in wrong.text) == (422, True, False)
+    assert client.post("/ui/compare", files=files, data={"budgets": "9" * 5_000}).status_code == 422
     good = b'{"role":"user","content":"from a file"}\n{"role":"assistant","content":"yes"}\n'
     files = {"file": ("talk.jsonl", good)}
     sent = client.post("/ui/compare", files=files, data={"budgets": "2k"}, follow_redirects=False)

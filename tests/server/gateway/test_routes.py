@@ -337,6 +337,16 @@ def test_of_a_key_that_occurs_twice_the_checked_one_is_sent(tmp_path: Path) -> N
     assert provider.seen[0][3] == b'{"model":"small-1","input":"a"}'
 
 
+@pytest.mark.parametrize("budget", ["0", "-1", "1.5", "\u0663", "1" + "0" * 9, "9" * 5_000])
+def test_a_budget_that_is_no_number_of_tokens_is_refused(tmp_path: Path, budget: str) -> None:
+    body = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}
+    with gateway(tmp_path) as (client, provider):
+        headers = {b"x-foveate-budget": budget.encode()}
+        answer = client.post("/v1/chat/completions", json=body, headers=headers)
+    assert (answer.status_code, provider.seen) == (400, [])
+    assert "X-Foveate-Budget takes a number of tokens" in answer.json()["error"]["message"]
+
+
 def test_a_key_with_routes_uses_no_other_route(tmp_path: Path) -> None:
     with gateway(tmp_path, has_key=False) as (client, provider):
         assert _limited(client, ALLOWED["body"], routes=["chat", "embeddings"]).status_code == 202

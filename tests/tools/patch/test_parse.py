@@ -99,3 +99,8 @@ def test_a_patch_that_can_not_be_read_is_refused_by_its_line(patch: str, problem
     with pytest.raises(PatchError) as got:
         parse_patch(patch)
     assert problem in str(got.value)
+
+
+def test_a_number_of_thousands_of_digits_is_no_line_number() -> None:
+    (found,) = parse_patch(f"--- a/x\n+++ b/x\n@@ -{'9' * 5_000},2 +1,1 @@\n a\n-b\n")
+    assert [line.text for line in found.hunks[0].lines] == ["a", "b"]

@@ -60,6 +60,8 @@ NAVIGATION = (
     (f"{BASE}/settings", "Settings"),
 )
 SERVER_ERROR = 500
+MAX_DIGITS = 18
+"""Digits of a typed number."""
 MINUTE, HOUR, DAY = 60, 3_600, 86_400
 WEEK = 7 * DAY
 
@@ -282,6 +284,8 @@ def whole_number(text: str, name: str, *, least: int = 1, most: int = 100_000_00
         return None
     scale = {"k": 1_000, "m": 1_000_000}.get(typed[-1], 1)
     digits = typed.rstrip("km")
-    if not (digits.isascii() and digits.isdigit()) or not least <= int(digits) * scale <= most:
+    # Python converts no more than 4,300 digits.
+    is_number = digits.isascii() and digits.isdigit() and len(digits) <= MAX_DIGITS
+    if not is_number or not least <= int(digits) * scale <= most:
         raise ProblemError(422, f"{name} takes a number from {least:,} to {most:,}, e.g. 8000 or 8k; got {text[:40]!r}")
     return int(digits) * scale

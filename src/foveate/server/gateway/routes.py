@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -319,7 +320,7 @@ def _format_of(headers: Mapping[str, str]) -> str:
 
 def _choice(request: Request, asked: ClientRequest, *, recalls_project: bool) -> SessionChoice:
     budget = request.headers.get("x-foveate-budget")
-    if budget is not None and not (budget.isascii() and budget.isdecimal() and 0 < int(budget) < 10**9):
+    if budget is not None and not re.fullmatch("0*[1-9][0-9]{0,8}", budget):
         raise ProblemError(400, f"X-Foveate-Budget takes a number of tokens, e.g. 32000; got {budget[:40]!r}")
     agent = request.headers.get("user-agent", "").split("/")[0].strip()[:40]
     return SessionChoice(

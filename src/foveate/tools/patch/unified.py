@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from foveate.tools.patch.changes import FilePatch, Hunk, PatchError, PatchLine
 
-_RANGE = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@.*")
+_RANGE = re.compile(r"@@ -(\d{1,18})(?:,(\d{1,18}))? \+(\d{1,18})(?:,(\d{1,18}))? @@.*")
 _BARE_RANGE = re.compile(r"@@(?: .*)?")
 _QUOTED = re.compile(rb"\\([0-7]{3}|.)", re.DOTALL)
 _ESCAPES = {b"n": b"\n", b"t": b"\t", b"r": b"\r"}

@@ -281,7 +281,7 @@ def test_an_own_call_in_pieces_is_hidden_and_complete() -> None:
     assert not to.has_client_calls
 
 
-@pytest.mark.parametrize("path", ["", "query", "$", "$.a.", "$.a[99999999]", "$.a.b", "$[0]"])
+@pytest.mark.parametrize("path", ["", "query", "$", "$.a.", "$.a[99999999]", f"$.a[{'9' * 5_000}]", "$.a.b", "$[0]"])
 def test_a_piece_with_a_wrong_path_is_an_error_of_the_provider(path: str) -> None:
     to = answer()
     to.feed(chunk(piece({"jsonPath": "$.a", "stringValue": "x"}, name="shell")))

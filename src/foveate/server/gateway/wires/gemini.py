@@ -51,7 +51,7 @@ METHOD: Final = re.compile(r"(?<![^/:])([^/:]+):(\w+)$")
 MAX_ITEMS: Final = 10_000
 """Maximum items of a list in arguments; a higher index is rejected, since the list would be filled up to it."""
 _STEP: Final = re.compile(
-    r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+)\]|\[(?P<quote>['"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\]"""
+    r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d{1,9})\]|\[(?P<quote>['"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\]"""
 )
 _VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue", "structValue", "listValue")
 
