@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from foveate.server.gateway.routes import MAX_COUNT_BYTES
 from foveate.server.gateway.table import TABLE, GatewayPath, read_path
 from support.servers import ServerClient, bearer, call, client_of
 
@@ -218,6 +219,162 @@ STORED: list[tuple[str, dict[str, Any], dict[str, str], str]] = [
         "caches",
     ),
 ]
+
+
+def _asking(path: str, field: str, *parts: dict[str, Any], **body: Any) -> tuple[str, dict[str, Any]]:
+    inside = "parts" if field == "contents" else "content"
+    return path, {field: [{"role": "user", inside: list(parts)}], **body}
+
+
+RESPONSES, CHAT, MESSAGES, GEMINI = (
+    "/v1/responses",
+    "/v1/chat/completions",
+    "/v1/messages",
+    "/v1beta/models/gemini-3-pro:generateContent",
+)
+FILE_URI = "https://generativelanguage.googleapis.com/v1beta/files/a"
+DOCUMENT = {"type": "document", "source": {"type": "file", "file_id": "file_a"}}
+TOOL_RESULT = {"type": "tool_result", "tool_use_id": "t", "content": [DOCUMENT]}
+NAMED: dict[str, tuple[tuple[str, dict[str, Any]], str]] = {
+    "item": ((RESPONSES, {"input": [{"type": "item_reference", "id": "msg_a"}]}), "responses"),
+    "item without type": (("/v1/responses/input_tokens", {"input": [{"id": "msg_a"}]}), "responses"),
+    "other spelling": ((RESPONSES, {"input": "a", "previousResponseId": "resp_a"}), "responses"),
+    "file": (_asking(RESPONSES, "input", {"type": "input_file", "file_id": "file-a"}), "files"),
+    "image": (_asking(RESPONSES, "input", {"type": "input_image", "file_id": "file-a"}), "files"),
+    "result": (
+        (
+            RESPONSES,
+            {
+                "input": [
+                    {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_file", "file_id": "a"}]}
+                ]
+            },
+        ),
+        "files",
+    ),
+    "vectors": ((RESPONSES, {"input": "a", "tools": [{"type": "file_search", "vector_store_ids": ["vs"]}]}), "files"),
+    "container": ((RESPONSES, {"input": "a", "tools": [{"type": "code_interpreter", "container": "cntr"}]}), "files"),
+    "files of a container": (
+        (RESPONSES, {"input": "a", "tools": [{"type": "code_interpreter", "container": {"file_ids": ["file-a"]}}]}),
+        "files",
+    ),
+    "chat": (_asking(CHAT, "messages", {"type": "file", "file": {"file_id": "file-a"}}), "files"),
+    "document": (_asking(MESSAGES, "messages", DOCUMENT), "files"),
+    "result of a tool": (_asking(MESSAGES, "messages", TOOL_RESULT), "files"),
+    "messages' container": (_asking(MESSAGES, "messages", {"type": "text", "text": "a"}, container="c"), "files"),
+    "container with skills": (
+        _asking(MESSAGES, "messages", {"type": "text", "text": "a"}, container={"id": "c", "skills": []}),
+        "files",
+    ),
+    "count": (_asking(f"{MESSAGES}/count_tokens", "messages", DOCUMENT), "files"),
+    "gemini": (_asking(GEMINI, "contents", {"fileData": {"fileUri": FILE_URI}}), "files"),
+    "gemini, other spelling": (_asking(GEMINI, "contents", {"file_data": {"file_uri": "files/a"}}), "files"),
+    "gemini, storage": (_asking(GEMINI, "contents", {"fileData": {"fileUri": "gs://bucket/a"}}), "files"),
+    "gemini's count": (
+        _asking(GEMINI.replace("generateContent", "countTokens"), "contents", {"fileData": {"fileUri": FILE_URI}}),
+        "files",
+    ),
+}
+
+
+@pytest.mark.parametrize("store", ["", "off"])
+@pytest.mark.parametrize(("request_", "route"), NAMED.values(), ids=NAMED)
+def test_ids_in_a_request_are_not_looked_up_with_a_key_of_the_servers(
+    tmp_path: Path, request_: tuple[str, dict[str, Any]], route: str, store: str
+) -> None:
+    path, body = request_
+    with gateway(tmp_path) as (client, provider):
+        key = call(client, client.fov.keys.create, tenant="b", rights=["gateway"]).secret
+        headers = {"X-Foveate-Store": store}
+        answer = client.post(path, headers={**headers, **bearer(key)}, json={"model": "gpt-5", **body})
+        assert (answer.status_code, provider.paths) == (403, [])
+        assert f"add '{route}' to server.shared_routes" in answer.json()["error"]["message"]
+        assert call(client, client.fov.sessions) == []  # nothing of it is recorded
+        client.post(path, headers={**headers, **OWN, "X-Foveate-Key": key}, json={"model": "gpt-5", **body})
+    assert provider.seen[0][2]["authorization"] == "Bearer sk-client"
+    assert "sk-server" not in provider.seen[0][2].values()
+
+
+HARMLESS_IDS: dict[str, tuple[str, dict[str, Any]]] = {
+    "arguments": _asking(
+        MESSAGES,
+        "messages",
+        {"type": "tool_use", "id": "t", "name": "open", "input": {"file_id": "a", "container": "b"}},
+    ),
+    "schema": _asking(
+        MESSAGES,
+        "messages",
+        {"type": "text", "text": "a"},
+        tools=[{"name": "open", "input_schema": {"type": "object", "properties": {"file_id": {"type": "string"}}}}],
+    ),
+    "citation": (
+        RESPONSES,
+        {
+            "input": [
+                {"role": "user", "content": "a"},
+                {
+                    "type": "message",
+                    "role": "assistant",
+                    "content": [
+                        {"type": "output_text", "text": "b", "annotations": [{"type": "file_citation", "file_id": "a"}]}
+                    ],
+                },
+                {"role": "user", "content": "c"},
+            ]
+        },
+    ),
+    "new container": (
+        RESPONSES,
+        {"input": "a", "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+    ),
+    "video": _asking(GEMINI, "contents", {"fileData": {"fileUri": "https://www.youtube.com/watch?v=a"}}),
+}
+
+
+@pytest.mark.parametrize("request_", HARMLESS_IDS.values(), ids=HARMLESS_IDS)
+def test_ids_that_no_provider_looks_up_are_sent(tmp_path: Path, request_: tuple[str, dict[str, Any]]) -> None:
+    path, body = request_
+    with gateway(tmp_path) as (client, provider):
+        key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)
+        client.post(path, headers=key, json={"model": "gpt-5", **body})
+    assert len(provider.seen) == 1
+
+
+@pytest.mark.parametrize("path", [RESPONSES, "/v1/responses/input_tokens"])
+def test_of_an_id_that_occurs_twice_the_checked_one_is_sent(tmp_path: Path, path: str) -> None:
+    twice = b'{"model": "gpt-5", "input": "a", "previous_response_id": "resp_a", "previous_response_id": null}'
+    with gateway(tmp_path) as (client, provider):
+        key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)
+        client.post(path, headers={**key, "X-Foveate-Store": "off"}, content=twice)
+    assert b"resp_a" not in provider.seen[0][3]
+
+
+def test_headers_that_make_another_request_or_choose_another_account_are_not_sent(tmp_path: Path) -> None:
+    names = ("X-HTTP-Method-Override", "X-HTTP-Method", "X-Method-Override", "X-Original-URL", "X-Rewrite-URL")
+    sent = dict.fromkeys((*names, "OpenAI-Organization", "OpenAI-Project", "X-Goog-User-Project"), "a")
+    with gateway(tmp_path) as (client, provider):
+        key = call(client, client.fov.keys.create, rights=["gateway"]).secret
+        client.get("/v1/models", headers={**sent, **bearer(key)})
+        client.post("/v1/embeddings", headers={**sent, **OWN, "X-Foveate-Key": key}, json=EMBEDDING)
+    (_, _, with_ours, _), (_, _, with_own, _) = provider.seen
+    assert not {name.lower() for name in sent} & set(with_ours)
+    assert {name.lower() for name in sent} & set(with_own) == {
+        "openai-organization",
+        "openai-project",
+        "x-goog-user-project",
+    }
+
+
+def test_a_token_count_without_end_is_replaced_by_an_own_count(tmp_path: Path) -> None:
+    async def endless(_request: Request) -> Response:
+        return Response(b'{"input_tokens": 1' + b"0" * MAX_COUNT_BYTES + b"}")
+
+    app = Starlette(routes=[Route("/{path:path}", endless, methods=["POST"])])
+    with gateway(tmp_path) as (client, _):
+        client.server.state.gateway.use(httpx2.AsyncClient(transport=httpx2.ASGITransport(app)))
+        body = {"model": "claude-haiku-4-5", "messages": [{"role": "user", "content": "Hello there"}]}
+        counted = client.post("/v1/messages/count_tokens", json=body)
+    assert 5 < counted.json()["input_tokens"] < 50
 
 
 @pytest.mark.parametrize(("path", "body", "headers", "route"), STORED)

@@ -45,15 +45,17 @@ async def content_of(response: httpx2.Response) -> AsyncGenerator[bytes, None]:
         raise BadUpstream(f"the upstream's answer {error}") from error
 
 
-async def read_answer(response: httpx2.Response) -> bytes:
-    """Read the body of an answer into memory; raise `BadUpstream` above the limit."""
+async def read_answer(response: httpx2.Response, max_bytes: int | None = None) -> bytes:
+    """Read the body of an answer into memory; raise `BadUpstream` above the limit, by default `MAX_ANSWER_BYTES`."""
+    most = MAX_ANSWER_BYTES if max_bytes is None else max_bytes
     data = bytearray()
-    async for chunk in content_of(response):
-        data += chunk
-        if len(data) > MAX_ANSWER_BYTES:
-            await response.aclose()
-            raise BadUpstream(f"the upstream's answer is larger than the limit of {MAX_ANSWER_BYTES:,} bytes")
-    await response.aclose()
+    try:
+        async for chunk in content_of(response):
+            data += chunk
+            if len(data) > most:
+                raise BadUpstream(f"the upstream's answer is larger than the limit of {most:,} bytes")
+    finally:
+        await response.aclose()
     return bytes(data)
 
 

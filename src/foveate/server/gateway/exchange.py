@@ -26,7 +26,7 @@ from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import MIN_PLAUSIBLE, PromptLimits
 from foveate.server.gateway.prepare import ClientCall, Preparation, Prepared, model_key, unchanged
 from foveate.server.gateway.reply import GatewayReply, reply_soon
-from foveate.server.gateway.state import unshared_state
+from foveate.server.gateway.state import REPLACED, unshared_state
 from foveate.server.gateway.upstream import answer_headers
 from foveate.server.gateway.wires import OwnCall, UpstreamAnswer
 from foveate.server.problems import ProblemError
@@ -86,8 +86,16 @@ class Gateway:
         self._max_rounds = max_rounds
 
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
+        # What the log can't replace is refused before anything is recorded.
+        self._keep_apart(call, {key: value for key, value in call.request.body.items() if key not in REPLACED})
         prepared = await self._preparation.prepare(call) if store else unchanged(call, "off")
-        self._keep_apart(call, prepared)
+        try:
+            self._keep_apart(call, prepared.body)
+        except ProblemError:
+            self._release(prepared)
+            raise
+        if call.target.key is not None:
+            prepared.raw = b""  # of a field that occurs twice, send the one that was checked
         overhead = time.perf_counter() - call.began
         prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead * 1_000:.1f}"
         sending = self._sent(call, prepared)
@@ -97,15 +105,10 @@ class Gateway:
         ping, headers = call.wire.ping(), prepared.answer_headers
         return await reply_soon(sending, answer, ping, headers, waited_seconds=overhead)
 
-    def _keep_apart(self, call: ClientCall, prepared: Prepared) -> None:
+    def _keep_apart(self, call: ClientCall, body: Record) -> None:
         """Send what names stored state of the provider with the client's own key only; refuse it without one."""
-        if call.target.key is None or not (problem := unshared_state(prepared.body, self._shared_routes)):
-            return
-        own = call.target.of_client(call.headers, call.query)
-        if own is None:
-            self._release(prepared)
-            raise ProblemError(403, problem)
-        call.target = own
+        if call.target.key is not None and (problem := unshared_state(body, self._shared_routes)):
+            call.target = call.target.of_client(call.headers, call.query, problem)
 
     async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
@@ -190,7 +193,8 @@ class Gateway:
             if (reported := overflow.prompt_tokens or 0) > prepared.tokens:
                 await engine.calibrate(prepared.tokens, prepared.calibration, reported_tokens=reported)
             smaller = await self._preparation.assembled(call, placed)
-            if smaller.body != prepared.body:
+            is_shared = call.target.key is None or not unshared_state(smaller.body, self._shared_routes)
+            if smaller.body != prepared.body and is_shared:
                 for name in ("x-foveate-overhead-ms", "x-foveate-turn"):
                     smaller.answer_headers[name] = prepared.answer_headers[name]
                 return smaller

@@ -7,7 +7,9 @@ import re
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Final
 from urllib.parse import quote
 
@@ -26,7 +28,7 @@ from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
 from foveate.server.access import Principal, check_models, check_right, check_route, view_of
 from foveate.server.bodies import decode_with_lone_surrogates, read_body
-from foveate.server.gateway.bodies import content_of
+from foveate.server.gateway.bodies import content_of, read_answer
 from foveate.server.gateway.exchange import Gateway
 from foveate.server.gateway.headers import readable
 from foveate.server.gateway.prepare import ClientCall
@@ -57,6 +59,8 @@ NOT_SHARED: Final = (
 )
 FORBIDDEN: Final = 403
 MAX_ID_CHARS: Final = 200
+MAX_COUNT_BYTES: Final = 1_000_000
+"""Size limit of a provider's token count."""
 _KEPT_PATH: Final = "foveate.gateway_path"
 
 
@@ -208,36 +212,25 @@ class GatewayEndpoints:
         read = asked.wire.read(_decoded(raw), path=asked.path)
         target = choose(self._settings, read.model, asked.wire.format)
         if target is not None:
-            headers = {**target.headers(asked.headers, asked.wire.format), "content-type": "application/json"}
-            try:
-                counted = await self._http().post(target.url(asked.path, asked.query), headers=headers, content=raw)
-            except httpx2.HTTPError:
-                counted = None
-            if counted is not None and counted.status_code == httpx2.codes.OK:
-                return Response(counted.content, media_type="application/json", headers=answer_headers(counted.headers))
+            target, raw = self._kept_apart(asked, target, raw)
+            headers = {"content-type": "application/json"}
+            with suppress(httpx2.HTTPError, BadUpstream):
+                counted = await self._send(asked, target, raw, headers)
+                body = await read_answer(counted, MAX_COUNT_BYTES)
+                if counted.status_code == httpx2.codes.OK:
+                    return Response(body, media_type="application/json", headers=answer_headers(counted.headers))
         text = msgspec.json.encode({key: read.body.get(key) for key in ("system", "messages", "tools")}).decode()
         tokens = await asyncio.to_thread(counter_for(read.model or None).count, text)
         return JSONResponse({"input_tokens": tokens})
 
     async def _forward(self, asked: Asked) -> Response:
         """Pass a request and its answer on unchanged; nothing is recorded."""
-        request, headers = asked.request, asked.headers
         raw = await self._raw(asked)
-        models = await named_models(asked.row, request, raw)
+        models = await named_models(asked.row, asked.request, raw)
         target = self._target(models[0] if models else "", asked.wire.format)
-        if target.key is not None and (problem := self._unshared(asked.row, raw)):
-            own = target.of_client(headers, asked.query)
-            if own is None:
-                raise ProblemError(403, problem)
-            target = own
-        sent = self._http().build_request(
-            request.method,
-            target.url(asked.path, asked.query),
-            headers=target.headers(headers, asked.wire.format),
-            content=raw,
-        )
+        target, raw = self._kept_apart(asked, target, raw)
         try:
-            answer = await self._http().send(sent, stream=True)
+            answer = await self._send(asked, target, raw)
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream can't be reached: {error}") from error
         return GatewayReply(
@@ -248,17 +241,33 @@ class GatewayEndpoints:
             media_type=answer.headers.get("content-type", "application/octet-stream"),
         ).response()
 
-    def _unshared(self, row: GatewayRoute, raw: bytes) -> str:
-        """Return why a forwarded request may not use a provider key of the server; empty if it may."""
-        shared = self._settings.shared_routes
+    async def _send(
+        self, asked: Asked, target: Target, raw: bytes, added: Mapping[str, str] = MappingProxyType({})
+    ) -> httpx2.Response:
+        """Send a request to a provider; return its answer, whose body is not read."""
+        sent = self._http().build_request(
+            asked.request.method,
+            target.url(asked.path, asked.query),
+            headers={**target.headers(asked.headers, asked.wire.format), **added},
+            content=raw,
+        )
+        return await self._http().send(sent, stream=True)
+
+    def _kept_apart(self, asked: Asked, target: Target, raw: bytes) -> tuple[Target, bytes]:
+        """Return the target with the key that a request may use, and the body as it was checked."""
+        if target.key is None:
+            return target, raw
+        row, shared = asked.row, self._settings.shared_routes
         if row.name not in (*HARMLESS, *shared):
-            return NOT_SHARED.format(name=row.name)
-        if row.name != "count_tokens":
-            return ""
+            return target.of_client(asked.headers, asked.query, NOT_SHARED.format(name=row.name)), raw
+        if not raw or row.model not in ("body", "path") or is_form(row, asked.request):
+            return target, raw
         body = _decoded(raw)
         inner = body.get("generateContentRequest") if isinstance(body, dict) else None  # Gemini's
-        parts = [part for part in (body, inner) if isinstance(part, dict)]
-        return next(filter(None, (unshared_state(part, shared) for part in parts)), "")
+        for part in (body, inner):
+            if isinstance(part, dict) and (problem := unshared_state(part, shared)):
+                return target.of_client(asked.headers, asked.query, problem), raw
+        return target, msgspec.json.encode(body)  # of a field that occurs twice, send the one that was checked
 
     async def _raw(self, asked: Asked) -> bytes:
         """Read the body, and check its models if the key has a list of them."""

@@ -5,7 +5,7 @@ A provider ignores what precedes its own compaction, so a block of it would remo
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from foveate.session.keys import RouteName
@@ -14,13 +14,28 @@ Record = dict[str, Any]
 
 FIELDS: Final = ("conversation", "previous_response_id", "context_management", "thinking")
 """Fields of a request that may be replaced; `x-foveate-replaced` lists those that were."""
-STORED: Final[Mapping[str, RouteName]] = {
-    "previous_response_id": "responses",
+REPLACED: Final = ("conversation", "previous_response_id")
+"""Fields that the log replaces, unless only the provider knows what they name."""
+_STORED: Final[Mapping[str, RouteName]] = {
+    "previousresponseid": "responses",
     "conversation": "responses",
-    "cachedContent": "caches",
-    "cached_content": "caches",
+    "cachedcontent": "caches",
+    "container": "files",
 }
-"""Fields that name what a provider stores for everybody who uses one key, and the routes that reach it."""
+"""Fields of a request that name what a provider stores for everybody who uses one key, and the routes that reach it.
+Gemini accepts two spellings of a name, with capitals or underscores."""
+_STORED_INSIDE: Final[Mapping[str, RouteName]] = {
+    "fileid": "files",
+    "fileids": "files",
+    "fileuri": "files",
+    "filesearchstorenames": "files",
+    "vectorstoreids": "files",
+    "container": "files",
+}
+"""The same in messages and tools."""
+_DATA: Final = ("annotations", "args", "arguments", "citations", "inputschema", "metadata", "parameters", "response")
+"""Fields in messages and tools whose content is the client's own or an earlier answer's: nothing is looked up by it."""
+_PUBLIC: Final = ("http://", "https://")
 NOT_SHARED: Final = (
     "{field} {id!r} can't be continued from the log, and is not sent with the server's provider key, whose users would "
     "reach each other's data at the provider; send the messages themselves, or a provider key of your own (with the "
@@ -53,11 +68,63 @@ def replaced_fields(sent: Mapping[str, Any], body: Mapping[str, Any]) -> str:
 def unshared_state(body: Mapping[str, Any], shared: Collection[str]) -> str:
     """Return why a body may not be sent with a provider key of the server: it names what the provider stores on a
     route that is not shared. Empty if it may."""
-    for field, route in STORED.items():
-        if (value := body.get(field)) and route not in shared:
-            named = value.get("id") if isinstance(value, Mapping) else value
-            return NOT_SHARED.format(field=field, id=str(named)[:MAX_ID_CHARS], route=route)
+    for field, named, route in _stored(body):
+        if route not in shared:
+            return NOT_SHARED.format(field=field, id=named[:MAX_ID_CHARS], route=route)
     return ""
+
+
+def _stored(body: Mapping[str, Any]) -> Iterator[tuple[str, str, RouteName]]:
+    """Yield what a request names at the provider: the field, the id, and the route that reaches it."""
+    for field, value in body.items():
+        if (route := _STORED.get(_plain(field))) and (named := _id(value)):
+            yield field, named, route
+    items = body.get("input")
+    for item in items if isinstance(items, list) else ():
+        if _is_reference(item) and (named := _id(item)):
+            yield "item_reference", named, "responses"
+    waiting: list[Any] = [value for field, value in body.items() if _plain(field) not in _DATA]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting += value
+        elif isinstance(value, dict):
+            yield from _stored_inside(value)
+            is_call = str(value.get("type")).endswith("tool_use")  # its input is what the model wrote
+            names = {field: _plain(field) for field in value}
+            waiting += [
+                value[field] for field in value if names[field] not in (*_DATA, *(["input"] if is_call else []))
+            ]
+
+
+def _is_reference(item: object) -> bool:
+    """Return whether an item of OpenAI's Responses only names a stored one; the type may be omitted."""
+    return isinstance(item, dict) and item.get("type") in (None, "item_reference") and "role" not in item
+
+
+def _stored_inside(record: Record) -> Iterator[tuple[str, str, RouteName]]:
+    if str(record.get("type")).endswith("_output"):
+        return  # an earlier answer's own files
+    for field, value in record.items():
+        if route := _STORED_INSIDE.get(_plain(field)):
+            for named in map(_id, value if isinstance(value, list) else [value]):
+                if named and not (_plain(field) == "fileuri" and _is_public(named)):
+                    yield field, named, route
+
+
+def _id(value: object) -> str:
+    """Return an id, or that of an object; empty for anything else."""
+    named = value.get("id") if isinstance(value, Mapping) else value
+    return named if isinstance(named, str) else ""
+
+
+def _is_public(uri: str) -> bool:
+    """Return whether a file is of the web, not of the provider."""
+    return uri.lower().startswith(_PUBLIC) and "/files/" not in uri.lower()
+
+
+def _plain(field: str) -> str:
+    return field.replace("_", "").lower()
 
 
 def _management(value: object) -> object:

@@ -13,6 +13,7 @@ import httpx2
 
 from foveate.errors import InputError
 from foveate.server.gateway.headers import LATIN
+from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
 
 KEPT_FROM_CLIENT: Final = frozenset(
@@ -32,9 +33,16 @@ KEPT_FROM_CLIENT: Final = frozenset(
         "cookie",
         "forwarded",
         "via",
+        "x-http-method",
+        "x-http-method-override",
+        "x-method-override",
     }
 )
-"""Request headers that concern the connection to the gateway, and are not forwarded."""
+"""Request headers that concern the connection to the gateway, or would make another request of the one that was
+checked. They are not forwarded."""
+PREFIXES_KEPT_FROM_CLIENT: Final = ("x-foveate-", "x-forwarded-", "x-original-", "x-rewrite-")
+ACCOUNTS: Final = ("openai-organization", "openai-project", "x-goog-user-project")
+"""Headers that choose among the accounts of a provider key; with a key of ours they are not forwarded."""
 KEPT_FROM_UPSTREAM: Final = frozenset(
     {
         "connection",
@@ -61,11 +69,12 @@ class Target:
     key: str | None = None
     """Our key for the provider; None forwards the client's own."""
 
-    def of_client(self, given: Mapping[str, str], query: str) -> Target | None:
-        """Return the same provider with the client's own key; None if the client sends none."""
+    def of_client(self, given: Mapping[str, str], query: str, problem: str) -> Target:
+        """Return the same provider with the client's own key; `ProblemError` 403 with this problem if it sends none."""
         values = [given.get(name, "") for name in CREDENTIALS] + parse_qs(query).get("key", [])
-        has_own = any(value.strip() and KEY_PREFIX not in value for value in values)
-        return replace(self, key=None) if has_own else None
+        if not any(value.strip() and KEY_PREFIX not in value for value in values):
+            raise ProblemError(403, problem)
+        return replace(self, key=None)
 
     def url(self, path: str, query: str = "") -> str:
         """Return the URL of a path. A key in the query (Gemini) is left out if it is ours, or if ours is sent."""
@@ -81,14 +90,14 @@ class Target:
         kept = {
             name: value
             for name, value in given.items()
-            if name not in KEPT_FROM_CLIENT and not name.startswith(("x-foveate-", "x-forwarded-"))
+            if name not in KEPT_FROM_CLIENT and not name.startswith(PREFIXES_KEPT_FROM_CLIENT)
         }
         ours = [name for name in CREDENTIALS if name in kept and KEY_PREFIX in kept[name]]
         for name in ours:
             del kept[name]
         if self.key is not None:
-            for name in CREDENTIALS:
-                kept.pop(name, None)
+            for sent in (*CREDENTIALS, *ACCOUNTS):
+                kept.pop(sent, None)
             header = KEY_HEADERS.get(format_name, "authorization")
             kept[header] = f"Bearer {self.key}" if header == "authorization" else self.key
         return kept
