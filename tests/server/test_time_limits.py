@@ -17,7 +17,7 @@ from starlette.testclient import TestClient
 
 import foveate
 from foveate.client import Foveate
-from foveate.server.api.endpoint import Replies
+from foveate.server.api.endpoint import MAX_RUNNING, Replies
 from foveate.server.app import create_app
 from foveate.server.problems import ProblemError
 from foveate.server.time_limits import LONG_SECONDS, TimeLimitMiddleware, allow_long, note_kept
@@ -242,3 +242,41 @@ def test_writes_with_a_key_end_when_the_server_stops() -> None:
         return write.count
 
     assert asyncio.run(job()) == 1
+
+
+def test_no_number_of_other_calls_makes_one_in_progress_run_twice() -> None:
+    async def job() -> None:
+        write = Write()
+        first = asyncio.create_task(write.once())
+        await write.committed.wait()
+
+        async def quick() -> Response:
+            return PlainTextResponse("quick")
+
+        for number in range(20):
+            await write.replies.once(("other", str(number)), b"", quick)
+        again = asyncio.create_task(write.once())
+        await asyncio.sleep(0)
+        write.may_end.set()
+        bodies = [response.body for response in await asyncio.gather(first, again)]
+        assert (bodies, write.count) == ([b"written"] * 2, 1)
+
+    asyncio.run(job())
+
+
+def test_calls_that_continue_without_their_requests_have_a_limit_per_caller() -> None:
+    async def job() -> None:
+        write = Write()
+        waiting = [
+            asyncio.create_task(write.replies.once(("acme", "K-1", str(number)), b"", write._make))
+            for number in range(MAX_RUNNING)
+        ]
+        await write.committed.wait()
+        with pytest.raises(ProblemError, match="are in progress") as error:
+            await write.replies.once(("acme", "K-1", "more"), b"", write._make)
+        assert error.value.status == 429
+        write.may_end.set()
+        assert (await write.replies.once(("acme", "K-2", "more"), b"", write._make)).body == b"written"
+        await asyncio.gather(*waiting)
+
+    asyncio.run(job())

@@ -62,6 +62,10 @@ Where = tuple[str, ...]
 SERVER_ERROR = 500
 MAX_KEPT_BYTES = 65_536
 """Larger responses are not kept: those are contexts, which can be made again."""
+CALLER = 2
+"""Parts of a `Where` that name the caller."""
+MAX_RUNNING = 256
+"""Calls of one caller in progress: they continue without their requests, which have a limit of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +282,8 @@ class Replies:
 
     def __init__(self, limit: int) -> None:
         self._kept: BoundedCache[Where, _Reply] = BoundedCache(limit)
-        self._running: set[asyncio.Task[Response]] = set()
+        self._running: dict[Where, _Reply] = {}
+        """Calls in progress, which no number of others removes."""
 
     async def once(self, where: Where, digest: bytes, make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
         """Return the kept response, or make and keep it, even if the request is cancelled meanwhile.
@@ -286,11 +291,13 @@ class Replies:
         Its repetition waits for it instead of writing again. `ProblemError` 422 if the key was used for another body.
         Errors are not kept, so the request may be repeated.
         """
-        known = self._kept.get(where)
+        known = self._running.get(where) or self._kept.get(where)
         if known is None:
-            made = self._kept[where] = _Reply(digest, asyncio.create_task(self._keep(where, make)))
-            self._running.add(made.answer)
-            made.answer.add_done_callback(self._note_ended)
+            if sum(running[:CALLER] == where[:CALLER] for running in self._running) >= MAX_RUNNING:
+                problem = f"{MAX_RUNNING} calls with an Idempotency-Key are in progress; repeat theirs, or wait"
+                raise ProblemError(429, problem, headers={"Retry-After": str(BUSY_SECONDS)})
+            made = self._running[where] = _Reply(digest, asyncio.create_task(_within_limit(make)))
+            made.answer.add_done_callback(lambda _: self._end(where, made))
             return await _result(made.answer)
         if known.digest != digest:
             raise ProblemError(422, "this Idempotency-Key was used for a different request", kind="key-reused")
@@ -298,30 +305,31 @@ class Replies:
 
     async def stop(self) -> None:
         """Cancel the calls in progress."""
-        for task in (running := list(self._running)):
+        running = [reply.answer for reply in self._running.values()]
+        for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _keep(self, where: Where, make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
-        is_kept = False
-        try:
-            async with asyncio.timeout(LONG_SECONDS) as limit:
-                made = await make()
-            is_kept = made.status_code < SERVER_ERROR and len(made.body) <= MAX_KEPT_BYTES
-            return made
-        except TimeoutError as error:
-            if not limit.expired():
-                raise
-            detail = f"the call took longer than {LONG_SECONDS:,.0f} s and was stopped; ask for less at a time"
-            raise ProblemError(503, detail, kind="time-limit", headers={"Retry-After": str(BUSY_SECONDS)}) from error
-        finally:
-            if not is_kept:
-                self._kept.pop(where)
+    def _end(self, where: Where, reply: _Reply) -> None:
+        """Keep the response of a call that has ended, unless it is large or an error of the server."""
+        del self._running[where]
+        # Reading the exception marks it as retrieved: its request may have ended.
+        if reply.answer.cancelled() or reply.answer.exception() is not None:
+            return
+        made = reply.answer.result()
+        if made.status_code < SERVER_ERROR and len(made.body) <= MAX_KEPT_BYTES:
+            self._kept[where] = reply
 
-    def _note_ended(self, task: asyncio.Task[Response]) -> None:
-        self._running.discard(task)
-        if not task.cancelled():
-            task.exception()  # mark the exception as retrieved: its request may have ended
+
+async def _within_limit(make: Callable[[], Coroutine[Any, Any, Response]]) -> Response:
+    try:
+        async with asyncio.timeout(LONG_SECONDS) as limit:
+            return await make()
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        detail = f"the call took longer than {LONG_SECONDS:,.0f} s and was stopped; ask for less at a time"
+        raise ProblemError(503, detail, kind="time-limit", headers={"Retry-After": str(BUSY_SECONDS)}) from error
 
 
 async def _result(task: asyncio.Task[Response]) -> Response:

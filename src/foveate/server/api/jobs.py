@@ -22,8 +22,11 @@ from foveate.session.tenant import stored_id
 from foveate.session.values import copied
 
 MAX_KEPT = 1_000
+"""Jobs that have ended."""
+MAX_KEPT_OF_TENANT = 250
+"""The same of one tenant, so that none removes the jobs of the others."""
 MAX_QUEUED = 100
-"""Jobs of one pool that have not ended."""
+"""Jobs of one tenant in one pool that have not ended."""
 JobStatus = Literal["queued", "running", "done", "failed", "cancelled"]
 ENDED = ("done", "failed", "cancelled")
 Advance = Callable[[int], None]
@@ -86,27 +89,36 @@ class ServerJob:
 
 
 class Jobs:
-    """The jobs of one server: a limited number of each pool runs at the same time, the others are queued."""
+    """The jobs of one server: a limited number of each pool runs at the same time, the others are queued.
+
+    In the queue of a pool each tenant has no more jobs than may run, so those of another tenant wait for few.
+    """
 
     def __init__(self, at_once: int) -> None:
         self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(at_once))
-        self._kept: BoundedCache[str, ServerJob] = BoundedCache(MAX_KEPT)
+        self._slots_of_tenant: defaultdict[tuple[str, str], asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(at_once)
+        )
+        self._unfinished: dict[str, ServerJob] = {}
+        self._ended: BoundedCache[str, ServerJob] = BoundedCache(MAX_KEPT)
 
     def start(
         self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work, pool: str = ""
     ) -> ServerJob:
         """Queue work that reports each finished step; it waits only for other jobs of its pool."""
-        waiting = sum(job.pool == pool and job.status not in ENDED for _, job in self._kept.items())
+        place = pool, principal.tenant
+        waiting = sum((job.pool, job.tenant) == place for job in self._unfinished.values())
         if waiting >= MAX_QUEUED:
             raise ProblemError(429, f"{waiting} jobs are queued already", headers={"Retry-After": "30"})
         job = ServerJob(f"job-{secrets.token_hex(8)}", principal.tenant, kind, session_id, total, pool)
-        self._kept[job.id] = job
+        self._unfinished[job.id] = job
         job.task = asyncio.create_task(self._run(job, work))
+        job.task.add_done_callback(lambda _: self._end(job))
         return job
 
     def get(self, principal: Principal, job_id: str) -> ServerJob:
         """Return a job of this tenant; the owner sees all."""
-        job = self._kept.get(job_id)
+        job = self._unfinished.get(job_id) or self._ended.get(job_id)
         if job is None or (principal.tenant and job.tenant != principal.tenant):
             raise ProblemError(
                 404, f"no job {job_id[:50]!r}; jobs are kept until the server stops", kind="job-not-found"
@@ -116,20 +128,31 @@ class Jobs:
     def in_progress(self, kind: str, stored_session_id: str) -> ServerJob | None:
         """Return the job of this kind on a session, of any tenant, that has not ended."""
         wanted = (kind, stored_session_id)
-        jobs = (job for _, job in self._kept.items() if (job.kind, job.stored_session_id) == wanted)
+        jobs = (job for job in self._unfinished.values() if (job.kind, job.stored_session_id) == wanted)
         return next((job for job in jobs if job.status not in ENDED), None)
 
     def list(self, principal: Principal) -> Sequence[ServerJob]:
         """Return the jobs of this tenant, newest first."""
-        jobs = [job for _, job in self._kept.items() if not principal.tenant or job.tenant == principal.tenant]
+        known = (*self._unfinished.values(), *(job for _, job in self._ended.items()))
+        jobs = [job for job in known if not principal.tenant or job.tenant == principal.tenant]
         return sorted(jobs, key=lambda job: job.created_at, reverse=True)
 
     async def stop(self) -> None:
         """Cancel all jobs."""
-        tasks = [job.task for _, job in self._kept.items() if job.task and not job.task.done()]
+        tasks = [job.task for job in self._unfinished.values() if job.task and not job.task.done()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self, job: ServerJob) -> None:
+        """Keep a job that has ended among the latest of its tenant."""
+        if job.status not in ENDED:  # cancelled before it began
+            job.status, job.ended_at = "cancelled", datetime.now(UTC)
+        del self._unfinished[job.id]
+        self._ended[job.id] = job
+        own = [known.id for _, known in self._ended.items() if known.tenant == job.tenant]
+        if len(own) > MAX_KEPT_OF_TENANT:
+            self._ended.pop(own[0])
 
     async def _run(self, job: ServerJob, work: Work) -> None:
         def advance(steps: int) -> None:
@@ -137,7 +160,7 @@ class Jobs:
 
         try:
             with contained() as outcome:
-                async with self._slots[job.pool]:
+                async with self._slots_of_tenant[job.pool, job.tenant], self._slots[job.pool]:
                     job.status = "running"
                     job.result = await work(advance)
                 job.done = job.total
