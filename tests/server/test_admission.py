@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 
 import httpx2
 import pytest
@@ -11,11 +12,20 @@ from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Message
 
 from foveate.server import admission
 from foveate.server.admission import PLACES, AdmissionMiddleware
 from foveate.server.api.endpoint import BASE
+from foveate.server.problems import ProblemError, refusal
 from support.patience import PATIENCE_SECONDS
+
+MIDDLEWARE = [Middleware(AdmissionMiddleware)]
+
+
+async def refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, ProblemError)
+    return refusal(request.url.path, error)
 
 
 class Held:
@@ -25,9 +35,16 @@ class Held:
         self.running: list[str] = []
         self.changed = asyncio.Condition()
         self.go = asyncio.Event()
-        routes = [Route(f"{BASE}/{{name}}", self.wait), Route("/v1/{name}", self.wait)]
-        app = Starlette(routes=routes, middleware=[Middleware(AdmissionMiddleware)])
-        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://test")
+        routes = [
+            Route(f"{BASE}/read", self.read, methods=["POST"]),
+            Route(f"{BASE}/{{name}}", self.wait),
+            Route("/v1/{name}", self.wait),
+        ]
+        self.app = Starlette(routes=routes, middleware=MIDDLEWARE, exception_handlers={ProblemError: refused})
+        self.client = httpx2.AsyncClient(transport=httpx2.ASGITransport(self.app), base_url="http://test")
+
+    async def read(self, request: Request) -> Response:
+        return PlainTextResponse(await request.body())
 
     async def wait(self, request: Request) -> Response:
         async with self.changed:
@@ -92,3 +109,81 @@ def test_requests_that_wait_for_long_do_not_keep_the_others_out(monkeypatch: pyt
         assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
 
     asyncio.run(job())
+
+
+class Pieces:
+    """A body whose last piece is not sent before it may."""
+
+    def __init__(self) -> None:
+        self.may_end = asyncio.Event()
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        yield b"a"
+        await self.may_end.wait()
+        yield b"b"
+
+
+def test_slow_bodies_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "HELD_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(admission, "WAIT_SECONDS", PATIENCE_SECONDS)
+
+    async def job() -> None:
+        seen: list[bytes] = []
+        reading = asyncio.Semaphore(0)
+
+        async def read(request: Request) -> Response:
+            reading.release()
+            seen.append(await request.body())
+            return PlainTextResponse("read")
+
+        app = Starlette(routes=[Route(f"{BASE}/read", read, methods=["POST"])], middleware=MIDDLEWARE)
+        bodies = [Pieces() for _ in range(2 * PLACES)]
+        slow = [asyncio.create_task(_posted(app, body)) for body in bodies]
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            for _ in slow:
+                await reading.acquire()
+        for body in bodies:
+            body.may_end.set()
+        assert await asyncio.gather(*slow) == [200] * len(bodies)
+        assert seen == [b"ab"] * len(bodies)
+
+    asyncio.run(job())
+
+
+def test_a_body_that_arrives_while_the_server_is_busy_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admission, "HELD_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr(admission, "WAIT_SECONDS", 0.01)
+
+    async def job() -> None:
+        held = Held()
+        body = Pieces()
+        slow = asyncio.create_task(_posted(held.app, body))
+        await asyncio.sleep(2 * admission.BODY_SECONDS)
+        asked = [held.ask(f"{BASE}/{number}") for number in range(PLACES)]
+        await held.until_running(PLACES)
+        body.may_end.set()
+        assert await slow == 503
+        held.go.set()
+        assert {answer.status_code for answer in await asyncio.gather(*asked)} == {200}
+
+    asyncio.run(job())
+
+
+async def _posted(app: ASGIApp, body: Pieces) -> int:
+    """Send a request in pieces, as a connection does; return the status of its answer."""
+    pieces = aiter(body)
+    statuses: list[int] = []
+
+    async def receive() -> Message:
+        piece = await anext(pieces)
+        return {"type": "http.request", "body": piece, "more_body": piece != b"b"}
+
+    async def send(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    headers = [(b"host", b"test"), (b"transfer-encoding", b"chunked")]
+    path = f"{BASE}/read"
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": headers}
+    await app(scope, receive, send)
+    return statuses[0]

@@ -1,6 +1,7 @@
 """Admission: a limited number of requests runs at the same time; others wait, and are rejected if that takes long.
 
-More at once would not be faster, since they share the processor with each other and with background compression.
+More at once would not be faster, since they share the processor with each other and with background compression. A
+request leaves its place while its body is awaited: a slow client keeps nobody out.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.server.api.endpoint import BASE
+from foveate.server.bodies import has_body
 from foveate.server.problems import BUSY_SECONDS, ProblemError, refusal
 
 PLACES = 16
@@ -18,6 +20,8 @@ WAIT_SECONDS = 2.0
 """How long a request waits for a place before it is rejected."""
 HELD_SECONDS = 1.0
 """How long a request has its place at most; what takes longer waits for something else: a model, a job, a stream."""
+BODY_SECONDS = 0.05
+"""How long a request has its place while its body is awaited; one that is complete by then does not wait twice."""
 LIMITED = (f"{BASE}/", "/mcp")
 """Paths whose requests need a place. Those of the gateway wait for a provider."""
 
@@ -33,37 +37,73 @@ class AdmissionMiddleware:
         if scope["type"] != "http" or not scope["path"].startswith(LIMITED):
             await self._app(scope, receive, send)
             return
-        try:
-            async with asyncio.timeout(WAIT_SECONDS):
-                await self._places.acquire()
-        except TimeoutError:
-            problem = ProblemError(
-                503, "the server is busy; try again in a moment", headers={"Retry-After": str(BUSY_SECONDS)}
-            )
-            await refusal(scope["path"], problem)(scope, receive, send)
-            return
         place = _Place(self._places)
+        try:
+            await place.enter()
+        except ProblemError as error:
+            await refusal(scope["path"], error)(scope, receive, send)
+            return
+        is_complete, is_awaited = not has_body(scope), False
+
+        async def received() -> Message:
+            """Leave the place if the body is slow, and enter it again when the body is complete."""
+            nonlocal is_complete, is_awaited
+            if not is_complete and not is_awaited:
+                is_awaited = True
+                place.hold(BODY_SECONDS)
+            message = await receive()
+            if not is_complete and not message.get("more_body", False):
+                is_complete = True
+                await place.enter()
+            return message
 
         async def watched(message: Message) -> None:
             if message["type"] == "http.response.start":
-                place.leave()
+                place.end()
             await send(message)
 
         try:
-            await self._app(scope, receive, watched)
+            await self._app(scope, received, watched)
         finally:
-            place.leave()
+            place.end()
 
 
 class _Place:
-    """A place that is left once."""
+    """A place of one request."""
 
     def __init__(self, places: asyncio.Semaphore) -> None:
-        self._places: asyncio.Semaphore | None = places
-        self._timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self.leave)
+        self._places = places
+        self._timer: asyncio.TimerHandle | None = None
+        """Leaves the place; set while the request has one."""
+        self._has_ended = False
+
+    async def enter(self) -> None:
+        """Wait for a place, unless the request has one; `ProblemError` 503 if there is none for `WAIT_SECONDS`."""
+        if self._has_ended:
+            return
+        if self._timer is None:
+            try:
+                async with asyncio.timeout(WAIT_SECONDS):
+                    await self._places.acquire()
+            except TimeoutError as error:
+                problem = "the server is busy; try again in a moment"
+                raise ProblemError(503, problem, headers={"Retry-After": str(BUSY_SECONDS)}) from error
+            self._timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self.leave)
+        self.hold(HELD_SECONDS)
+
+    def hold(self, seconds: float) -> None:
+        """Leave the place after this time; no effect without a place."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = asyncio.get_running_loop().call_later(seconds, self.leave)
 
     def leave(self) -> None:
-        places, self._places = self._places, None
-        if places:
+        if self._timer is not None:
             self._timer.cancel()
-            places.release()
+            self._timer = None
+            self._places.release()
+
+    def end(self) -> None:
+        """Leave the place for good."""
+        self._has_ended = True
+        self.leave()

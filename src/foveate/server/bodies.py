@@ -13,6 +13,7 @@ from typing import Any, BinaryIO, TypeVar
 import msgspec
 import zstandard
 from starlette.requests import Request
+from starlette.types import Scope
 
 from foveate.server.problems import ProblemError
 from foveate.server.settings import MB
@@ -27,6 +28,12 @@ MAX_MESSAGES = 10_000
 """Messages in one request of the API: far more than a client sends, and few enough to count within a second."""
 MAX_WINDOW_BYTES = 2**27
 """Memory limit of a zstd frame."""
+
+
+def has_body(scope: Scope) -> bool:
+    """Report whether the headers of a request announce a body."""
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
 
 
 async def read_body(request: Request, *, max_mb: int) -> bytes:

@@ -12,6 +12,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foveate.server.bodies import has_body
 from foveate.server.problems import ProblemError, is_gateway_path, problem_response
 
 REQUEST_SECONDS = 120.0
@@ -36,7 +37,7 @@ class TimeLimitMiddleware:
         scope.setdefault("state", {})[_STATE] = watched
         try:
             async with asyncio.timeout(self._seconds) as watched.limit:
-                if not _has_body(scope):
+                if not has_body(scope):
                     await watched.read_ahead()
                 await self._app(scope, watched.receive, watched.send)
         except TimeoutError:
@@ -117,8 +118,3 @@ class _WatchedRequest:
             self.is_gone = True
             self.limit.reschedule(asyncio.get_running_loop().time())
         return message
-
-
-def _has_body(scope: Scope) -> bool:
-    headers = dict(scope["headers"])
-    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0") != b"0"
