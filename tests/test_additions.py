@@ -4,7 +4,14 @@ import pytest
 
 import foveate.intake
 from foveate import additions
-from foveate.additions import as_typed, instructions_in, typed_by_person, typed_only, without_reminders
+from foveate.additions import (
+    as_typed,
+    instructions_in,
+    prompts_for_title,
+    typed_by_person,
+    typed_only,
+    without_reminders,
+)
 from foveate.turn import Message, Text
 from support.pattern_steps import PAIRS, check_growth, unbounded_patterns
 
@@ -100,3 +107,34 @@ def test_only_what_a_person_typed_is_learned_from(text: str, typed: str) -> None
 def test_blocks_that_are_not_closed_are_searched_for_once() -> None:
     text = "<system-reminder>" * 20_000
     assert typed_only(text) == without_reminders(text) == typed_by_person(text) == text
+
+
+CLIENTS_TITLE_PROMPTS = (
+    "Generate a title for this conversation:",
+    "Generate a short title for this conversation. hello",
+    "Generate a concise, 3-5 word title with an emoji summarizing the chat history.",
+    "Provide a concise, 5-word-or-less title for the conversation, using title case conventions.",
+    "Your task is to generate a title for the chat. Here is the conversation history",
+    "Write a title for a new chat based on the user's message below.",
+    "Summarize the topic of the following messages in at most five words.",
+    "You will generate a short title based on the first message a user begins a conversation with",
+)
+PERSONS_TITLE_PROMPTS = (
+    "Write a title for my talk",
+    "Write a short title for my talk about tides. Only the title, no quotes.",
+    "Create a title page in LaTeX",
+    "Suggest and write a better title for the chapter below.",
+    "Analyze the topic model and write down what fails",
+    "Provide a summary of this paper's topic",
+    "Generate five titles for a blog post on sourdough",
+)
+
+
+@pytest.mark.parametrize("text", CLIENTS_TITLE_PROMPTS)
+def test_a_clients_prompt_for_a_title_is_recognised(text: str) -> None:
+    assert prompts_for_title(text)
+
+
+@pytest.mark.parametrize("text", PERSONS_TITLE_PROMPTS)
+def test_a_title_of_anything_but_a_conversation_is_a_persons_prompt(text: str) -> None:
+    assert not prompts_for_title(text)

@@ -141,6 +141,12 @@ _ASKS_FOR_TITLE: Final = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
+_OF_CONVERSATION: Final = re.compile(
+    r"\b(?:(?:this|that|these|the|following|given|current|whole|entire|new|first|chat|user'?s?|my|our)\b[^.?!\w]{1,3}"
+    r"(?:\w{1,20}\s){0,3}?|a\s(?:new\s)?)(?:conversation|chat|dialog(?:ue)?|discussion|exchange|messages?|query|history)\b",
+    re.IGNORECASE,
+)
+
 # The folder that a client works in.
 _FOLDER_IN_SYSTEM: Final = re.compile(
     r"^[ \t]*(?:- )?(?:Primary |Current )?working directory: (\S[^\n]*)$", re.IGNORECASE | re.MULTILINE
@@ -351,8 +357,13 @@ def tells_of_summary(text: str) -> bool:
 
 
 def asks_for_title(text: str) -> bool:
-    """Return whether a client asks for a conversation's title or topic."""
+    """Return whether a system prompt makes the model a writer of titles or topics."""
     return _ASKS_FOR_TITLE.search(text) is not None
+
+
+def prompts_for_title(text: str) -> bool:
+    """Return whether a prompt asks for a conversation's title or topic; that of anything else is a person's prompt."""
+    return asks_for_title(text) and _OF_CONVERSATION.search(text) is not None
 
 
 def folders_in_system(text: str) -> list[str]:

@@ -580,6 +580,15 @@ def test_a_title_call_is_not_recorded(run: Run) -> None:
     run(scenario)
 
 
+def test_a_persons_title_is_recorded(run: Run) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        placed = await place(recorder, [user("Write a title for my talk")], None, tools=False)
+        assert isinstance(placed, Placement)
+        assert len(await fov.sessions()) == 1
+
+    run(scenario)
+
+
 def test_a_sub_agent_is_a_child_session(run: Run) -> None:
     async def scenario(_: Foveate, recorder: Recorder) -> None:
         parent = await exchange(recorder, [user("delegate")], "ok", CLAUDE)

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from string import hexdigits
 from typing import Any, Final, Literal, NamedTuple, Protocol
 
-from foveate.additions import asks_for_summary, asks_for_title, is_aside, is_for_summary, tells_of_summary
+from foveate.additions import (
+    asks_for_summary,
+    asks_for_title,
+    is_aside,
+    is_for_summary,
+    prompts_for_title,
+    tells_of_summary,
+)
 from foveate.cache import BoundedCache
 from foveate.intake.chain import ADDED, RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
@@ -114,7 +121,7 @@ def is_auxiliary(request: Incoming, history: RequestHistory) -> bool:
     text = " ".join(message.text for message in history.parse(0))
     if is_for_summary(request.system):
         return True
-    return asks_for_title(request.system) or asks_for_title(text[:2_000])
+    return asks_for_title(request.system) or prompts_for_title(text[:2_000])
 
 
 class FoundHistory(NamedTuple):
