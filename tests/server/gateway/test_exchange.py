@@ -442,6 +442,26 @@ def test_a_conversation_is_one_session_within_its_budget(tmp_path: Path, convers
     run(scenario)
 
 
+def test_a_long_system_prompt_takes_no_room_from_a_compacted_conversation(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say(f"answer {len(upstream.bodies)}"))
+        items: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=60_000) as (_, client):
+            for number in range(12):
+                items.append({"role": "user", "content": f"question {number}: {LONG}"})
+                reply = await client.post("/v1/responses", json={"model": "gpt-5", "input": items})
+                items += reply.json()["output"]
+            sizes = []
+            for instructions in ("Be brief.", "Follow the rule. " * 3_000):
+                body = {"model": "gpt-5", "instructions": instructions, "input": items}
+                compacted = await client.post("/v1/responses/compact", json=body)
+                assert compacted.status_code == 200, compacted.text
+                sizes.append(len(json.dumps(compacted.json()["output"])))
+            assert sizes[0] == sizes[1]
+
+    run(scenario)
+
+
 def test_a_compacted_conversation_continues_its_session(tmp_path: Path) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say(f"answer {len(upstream.bodies)}"))

@@ -141,7 +141,10 @@ class Preparation:
             return self.bypassed(call, error)
 
     async def compact(self, call: ClientCall) -> list[Record]:
-        """Compact a request's conversation to less than half its tokens, for the client to send instead."""
+        """Compact a request's conversation to less than half its tokens, for the client to send instead.
+
+        The client sends its system prompt again, so that takes none of the limit.
+        """
         placed = await self._place(call)
         if isinstance(placed, SessionDecision):
             return list(call.request.messages)
@@ -151,7 +154,6 @@ class Preparation:
             context = await context_for(
                 placed.session.engine,
                 call.wire.format,
-                system=call.request.system,
                 history_tools=False,
                 budget_tokens=budget,
                 client=placed.client_texts,
