@@ -433,6 +433,17 @@ def _form(model: str) -> dict[str, Any]:
 
 ALLOWED: dict[str, tuple[str, dict[str, Any]]] = {
     "body": ("/v1/embeddings", {"json": {"model": "small-1", "input": "a"}}),
+    "words": (
+        "/v1/responses/input_tokens",
+        {
+            "json": {
+                "model": "small-1",
+                "input": [{"role": "user", "content": [{"type": "input_text", "text": "a", "model": "large-1"}]}],
+                "metadata": {"model": "large-1"},
+                "tools": [{"type": "function", "parameters": {"default": {"model": "large-1"}}}],
+            }
+        },
+    ),
     "exact name": ("/v1/embeddings", {"json": {"model": "e5", "input": "a"}}),
     "path": ("/v1beta/models/small-1:embedContent", {"json": {}}),
     "form": ("/v1/audio/transcriptions", _form("small-1")),
@@ -444,6 +455,16 @@ REFUSED: dict[str, tuple[str, dict[str, Any]]] = {
     "no text": ("/v1/embeddings", {"json": {"model": ["small-1"], "input": "a"}}),
     "repeated key": ("/v1/embeddings", {"content": b'{"model": "small-1", "model": "large-1"}'}),
     "alternatives": ("/v1/completions", {"json": {"model": "small-1", "models": ["large-1"]}}),
+    "fallbacks": ("/v1/completions", {"json": {"model": "small-1", "fallbacks": [{"model": "large-1"}]}}),
+    "named fallbacks": ("/v1/completions", {"json": {"model": "small-1", "fallbacks": ["large-1"]}}),
+    "plugin": (
+        "/v1/completions",
+        {"json": {"model": "small-1", "plugins": [{"id": "panel", "analysis_models": ["large-1"]}]}},
+    ),
+    "parameters of a hosted tool": (
+        "/v1/responses/input_tokens",
+        {"json": {"model": "small-1", "tools": [{"type": "router:advisor", "parameters": {"model": "large-1"}}]}},
+    ),
     "hosted tool": ("/v1/responses/input_tokens", {"json": {"model": "small-1", "tools": [{"model": "large-1"}]}}),
     "path": ("/v1beta/models/large-1:embedContent", {"json": {"model": "small-1"}}),
     "encoded path": ("/v1beta/models/small%2F..%2Flarge-1:embedContent", {"json": {}}),

@@ -7,12 +7,12 @@ quoted parameters, so the provider never reads another path than the one that wa
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Final, Literal
 from urllib.parse import quote, unquote_to_bytes
 
-from msgspec import Struct
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message
@@ -28,6 +28,14 @@ ModelPlace = Literal["body", "path", "inside", "none"]
 HARMLESS: Final[frozenset[RouteName]] = frozenset({"chat", "models", "count_tokens"})
 """Routes that may use a provider key of the server without being enabled: they reach no data of other users."""
 _PARAMETER: Final = re.compile(r"\{(\w+)\}")
+_NAMES_MODEL: Final = re.compile(r"(?:^|_)(?:models?|fallbacks?)$", re.IGNORECASE)
+_CONVERSATION: Final = (
+    *("messages", "input", "contents", "system", "instructions", "prompt", "metadata"),
+    *("response_format", "text", "output_config"),
+)
+"""Fields of a request that name no model: what is said, and the client's own data."""
+_SCHEMAS: Final = ("parameters", "input_schema", "schema", "json_schema")
+"""Fields with a client's schema, except in hosted tools, whose `parameters` may name a model."""
 
 
 @dataclass(frozen=True)
@@ -98,16 +106,6 @@ def _decoded(text: str) -> str | None:
     return decoded if decoded.isprintable() else None
 
 
-class _NamedModels(Struct):
-    """The fields of a body that name a model."""
-
-    model: Any = None
-    models: Any = None
-    """OpenRouter's alternatives."""
-    tools: Any = None
-    """Hosted tools with a model of their own."""
-
-
 async def named_models(row: GatewayRoute, request: Request, raw: bytes) -> list[str]:
     """Return all models that a request names, the main one first; `ProblemError` 400 if its body can't be read."""
     if row.model == "path":
@@ -116,11 +114,30 @@ async def named_models(row: GatewayRoute, request: Request, raw: bytes) -> list[
         return []
     if is_form(row, request):
         return await _form_models(request, raw)
-    body = decode_json(raw, _NamedModels)
-    others = body.models if isinstance(body.models, list) else []
-    tools = body.tools if isinstance(body.tools, list) else []
-    named = [body.model, *others, *(tool.get("model") for tool in tools if isinstance(tool, dict))]
-    return [model for model in named if isinstance(model, str)]
+    body = decode_json(raw, dict[str, Any])
+    main = body.get("model")
+    return [*([main] if isinstance(main, str) else []), *_other_models(body)]
+
+
+def _other_models(body: dict[str, Any]) -> Iterator[str]:
+    """Yield the models that are named beside the main one: alternatives, fallbacks, those of hosted tools and plugins.
+
+    Routers have many such fields; all are named like `models`, `fallbacks` or `judge_model`.
+    """
+    waiting: list[tuple[bool, Any]] = [
+        (False, {key: body[key] for key in body if key not in ("model", *_CONVERSATION)})
+    ]
+    while waiting:
+        is_named, value = waiting.pop()
+        if isinstance(value, dict):
+            is_hosted = value.get("type", "function") != "function"
+            for key, inner in value.items():
+                if is_hosted or key not in _SCHEMAS:
+                    waiting.append((is_named or _NAMES_MODEL.search(key) is not None, inner))
+        elif isinstance(value, list):
+            waiting += ((is_named, inner) for inner in value)
+        elif is_named and isinstance(value, str):
+            yield value
 
 
 def is_form(row: GatewayRoute, request: Request) -> bool:
