@@ -199,6 +199,31 @@ def test_no_part_of_a_key_is_left_where_a_line_is_cut() -> None:
     assert "sk-" not in shown
 
 
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "tvly-dev-abcdefghijklmnop1234",
+        "pplx-abcdefghijklmnop1234567890",
+        "nvapi-abcdefghij1234567890abcdefghij",
+        "ntn_123456789012abcdefghijklmnop",
+        "lsv2_pt_0123456789abcdef0123456789abcdef_0123456789",
+        "secret_abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG",
+        "phc_abcdefghijklmnopqrstuvwxyz0123456789",
+        "rpa_ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789abcd",
+    ],
+)
+def test_keys_of_more_services_are_found_by_their_prefixes(secret: str) -> None:
+    assert redact(f"use {secret} here") == f"use {MASK} here"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["PGPASSWORD={} psql", "\u5bc6\u7801\uff1a{}", "\u5bc6\u7801\u662f{}", "\u30d1\u30b9\u30ef\u30fc\u30c9\u306f{}"],
+)
+def test_passwords_without_a_space_before_them_are_found(text: str) -> None:
+    assert redact(text.format("abc12345")) == text.format(MASK)
+
+
 def test_ordinary_words_stay() -> None:
     said = "the task-runner asked for basic help; see https://example.com/a?b=c and risk-averse people"
     assert scrub(said) == said

@@ -36,11 +36,12 @@ _ISSUED = re.compile(
     r"|\b(?:xai-|gsk_|hf_|r8_|AQ\.)(?=[\w*.…-]{0,40}\d)[\w*.…-]{10,}"
     r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|dop_v1_|GOCSPX-)[\w*.…-]{10,}"
     r"|\b(?:npm_|pypi-|ya29\.|shp(?:at|ca|pa|ss)_|hv[bs]\.|dckr_pat_|glsa_|sbp_|tskey-|PMAK-|sntry[su]_|ATATT3|NRAK-|lin_api_"
-    r"|figd_|pul-|sq0[ac][ts]p-|AGE-SECRET-KEY-1)"
+    r"|figd_|pul-|sq0[ac][ts]p-|AGE-SECRET-KEY-1|tvly-|pplx-|csk-|nvapi-|ntn_|lsv2_(?:pt|sk)_|ph[cx]_|rpa_|fc-|jina_)"
     r"(?=[\w*.…-]{0,40}[\dA-Z])[\w*.…-]{16,}"
     r"|\bSG\.[\w*…-]{10,}\.[\w*…-]{10,}"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"
     r"|\b(?:SK|key-|dapi)[0-9a-f]{32}\b"
+    r"|\bsecret_(?=[A-Za-z]{0,40}\d)[A-Za-z0-9]{40,}\b"
     r"|(?<![\w-])eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*"
     r"|(?<![\w-])[MNO][\w-]{23,25}\.[\w-]{6,7}\.[\w-]{27,40}(?![\w-])"  # Discord
     r"|(?<![\w:])\d{8,10}:[\w-]{35}(?![\w-])"  # Telegram
@@ -52,7 +53,7 @@ _ISSUED = re.compile(
 _BASE64_40 = re.compile(r"(?<![\w/+=-])[A-Za-z0-9/+]{40}(?![\w/+=-])")
 """The length of AWS's secret keys, which have no prefix."""
 _PASSWORDS = (
-    r"pass(?:word|wd|phrase|code)|pwd|passwort|kennwort|passwörter|losung|mot de passe|contraseñ?a|clave|senha"
+    r"(?:pg)?pass(?:word|wd|phrase|code)|pwd|passwort|kennwort|passwörter|losung|mot de passe|contraseñ?a|clave|senha"
     r"|wachtwoord|lösenord|hasło|пароль|密码|密碼|パスワード|비밀번호"
 )
 _KEYS = (
@@ -75,7 +76,7 @@ def _named(names: str, between: str, value: str = _VALUE) -> re.Pattern[str]:
     return re.compile(rf"{_START}(?i:(?P<name>{names}){between}){value}")
 
 
-_ASSIGNED = r"""['"]?[ \t]{0,8}(?:[=:]|=>|:=|>)[ \t]{0,8}"""
+_ASSIGNED = r"""['"]?[ \t]{0,8}(?:[=:\uff1a]|=>|:=|>|是|为|は)[ \t]{0,8}"""
 _SAID = (
     rf"(?:[ ](?!(?:{_COPULA})[ ])[^\s.,;:=!?]{{1,24}}){{0,4}}"
     rf"[ ](?:{_COPULA})(?:[ ](?:now|still|always|jetzt|immer|set to))?[: ]{{1,3}}"
