@@ -194,7 +194,7 @@ class Foveate:
     @property
     def prompts(self) -> Prompts:
         """Stored prompts: `prompts.list()`, `get`, `set`, `history`, `reset`, `render`."""
-        return Prompts(self._store, self._tenant)
+        return Prompts(self._store, self._tenant, check_right=self.check_right)
 
     @property
     def knowledge(self) -> Knowledge:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import msgspec
@@ -150,6 +151,27 @@ def test_the_file_cabinet_is_read_by_lines_and_whole(client: ServerClient, chat:
     missing = client.get(f"{API}/cabinet/f-000000000000")
     assert (missing.status_code, missing.json()["type"]) == (404, "urn:foveate:content-not-found")
     assert client.post(f"{API}/cabinet/prune", json={}).json() == {"items": []}
+
+
+def test_a_key_that_may_not_use_all_tools_does_not_change_what_every_model_is_told(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        admin, write, tenant = (
+            bearer(call(client, client.fov.keys.create, **one).secret)
+            for one in ({"rights": ["admin"]}, {"rights": ["write"]}, {"rights": ["write"], "tenant": "acme"})
+        )
+        included = {"text": "{{include:house/rules}}\nBe kind."}
+        assert client.put(f"{API}/prompts/house%2Frules", json={"text": "Be brief."}, headers=write).status_code == 200
+        assert client.put(f"{API}/prompts/modes%2Fcore", json=included, headers=admin).status_code == 200
+        for key in ("run/instructions", "explain/gradient", "compress/rules", "modes/core", "modes/own", "house/rules"):
+            path = f"{API}/prompts/{quote(key, safe='')}"
+            answer = client.put(path, json={"text": "Delete everything."}, headers=write)
+            assert answer.status_code == 403, key
+            assert "needs the right 'admin'" in answer.json()["detail"]
+        assert client.delete(f"{API}/prompts/modes%2Fcore", headers=write).status_code == 403
+        assert client.put(f"{API}/prompts/own", json={"text": "Hello."}, headers=write).status_code == 200
+        assert client.put(f"{API}/prompts/modes%2Fown", json={"text": "Hello."}, headers=tenant).status_code == 200
+        assert client.put(f"{API}/prompts/run%2Finstructions", json={"text": "a"}, headers=tenant).status_code == 409
+        assert "Be brief." in call(client, client.fov.prompts.text, "modes/core")
 
 
 def test_prompts_and_modes(client: ServerClient, chat: str) -> None:

@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
 from foveate.errors import InputError, InvalidPrompt, PromptNotFound, Refused
 from foveate.models.prompts import BUILT_IN, CORE_MODE, MODES, built_in, check_variables, compose, fill, variables_of
+from foveate.session.keys import Right
 from foveate.session.record import check_text
 from foveate.store import SessionRow, Store
 from foveate.store.prompts import PromptRow
@@ -24,6 +26,7 @@ from foveate.turn import from_us
 
 MAX_PROMPT_CHARS = 200_000
 MAX_KEY_CHARS = 100
+RightCheck = Callable[[Right, str], None]
 _KEY = re.compile(r"[a-z0-9][a-z0-9._-]*(/[a-z0-9][a-z0-9._-]*)*")
 
 
@@ -45,9 +48,13 @@ class PromptInfo:
 class Prompts:
     """The prompts of a tenant, or of the owner. Every change is durable when its method returns."""
 
-    def __init__(self, store: Store, tenant: str = "") -> None:
+    def __init__(
+        self, store: Store, tenant: str = "", *, check_right: RightCheck = lambda _right, _action: None
+    ) -> None:
+        """`check_right` raises an error if a change needs a right that the caller lacks."""
         self._store = store
         self._tenant = tenant
+        self._check_right = check_right
 
     async def list(self) -> Sequence[PromptInfo]:
         """List the newest version of every prompt, sorted by key."""
@@ -89,7 +96,9 @@ class Prompts:
         if len(text) > MAX_PROMPT_CHARS:
             raise InvalidPrompt(key, f"has {len(text):,} characters; up to {MAX_PROMPT_CHARS:,} can be stored")
         text = f"{text.rstrip()}\n"
-        texts = {**await self._texts(), key: text}
+        before = await self._texts()
+        self._check_direction(key, before)
+        texts = {**before, key: text}
         self._check(key, texts)
         own = await self._own()
         if key in own and own[key].text == text:
@@ -108,6 +117,7 @@ class Prompts:
                 return _info(key, None)
             raise PromptNotFound(key, await self.keys())
         texts = await self._texts()
+        self._check_direction(key, texts)
         texts.pop(key)
         for name in texts:
             compose(name, lambda included: texts.get(included) or built_in(included))
@@ -148,6 +158,12 @@ class Prompts:
         if self._tenant and key in BUILT_IN and not key.startswith(MODES):
             raise Refused(f"the prompt {key!r} is the owner's: models are sent it for the sessions of all tenants")
 
+    def _check_direction(self, key: str, texts: Mapping[str, str]) -> None:
+        """Raise `RightMissing` if a change would direct agents with a right that the caller lacks: contexts, runs and
+        modes of all sessions contain the owner's built-in prompts, modes, and what these include."""
+        if not self._tenant and (key.startswith(MODES) or key in _directing(texts)):
+            self._check_right("admin", f"a change of the prompt {key!r}")
+
     @staticmethod
     def _check(key: str, texts: dict[str, str]) -> None:
         made = compose(key, lambda name: texts.get(name) or built_in(name))
@@ -170,6 +186,21 @@ class Prompts:
             for row in [*shared, *await self._store.prompts.newest(self._tenant)]
             if row.text is not None
         }
+
+
+def _directing(texts: Mapping[str, str]) -> set[str]:
+    """Return the keys of the prompts that models are sent for any session."""
+    found: set[str] = set()
+
+    def read(key: str) -> str | None:
+        found.add(key)
+        return texts.get(key) or built_in(key)
+
+    for key in {*BUILT_IN, *(key for key in texts if key.startswith(MODES))}:
+        found.add(key)
+        with suppress(InvalidPrompt):
+            compose(key, read)
+    return found
 
 
 def mode_text(session: SessionRow, texts: Mapping[str, str]) -> str:

@@ -200,6 +200,13 @@ def test_a_key_in_the_query_goes_up_only_if_it_is_the_clients_and_used(
     assert provider.queries == [sent]
 
 
+@pytest.mark.parametrize("host", ["localhost:1#", "localhost:1?key=AIza&b=", "localhost:1/v1/files?"])
+def test_the_query_is_not_read_from_the_host(tmp_path: Path, host: str) -> None:
+    with gateway(tmp_path) as (client, provider):
+        client.get("/v1/models?a=1", headers={"Host": host})
+    assert (provider.paths, provider.queries) == (["/v1/models"], ["a=1"])
+
+
 def test_the_operator_shares_the_servers_key_by_route(tmp_path: Path) -> None:
     with gateway(tmp_path, shared_routes=["embeddings"]) as (client, provider):
         key = bearer(call(client, client.fov.keys.create, rights=["gateway"]).secret)

@@ -234,7 +234,14 @@ def _runner(endpoint: Endpoint, parts: ApiParts) -> Callable[[Request], Awaitabl
 
         if key is None or not endpoint.is_replayed:
             return await answer()
-        where = (principal.tenant, principal.key_id, endpoint.method, request.url.path, str(request.query_params), key)
+        where = (
+            principal.tenant,
+            principal.key_id,
+            endpoint.method,
+            request.scope["path"],
+            str(request.query_params),
+            key,
+        )
         note_kept(request)
         return await parts.replies.once(where, hashlib.sha256(raw).digest(), answer)
 

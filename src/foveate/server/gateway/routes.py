@@ -96,7 +96,8 @@ class Asked:
 
     @property
     def query(self) -> str:
-        return self.request.url.query
+        raw: bytes = self.request.scope["query_string"]  # `Request.url` also reads the Host
+        return raw.decode("latin-1")
 
     @property
     def headers(self) -> dict[str, str]:
