@@ -327,7 +327,7 @@ def is_compaction(headers: Mapping[str, str]) -> bool:
     """Return whether Codex requests a summary of its history."""
     try:
         metadata = json.loads(headers.get("x-codex-turn-metadata", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(metadata, dict) and metadata.get("request_kind") == "compaction"
 

@@ -235,7 +235,7 @@ def _setting(pair: str) -> tuple[str, Json]:
     key, value = assignment(pair, "KEY=VALUE", "when_full=fail")
     try:
         return key.strip(), json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key.strip(), value
 
 

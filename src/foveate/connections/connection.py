@@ -243,7 +243,7 @@ def _apply_all(planned: list[PlannedFile], file_changes: FileChanges) -> None:
         parse_file(file_changes.path, file.after)
         try:
             json.loads(file.after)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             problem = f"is not strict JSON, so the client ignores it ({error}); fix it first"
             raise InputError(f"{file_changes.path} {problem}") from error
     for change in file_changes.changes:

@@ -522,6 +522,18 @@ def test_of_a_key_that_occurs_twice_the_checked_one_is_sent(tmp_path: Path) -> N
     assert provider.seen[0][3] == b'{"model":"small-1","input":"a"}'
 
 
+DEEP = "[" * 60_000
+
+
+def test_deep_json_in_a_header_or_a_field_is_ignored(tmp_path: Path) -> None:
+    said = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+    codex = {"User-Agent": "codex/1", "Session-Id": "s", "X-Codex-Turn-Metadata": DEEP}
+    with gateway(tmp_path) as (client, provider):
+        client.post("/v1/chat/completions", json=said, headers=codex)
+        client.post("/v1/messages", json={**said, "metadata": {"user_id": DEEP}})
+    assert provider.paths == ["/v1/chat/completions", "/v1/messages"]
+
+
 @pytest.mark.parametrize("budget", ["0", "-1", "1.5", "\u0663", "1" + "0" * 9, "9" * 5_000])
 def test_a_budget_that_is_no_number_of_tokens_is_refused(tmp_path: Path, budget: str) -> None:
     body = {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}

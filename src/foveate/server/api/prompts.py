@@ -57,7 +57,7 @@ async def get_prompt(call: Call, prompt: str, query: PromptQuery) -> PromptInfo:
 
 @routes.add("PUT", "/prompts/{prompt}", right="write")
 async def set_prompt(call: Call, prompt: str, body: PromptBody) -> PromptInfo:
-    """Store a new version. Built-in prompts, modes and what they include need the right `admin`. 422 if its variables or
+    """Store a new version. Built-in prompts, modes and what they include need the right `admin`. 422 if variables or
     includes are not valid."""
     return await call.view.prompts.set(prompt, body.text)
 

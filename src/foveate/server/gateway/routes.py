@@ -97,7 +97,7 @@ class Asked:
     @property
     def query(self) -> str:
         raw: bytes = self.request.scope["query_string"]  # `Request.url` also reads the Host
-        return raw.decode("latin-1")
+        return raw.decode(errors="replace")
 
     @property
     def headers(self) -> dict[str, str]:

@@ -118,7 +118,7 @@ def _hints(body: Record) -> dict[str, str]:
     hints = texts_in(metadata)
     try:
         ids = msgspec.json.decode(hints.get("user_id", ""))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
         return hints
     return {**texts_in(ids), **hints}
 
