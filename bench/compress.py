@@ -308,7 +308,7 @@ def corrections_table(sentences: int = 1_000) -> None:
         for sentence in baselines.sentences(" ".join(block.split()))
     ]
     texts = random.Random(3).sample([text for text in texts if len(text.split()) > 3 and text[0].isupper()], sentences)
-    changed = [(text, smoothed) for text in texts if (smoothed := smooth_prose(text, is_answer=True)) != text]
+    changed = [(text, smoothed) for text in texts if (smoothed := smooth_prose(text)) != text]
     print(f"\n{len(changed)} of {len(texts)} correct sentences changed by S")
     for text, smoothed in changed:
         print(f"  {text!r}\n  {smoothed!r}")

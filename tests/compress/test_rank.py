@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.compress.clauses import cut_text
-from foveate.compress.courtesy import plain
 from foveate.compress.cues import bare, is_negation, look_at
-from foveate.compress.rank import MAX_CLAUSE_WORDS, Source, _parts, _Row, cut_clause, rank, written
+from foveate.compress.rank import MAX_CLAUSE_WORDS, PHRASES, Source, _parts, _Row, cut_clause, rank, written
+from foveate.compress.reader import plain
 from foveate.tokens import count_tokens
 
 REQUEST = (
@@ -37,7 +37,7 @@ def cut_to(text: str, room: int, *, fill: bool = False) -> str:
     def write(texts: dict[int, str]) -> str:
         return written(texts, [""] * len(sources))
 
-    return write(rank(sources).fit(room, count_tokens, write, fill=fill))
+    return write(rank(sources, PHRASES)[0].fit(room, count_tokens, write, fill=fill))
 
 
 def cues(line: str) -> list[str]:
@@ -93,7 +93,7 @@ def test_a_filled_cut_uses_what_estimates_of_long_words_left_free_and_no_more() 
 
 @given(st.lists(sentences_with_cues, min_size=1, max_size=4), st.integers(1, 60))
 def test_a_filled_cut_keeps_the_negations_and_conditions_of_each_clause_it_has(texts: list[str], room: int) -> None:
-    kept = rank([Source(text) for text in texts]).fit(
+    kept = rank([Source(text) for text in texts], PHRASES)[0].fit(
         room, count_tokens, lambda own: ". ".join(own.values()), fill=True
     )
     assert all(cues(text) == cues(texts[clause]) for clause, text in kept.items())
@@ -106,7 +106,7 @@ def test_orders_and_prohibitions_come_before_the_story() -> None:
 
 
 def test_longer_cuts_keep_what_shorter_ones_have() -> None:
-    ranking = rank([Source(line) for line in REQUEST.split(". ")])
+    (ranking,) = rank([Source(line) for line in REQUEST.split(". ")], PHRASES)
     shorter, longer = ranking.texts(ranking.steps[:4]), ranking.texts(ranking.steps[:9])
     for clause, text in shorter.items():
         words = iter(longer[clause].split())
@@ -148,12 +148,13 @@ def test_a_rate_and_a_condition_keep_what_they_refer_to(text: str, kept: str) ->
 def test_words_that_belong_together_enter_together() -> None:
     joins = [place in (11, 12) for place in range(20)]
     musts = [place == 12 for place in range(20)]
-    first, *others = _parts(_Row(0, 0, [1.0] * 20, [2.0] * 20, joins, musts), range(20))
+    first, *others = _parts(_Row(0, 0, [1.0] * 20, [2.0] * 20, [1.0] * 20, joins, musts), range(20))
     assert {10, 11, 12} <= set(first[1])
     assert sorted(place for _, part in (first, *others) for place in part) == list(range(20))
 
 
 def test_the_last_word_of_a_long_clause_enters_alone() -> None:
     words = [f"word{number}" for number in range(MAX_CLAUSE_WORDS + 1)]
-    entered = [place for step in rank([Source(" ".join(words))]).steps for place in step.words]
+    (ranking,) = rank([Source(" ".join(words))], PHRASES)
+    entered = [place for step in ranking.steps for place in step.words]
     assert sorted(entered) == list(range(len(words)))

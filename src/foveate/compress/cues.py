@@ -30,7 +30,7 @@ _META = re.compile(
 MAX_WORD_CHARS = 64
 """Only this much of a longer run of characters is read."""
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
-_PAIRS = re.compile(r"`[^`\n]{0,2000}`|\"[^\"\n]{0,2000}\"|“[^”\n]{0,2000}”|«[^»\n]{0,2000}»")
+_PAIRS = re.compile(r"\([^()\n]{0,80}\)|`[^`\n]{0,2000}`|\"[^\"\n]{0,2000}\"|“[^”\n]{0,2000}”|«[^»\n]{0,2000}»")
 
 
 def estimate_tokens(text: str) -> int:
@@ -93,8 +93,8 @@ def _has(word: str, cues: tuple[str, ...]) -> bool:
 
 
 def quoted_places(text: str, words: int) -> Collection[int]:
-    """Return which words are inside quotes or code spans, where nothing may be left out."""
-    if not any(mark in text for mark in '`"“«'):
+    """Return which words are inside quotes, code spans or short parentheses, where nothing may be left out."""
+    if not any(mark in text for mark in '(`"“«'):
         return ()
     places: set[int] = set()
     for match in _PAIRS.finditer(text):

@@ -8,12 +8,11 @@ from functools import cache, partial
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
-from foveate.compress.courtesy import is_small_talk
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import Ranking, Source, rank, sentence
+from foveate.compress.rank import BRIEF, LINE, PHRASES, Ranking, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
@@ -87,7 +86,7 @@ class LocalCompressor:
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
     name: str = "local"
-    version: int = 7
+    version: int = 8
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -110,7 +109,12 @@ class LocalCompressor:
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
         spoken = job if said is reading else replace(job, source=_source(said))
-        ranking = rank([Source(one.text, one.factor, one.is_whole) for one in said.candidates], with_brief=True)
+        phrases, lines, brief = rank(
+            [Source(one.text, is_whole=one.is_whole, scores=one.scores) for one in said.candidates],
+            PHRASES,
+            LINE,
+            BRIEF,
+        )
         share = self.share or compressed_share(raw_tokens, self.medium_share)
         excerpts = find_excerpts([message for message in messages if message.kind != "display"])
 
@@ -120,11 +124,11 @@ class LocalCompressor:
             else:
                 room = min(above, round(raw_tokens * share * extra))
                 spoken_room = round(room * (1 - EXCERPT_SHARE * min(1.0, excerpts.chars / max(1, len(raw)))))
-                texts = ranking.fit(spoken_room, count, lambda texts: _written(said.candidates, texts))
+                texts = phrases.fit(spoken_room, count, lambda texts: _written(said.candidates, texts))
                 spoken_tokens = count(_written(said.candidates, texts))
                 told = _with_excerpts(said.candidates, dict(texts), excerpts, room, count=count, scale=scale)
                 left = room - count(_written(said.candidates, told)) + spoken_tokens
-                texts = ranking.fit(left, count, lambda texts: _written(said.candidates, texts))
+                texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts))
                 texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
             return _line(said.candidates, texts, _written(said.candidates, texts))
 
@@ -133,7 +137,7 @@ class LocalCompressor:
         limit = min(self.tiny_tokens - TINY_MARGIN, compressed.tokens)
 
         def shrink(extra: float) -> Line:
-            return tiny_line(said, ranking, raw_tokens, above=limit, extra=extra, count=count)
+            return tiny_line(said, lines, raw_tokens, above=limit, extra=extra, count=count)
 
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, limit, count), above=compressed.tokens)
         levels: tuple[tuple[Level, _Made], ...] = ("C", compressed), ("T", tiny)
@@ -144,10 +148,10 @@ class LocalCompressor:
             smoothed,
             compressed.text,
             tiny.text,
-            _units(turn, said, ranking, scale) or _unit_of(turn, said, tiny.text),
+            _units(turn, said, phrases, scale) or _unit_of(turn, said, tiny.text),
             tuple(refusal for refusal in job.refusals if refusal.level not in whole),
             is_complete={level for level, made in levels if made.is_fallback} <= whole,
-            brief=spoken.brief(said, ranking.brief, round(raw_tokens * BRIEF_SHARE)),
+            brief=spoken.brief(said, brief, round(raw_tokens * BRIEF_SHARE)),
         )
 
 
@@ -315,7 +319,7 @@ room."""
 ASSISTANT_TOKENS = 30
 """Maximum tokens of T for an assistant's turn without a prompt."""
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
-USER_PART = 0.75
+USER_PART = 0.6
 """Maximum share of the prompt in a line if both it and the answer are long."""
 NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
 """Tokens of a note on tool calls, of a mark, and the minimum room of a line with words for a sentence."""
@@ -339,7 +343,7 @@ def tiny_line(
         place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
     }
     spoken = spoken or set(range(len(candidates)))
-    told = sum(sum(candidates[place].facts.values()) for place in spoken if not is_small_talk(candidates[place].text))
+    told = sum(sum(candidates[place].facts.values()) * candidates[place].told for place in spoken)
     room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
     room = min(above, round(room * extra) + count(candidates[0].label))
     calls = reading.tool_calls

@@ -1,11 +1,11 @@
 """Ranks the words of a text, so that any length of it is a rendition.
 
-Each word has a worth: how rare it is, of what kind (numbers, identifiers and names first), and whether the part of its
-clause orders or forbids something. For a price per token, the best choice of words of a clause is the one with the
-highest worth after the price; runs of fewer than three words and gaps are fined, so that the choice reads as phrases.
-Falling prices give the order in which words enter, and a rendition is the longest beginning of that order that fits. C
-and T of a turn, the units of eras and every length in between are cut from one such ranking; the brief form is cut from
-a second one with smaller fines.
+Each word has a worth: how rare it is and of what kind (numbers, identifiers and names first), times the chance that a
+reader keeps it (`foveate.compress.worth`), times a factor where the part of its clause orders or forbids something. For
+a price per token, the best choice of words of a clause is the one with the highest worth after the price; runs of fewer
+than three words are fined, and gaps the more, the less readers begin or end one there. Falling prices give the order in
+which words enter, and a rendition is the longest beginning of that order that fits. C of a turn, the units of eras and
+every length in between are cut from one such ranking, T and the brief form from rankings with smaller fines.
 
 A clause of which anything is taken keeps its negations, conditions and rates, each with the words behind it; a number
 keeps its unit, a verb its particle, a quotation all its words. Nothing is reworded.
@@ -15,8 +15,8 @@ keeps its unit, a verb its particle, a quotation all its words. Nothing is rewor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from operator import or_
@@ -25,12 +25,13 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.compress.courtesy import is_small_talk
 from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
 from foveate.compress.marks import escape_inline
 from foveate.compress.urgency import COMMANDS, FINITE_VERBS, ORDERED, is_plea, urgency
+from foveate.compress.worth import HEADS, Floats, chances, load_worth
+from foveate.compress.worth.features import Passage
 from foveate.renditions import Count
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
@@ -57,13 +58,11 @@ ORDER_WORD = 0.2
 """Minimum worth of a word that makes a sentence an order, such as `must`."""
 MUST = 0.4
 """Minimum worth of a word that its clause may not lose."""
-SHORT_RUN, GAP, NEW_CLAUSE = (0.08, 0.03), (0.06, 0.0), (0.4, 0.1)
-"""Fines of the order that reads as phrases and of the brief one: for each word in a run of one or two words, for a gap
-between runs, and for a clause."""
-AGAIN = 0.5
-"""Factor for a word that an earlier clause has."""
-COURTESY = 0.1
-"""Factor for a part of a clause that is only polite."""
+CUT = HEADS.index("cut")
+TOLD, CLAUSE_PART = 2.0, 0.4
+"""Factor of a word that all readers keep, and the part of it that its clause decides."""
+MAX_CUT = 4.0
+"""Maximum log-odds against a gap before a word; a gap costs `GAP` for each unit at either end."""
 MAX_STEP_TOKENS = 16
 """Words that enter at the same price enter in parts of this size, so that a part of them can fit."""
 MAX_CLAUSE_WORDS = 96
@@ -81,6 +80,11 @@ _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
 )
 """Words that stay with the negation after them."""
+_TENSES = as_words(
+    """might getting going planned plan hat habe haben hatte wird werden wurde kann könnte soll sollte muss müsste darf
+    will möchte a ont avait sera peut pourrait doit devrait va ha han había será puede podría debe debería"""
+)
+"""Words of time and doubt that stay with the verb behind them, beside the auxiliaries."""
 _BEFORE_MUSTS = _HELPERS | {"as", "so"}
 _VERBS = (
     (_HELPERS - as_words("be been"))
@@ -119,6 +123,26 @@ _SUBJECTS = _PRONOUNS | as_words(
 _FORBIDDEN = np.float32(-1e6)
 _ENDS = ".!?。！？"
 _Numbers = NDArray[np.int_]
+
+
+class Order(NamedTuple):
+    """The fines of a choice of words, which say how much an order of words reads as phrases."""
+
+    short_run: float
+    """For each word in a run of one or two words."""
+    gap: float
+    """For each unit of log-odds against a gap, at either end of it."""
+    clause: float
+    least: int
+    """Minimum number of words of a clause, if it has as many: fewer are a fragment."""
+
+
+PHRASES = Order(0.08, 0.045, 0.3, 5)
+"""Reads as clauses and phrases."""
+LINE = Order(0.08, 0.015, 0.3, 3)
+"""The same for a single line: what was asked and what came of it."""
+BRIEF = Order(0.03, 0.0, 0.1, 1)
+"""Preserves most facts and reads as a list of words."""
 
 
 class _Word(NamedTuple):
@@ -179,6 +203,8 @@ class Source:
     """Factor for its words, by the speaker."""
     is_whole: bool = False
     """The clause is used whole or not at all: a line of code, a note on a tool call."""
+    scores: Floats | None = None
+    """What the model of worth says of its words; None: it is asked, as for a text by itself."""
 
 
 class RankStep(NamedTuple):
@@ -200,14 +226,7 @@ class Ranking:
     words: list[list[str]]
     """The words of each clause."""
     steps: list[RankStep]
-    """Steps, best first, in runs that read as phrases."""
-    brief_steps: list[RankStep] = field(default_factory=list)
-    """Steps, best first, word by word; only on request."""
-
-    @property
-    def brief(self) -> Ranking:
-        """The same words in the order that preserves most facts and reads as a list."""
-        return Ranking(self.words, self.brief_steps)
+    """Steps, best first."""
 
     def texts(self, steps: Iterable[RankStep]) -> dict[int, str]:
         """Return the text of each clause with words in these steps, in order."""
@@ -319,33 +338,44 @@ class Ranking:
         return RankStep(clause, tuple(found), tokens, is_first=True, level=0)
 
 
-def rank(sources: Sequence[Source], *, with_brief: bool = False) -> Ranking:
-    """Rank the words of the clauses by worth per token, and on request in the brief order too."""
+def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
+    """Rank the words of the clauses by worth per token, once for each of the orders."""
     words = [source.text.split(" ") for source in sources]
+    if not sources:
+        return [Ranking(words, []) for _ in orders]
     rows: list[_Row] = []
-    seen: set[str] = set()
     for clause, source in enumerate(sources):
-        looks = _looks(words[clause])
-        cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
-        urgencies = _urgencies(source.text, words[clause], cores, parts)
-        worths = [
-            source.factor * urgency * worth * (AGAIN if core in seen else 1.0)
-            for urgency, worth, core in zip(urgencies, own, cores, strict=True)
-        ]
-        seen.update(cores)
-        if source.is_whole:
-            rows.append(_Row(clause, 0, [sum(worths)], [sum(tokens)], [False], [False]))
-            continue
-        if ORDERED in urgencies:
-            limits = [urgency == ORDERED and core in _LIMITS for urgency, core in zip(urgencies, cores, strict=True)]
-            musts = tuple(map(or_, musts, limits))
-        joins = _joins(looks, quoted_places(source.text, len(looks)))
-        for start in range(0, len(looks), MAX_CLAUSE_WORDS):
-            part = slice(start, start + MAX_CLAUSE_WORDS)
-            rows.append(_Row(clause, start, worths[part], tokens[part], joins[part], musts[part]))
-    if not rows:
-        return Ranking(words, [])
-    return Ranking(words, *(_steps(rows, words, levels) for levels in _levels(rows, orders=1 + with_brief)))
+        scores = source.scores
+        if scores is None:
+            scores = load_worth().score([Passage(words[clause])])
+        rows += _rows(clause, source, words[clause], scores)
+    levels = _levels(rows, orders)
+    return [Ranking(words, _steps(rows, words, found)) for found in levels]
+
+
+def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> Iterator[_Row]:
+    looks = _looks(words)
+    cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
+    duties = _urgencies(words, cores, parts)
+    fixed = np.array(own) * duties * source.factor
+    worths = (_told(scores) * fixed).tolist()
+    if source.is_whole:
+        yield _Row(clause, 0, [sum(worths)], [sum(tokens)], [0.0], [False], [False])
+        return
+    if ORDERED in duties:
+        limits = [duty == ORDERED and core in _LIMITS for duty, core in zip(duties, cores, strict=True)]
+        musts = tuple(map(or_, musts, limits))
+    joins = _joins(looks, quoted_places(source.text, len(looks)))
+    cuts = np.clip(-scores[:, CUT], 0, MAX_CUT).tolist()
+    for start in range(0, len(looks), MAX_CLAUSE_WORDS):
+        part = slice(start, start + MAX_CLAUSE_WORDS)
+        yield _Row(clause, start, worths[part], tokens[part], cuts[part], joins[part], musts[part])
+
+
+def _told(scores: Floats) -> NDArray[np.float32]:
+    """Return the factor of each word of a clause: the mean chance that a reader keeps it, and its clause."""
+    told = chances(scores)
+    return np.asarray(TOLD * ((1 - CLAUSE_PART) * told + CLAUSE_PART * told.mean()), np.float32)
 
 
 def _looks(words: Sequence[str]) -> list[_Word]:
@@ -367,12 +397,23 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         if holds and not is_glue and core not in _BEFORE_UNITS:
             holds -= 1
         holds = 0 if ends else max(own, holds)
+    for place, (before, look) in enumerate(pairwise(looks), 1):
+        # A subject stays with its verb, and a tense or a doubt with the verb that it is about.
+        if not before.ends and not before.parts and (before.core in _PRONOUNS or _is_auxiliary(before.core)):
+            joins[place] = joins[place] or look.core not in _JOINERS
+        # What a number counts or names: `Kestrel 410`, `page 2`.
+        if look.core[:1].isdigit() and not (before.ends or before.parts or before.is_glue or before.core[:1].isdigit()):
+            joins[place] = True
     for place in quoted:
         joins[place] = joins[place] or place - 1 in quoted
     # Without its name, what is said of the second would be said of the first: `Flask 2.3, SQLAlchemy 2.0`.
     for place in [place for place, look in enumerate(looks[:-1], 1) if look.names][1:]:
         joins[place] = joins[place] or not (looks[place].is_glue or looks[place].names)
     return joins
+
+
+def _is_auxiliary(core: str) -> bool:
+    return core in _HELPERS or core in _TENSES or core.endswith(("n't", "'s", "'re", "'ve", "'ll", "'d", "'m"))
 
 
 def _leans(word: _Word, before: _Word) -> bool:
@@ -397,13 +438,15 @@ class _Row(NamedTuple):
     start: int
     worths: Sequence[float]
     tokens: Sequence[float]
+    cuts: Sequence[float]
+    """What a gap costs that begins or ends before the word."""
     joins: Sequence[bool]
     musts: Sequence[bool]
 
 
 def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Numbers) -> list[RankStep]:
     """Return the words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
-    sizes = [len(row.worths) for row in rows]
+    sizes = [len(row.tokens) for row in rows]
     groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
     by_group = np.argsort(groups, kind="stable")
     shifts = np.repeat([row.start for row in rows] - np.cumsum(sizes) + sizes, sizes)
@@ -453,13 +496,13 @@ def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
     return parts
 
 
-def _levels(rows: Sequence[_Row], *, orders: int) -> list[_Numbers]:
+def _levels(rows: Sequence[_Row], orders: Sequence[Order]) -> list[_Numbers]:
     """Return the price at which each word enters, row after row: the first at which the best choice of its row has it.
 
-    One result for each of the first `orders` of the fines. The words are sorted by position and the rows by length, so
+    One result for each order. The words are sorted by position and the rows by length, so
     that the rows with a word at a position come first.
     """
-    sizes = np.array([len(row.worths) for row in rows])
+    sizes = np.array([len(row.tokens) for row in rows])
     by_length = np.argsort(-sizes, kind="stable")
     places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
     ranks = np.repeat(np.argsort(by_length), sizes)
@@ -469,29 +512,34 @@ def _levels(rows: Sequence[_Row], *, orders: int) -> list[_Numbers]:
         for column in [*zip(*rows, strict=True)][2:]
     ]
     kept, taken = _best_words(sizes[by_length], np.bincount(places), columns, orders)
+    words = np.zeros(taken.shape, int)
+    np.add.at(words, ranks[order], kept)
+    least = np.repeat([one.least for one in orders], len(PRICES))
+    taken &= words >= np.minimum(least, sizes[by_length, None])
     kept &= taken[ranks[order]]
-    found = np.empty((orders, len(order)), int)
-    for levels, part in zip(found, np.split(kept, orders, axis=1), strict=True):
+    found = np.empty((len(orders), len(order)), int)
+    for levels, part in zip(found, np.split(kept, len(orders), axis=1), strict=True):
         levels[order] = np.where(part.any(axis=1), part.argmax(axis=1), len(PRICES))
     return list(found)
 
 
 def _best_words(
-    sizes: _Numbers, counts: _Numbers, columns: Iterable[NDArray[np.float32]], orders: int
+    sizes: _Numbers, counts: _Numbers, columns: Iterable[NDArray[np.float32]], orders: Sequence[Order]
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return the best choice of each row at each price: its words, and whether it is worth a clause.
 
     Dynamic programming over the positions with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
     rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the positions.
     """
-    prices = np.tile(PRICES, orders)
-    short_run, gap_fine, clause_fine = (
-        np.repeat(np.array(fines[:orders], np.float32), len(PRICES)) for fines in (SHORT_RUN, GAP, NEW_CLAUSE)
-    )
-    worths, tokens, joins, musts = columns
+    prices = np.tile(PRICES, len(orders))
+    fines = np.array([(order.short_run, order.gap, order.clause) for order in orders], np.float32)
+    short_run, gap_fine, clause_fine = np.repeat(fines.T, len(PRICES), axis=1)
+    worths, tokens, cuts, joins, musts = columns
     joins, musts = (np.repeat(column * _FORBIDDEN, len(prices), axis=1) for column in (joins, musts))
     values = worths - tokens * prices
-    opening = values + (joins - gap_fine)
+    cuts = cuts * gap_fine
+    opening = values + (joins - cuts)
+    closing = joins - cuts
     short = np.where(sizes[:, None] < MIN_RUN, np.float32(0), short_run)
     shorter = 2 * short
     gaps = np.zeros(short.shape, np.float32)
@@ -506,7 +554,7 @@ def _best_words(
         np.greater_equal(many, best, out=is_many[now])
         np.greater_equal(many, two, out=is_long[now])
         np.maximum(best, many, out=best)
-        best += joins[now]
+        best += closing[now]
         np.greater_equal(gap, best, out=stays[now])
         np.maximum(two, many, out=many)
         many += value
@@ -586,10 +634,8 @@ def _written(words: Sequence[str], places: Iterable[int]) -> str:
     return " ".join([words[place] for place in sorted(places)]).strip(" ,;:—–-")
 
 
-def _urgencies(text: str, words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:
+def _urgencies(words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:
     """Return the factor of each word of a clause, by the part between commas that it is in."""
-    if is_small_talk(text):
-        return [COURTESY] * len(words)
     ends = [place for place, ends in enumerate(parts[:-1], 1) if ends]
     urgencies: list[float] = []
     after_plea = False
@@ -604,7 +650,8 @@ def cut_clause(text: str, max_tokens: float) -> str:
     """Cut a clause to its best words, about `max_tokens`; unchanged if it fits or cannot be cut that far."""
     if estimate_tokens(text) <= max_tokens:
         return text
-    return rank([Source(text)]).clauses(max_tokens).get(0, "") or text
+    (ranking,) = rank([Source(text)], PHRASES)
+    return ranking.clauses(max_tokens).get(0, "") or text
 
 
 def written(texts: dict[int, str], speakers: Sequence[str]) -> str:

@@ -11,10 +11,11 @@ from itertools import pairwise
 
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
-from foveate.compress.courtesy import is_small_talk, plain
 from foveate.compress.cues import bare, estimate_tokens, is_meta
 from foveate.compress.facts import Facts, find_facts, find_names, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
+from foveate.compress.worth import Floats, chances, load_worth
+from foveate.compress.worth.features import Passage
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 MAX_CANDIDATES = 6_000
@@ -34,7 +35,10 @@ _BY_KIND: dict[ClauseKind, float] = {
     "row": 0.9,
     "caption": 0.1,
 }
-COURTESY, META = 0.15, 0.5
+META = 0.5
+LEAST_TOLD, TOLD = 0.15, 2.0
+"""Factor of the facts of a clause that no reader keeps, and the addition for the mean chance that one keeps its words.
+Together they are at most 1."""
 FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
 
 LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
@@ -54,6 +58,8 @@ _TITLE = re.compile(
 )
 """A name or a title inside a clause; at its end, names are mostly those of who is spoken to."""
 _BRACKETS = {"[": "]", "<": ">", "{": "}"}
+_EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
+_MARKED_NAME = re.compile(r"(?<![\w`])`(?=[^`]*(?:[\d_./()]|[a-z][A-Z]))([\w./()-]+)`(?![\w`])")
 _CAPTION = re.compile(
     r"(!\[[^\]\n]{0,300}\]\([^)\s]{1,500}\)"
     r"|[\[<](?:[\w-]{1,20} ){0,2}(?:images?|photos?|pictures?|gif|video|audio|voice|sticker|media|file|document"
@@ -80,6 +86,8 @@ class Candidate:
     """Approximate tokens of its text."""
     about: str = ""
     """The name that its `it` or `she` refers to, in the clause before."""
+    scores: Floats | None = None
+    """What the model of worth says of each word; None of lines of output beside what was said."""
 
     @property
     def who(self) -> str:
@@ -104,6 +112,11 @@ class Candidate:
         if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
             return text
         return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
+
+    @property
+    def told(self) -> float:
+        """The part of its facts that a reader keeps, at most 1."""
+        return 1.0 if self.scores is None else min(1.0, LEAST_TOLD + TOLD * float(chances(self.scores).mean()))
 
     @property
     def worth(self) -> float:
@@ -159,8 +172,43 @@ def read_turn(messages: Sequence[Message]) -> TurnReading:
         if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
             one.about = _last_title(before.text)
     _boost(reading.candidates)
+    _weigh(reading.without_output().candidates)
     reading.facts = _heaviest(reading.candidates)
     return reading
+
+
+def passages_of(candidates: Sequence[Candidate]) -> list[Passage]:
+    """Return clauses as the model of worth sees them."""
+    final = max((one.message for one in candidates if one.speaker == "assistant"), default=-1)
+    return [
+        Passage(
+            one.text.split(" "),
+            "narration" if one.speaker == "assistant" and one.message != final else one.speaker,
+            one.kind,
+            one.message,
+        )
+        for one in candidates
+    ]
+
+
+def _weigh(candidates: Sequence[Candidate]) -> None:
+    """Score the words of the clauses; facts of a clause that no reader keeps, such as a courtesy, weigh less."""
+    if not candidates:
+        return
+    scores = load_worth().score(passages_of(candidates))
+    last = 0
+    for one in candidates:
+        first, last = last, last + one.text.count(" ") + 1
+        one.scores = scores[first:last]
+        one.factor *= one.told
+
+
+def plain(text: str) -> str:
+    """Return the text on one line, without marks of emphasis and unneeded marks of code."""
+    text = " ".join(text.split())
+    if "**" in text or "__" in text:
+        text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
+    return _MARKED_NAME.sub(r"\1", text) if "`" in text else text
 
 
 def _last_title(text: str) -> str:
@@ -241,7 +289,7 @@ def _errors(lines: Sequence[str], note: str) -> list[str]:
 def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
     kind, factor = said.clause.kind, said.factor
     text = said.clause.text if kind == "code" else plain(said.clause.text)
-    factor *= _BY_KIND[kind] * (COURTESY if is_small_talk(text) else 1.0)
+    factor *= _BY_KIND[kind]
     factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
     return Candidate(
         place=place,

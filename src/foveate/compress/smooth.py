@@ -1,7 +1,8 @@
-"""Makes level S of a turn: everything that was said and done, without noise.
+"""Makes level S of a turn: what was said and done, without noise and without the sentences that matter least.
 
-Prose is cleaned, reasoning condensed to its conclusions, long standing instructions to their rules; arguments are
-described and outputs cut to their informative lines. Marks and escapes are those of `foveate.text`.
+Prose is cleaned and cut to about 70 % by whole sentences (`foveate.compress.worth`), reasoning is condensed to its
+conclusions, long standing instructions to their rules; arguments are described and outputs cut to their informative
+lines. Marks and escapes are those of `foveate.text`.
 """
 
 # ruff: noqa: RUF001 (typographic quotes are what is looked for)
@@ -9,17 +10,23 @@ described and outputs cut to their informative lines. Marks and escapes are thos
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import Literal
 
-from foveate.compress.courtesy import without_courtesy
-from foveate.compress.filler import without_filler, without_smileys
+import numpy as np
+
+from foveate.compress.clauses import ClauseKind, sentences
+from foveate.compress.cues import estimate_tokens
 from foveate.compress.lines import clip
+from foveate.compress.reader import split_label
 from foveate.compress.repair import repair
 from foveate.compress.tools import smooth_call, smooth_result
+from foveate.compress.urgency import is_order
+from foveate.compress.worth import chances, load_worth
+from foveate.compress.worth.features import Passage
 from foveate.text import compact_json, message_text, part_text
 from foveate.tokens import count_tokens
 from foveate.turn import Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -52,18 +59,19 @@ _RULE = re.compile(
 _HEADING = re.compile(r"^\s*(?:#{1,6} |\*\*[^*]+\*\*:?$)")
 
 
-def smooth_messages(messages: Sequence[Message]) -> str:
-    """Write the turn at level S; no message of it takes more tokens than raw."""
-    return "".join(map(_Smoother(messages).message, messages))
+def smooth_messages(messages: Sequence[Message], *, cut: bool = True) -> str:
+    """Write the turn at level S; no message of it takes more tokens than raw. Without `cut` no sentence is left out."""
+    return "".join(map(_Smoother(messages, cut_prose(messages) if cut else {}).message, messages))
 
 
 class _Smoother:
     """The state while a turn's messages are smoothed: its calls by id, and the texts already shown."""
 
-    def __init__(self, messages: Sequence[Message]) -> None:
+    def __init__(self, messages: Sequence[Message], prose: Mapping[tuple[int, str], str]) -> None:
         self._calls = {call.id: call for message in messages for call in message.tool_calls if call.id}
         self._shown: dict[bytes, str] = {}
         self._speaker: Message | None = None
+        self._prose = prose
 
     def message(self, message: Message) -> str:
         self._speaker = message
@@ -91,7 +99,7 @@ class _Smoother:
         standing = self._speaker.role in ("system", "developer") or self._speaker.kind == "injection"
         if standing:
             return self._again(text, "text") or rules(text)
-        return smooth_prose(text, is_answer=self._speaker.role == "assistant")
+        return self._prose.get((id(self._speaker), text)) or smooth_prose(text)
 
     def _result(self, result: ToolResult) -> str:
         call = self._calls.get(result.call_id) if result.call_id else None
@@ -107,6 +115,111 @@ class _Smoother:
             return f"(the same {noun} as above: {self._shown[key]})"
         self._shown[key] = clip(" ".join(text[:200].split()), 60)
         return None
+
+
+PROSE_SHARE = 0.7
+"""Share of the tokens of prose that S aims at, over all messages of a turn."""
+WHOLE_TOKENS = 40
+"""Prose of fewer tokens stays whole."""
+KEPT_CHANCE = 0.6
+"""A sentence that a reader keeps with this chance stays, whatever the size."""
+
+
+@dataclass(slots=True)
+class _Piece:
+    """A sentence of a message."""
+
+    message: int
+    text: str
+    kind: ClauseKind
+    is_fixed: bool
+    """It may not be left out: it orders something, or introduces what follows."""
+
+
+def cut_prose(messages: Sequence[Message]) -> dict[tuple[int, str], str]:
+    """Leave out of a turn's prose the clauses that a reader would miss least; by message and text as it was."""
+    pieces: list[_Piece] = []
+    written = [
+        (message, part.text, _paragraphs(part.text, number, message.role, pieces))
+        for number, message in enumerate(messages)
+        if message.kind not in ("display", "injection") and message.role in ("user", "assistant")
+        for part in message.parts
+        if isinstance(part, Text) and part.text.strip()
+    ]
+    left_out = _least_worth(pieces, [message.role for message in messages])
+    return {(id(message), text): _joined(paragraphs, pieces, left_out) for message, text, paragraphs in written}
+
+
+def _paragraphs(text: str, message: int, role: str, pieces: list[_Piece]) -> list[list[str | int]]:
+    """Return the lines of a smoothed text: fixed strings, and the numbers of its pieces."""
+    lines: list[list[str | int]] = []
+    for block in _blocks(smooth_prose(text)):
+        if block.kind in ("verbatim", "blank"):
+            lines.append([block.text])
+            continue
+        for line in _unwrapped(block.text):
+            mark = ITEM.match(line) if block.kind == "item" else re.match(r"[ \t]*", line)
+            lead = mark[0] if mark else ""
+            label, said = split_label(line[len(lead) :], is_answer=role == "assistant")
+            row: list[str | int] = [lead + label]
+            for clause in sentences(said):
+                row.append(len(pieces))
+                is_fixed = clause.endswith(":") or (role == "user" and is_order(clause))
+                pieces.append(_Piece(message, clause, block.kind, is_fixed))
+            lines.append(row)
+    return lines
+
+
+def _unwrapped(text: str) -> Iterator[str]:
+    """Yield the lines of a paragraph, with those that an editor wrapped joined again."""
+    waiting = ""
+    for line in text.split("\n"):
+        if waiting and line[:1].islower() and waiting[-1:] not in ".!?:;":
+            waiting += f" {line}"
+            continue
+        if waiting:
+            yield waiting
+        waiting = line
+    yield waiting
+
+
+def _least_worth(pieces: Sequence[_Piece], roles: Sequence[str]) -> set[int]:
+    """Return the pieces to leave out, until the rest has its share of the tokens; each message keeps its best."""
+    if not pieces:
+        return set()
+    final = max((place for place, role in enumerate(roles) if role == "assistant"), default=-1)
+    passages = []
+    for piece in pieces:
+        role = roles[piece.message]
+        speaker = "narration" if role == "assistant" and piece.message != final else role
+        passages.append(Passage(piece.text.split(" "), speaker, piece.kind, piece.message))
+    scores = chances(load_worth().score(passages), slice(0, 1))
+    sizes = np.array([len(passage.words) for passage in passages])
+    kept = (np.add.reduceat(scores, np.cumsum(sizes) - sizes) / sizes).tolist()
+    tokens = [estimate_tokens(piece.text) for piece in pieces]
+    best = {piece.message: place for place, piece in sorted(enumerate(pieces), key=lambda one: kept[one[0]])}
+    over = sum(tokens) * (1 - PROSE_SHARE) if sum(tokens) >= WHOLE_TOKENS else 0.0
+    left_out: set[int] = set()
+    for place in sorted(range(len(pieces)), key=kept.__getitem__):
+        if over <= 0 or kept[place] >= KEPT_CHANCE:
+            break
+        if pieces[place].is_fixed or best[pieces[place].message] == place:
+            continue
+        left_out.add(place)
+        over -= tokens[place]
+    return left_out
+
+
+def _joined(lines: Sequence[Sequence[str | int]], pieces: Sequence[_Piece], left_out: Collection[int]) -> str:
+    """Write the lines with the pieces that stay; a line of which nothing stays goes with its mark."""
+    found: list[str] = []
+    for lead, *places in lines:
+        kept = [pieces[place].text for place in places if isinstance(place, int) and place not in left_out]
+        if kept or not places:
+            line = f"{lead}{' '.join(kept)}"
+            if line or (found and found[-1]):
+                found.append(line)
+    return "\n".join(found).rstrip("\n")
 
 
 def conclusions(text: str) -> str:
@@ -209,8 +322,6 @@ def _protected(word: str) -> re.Pattern[str]:
 _PROTECTED = _protected(r"[(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*")
 _PROTECTED_ABROAD = _protected(r"[(*_¡¿]*[A-Za-zÀ-ÿœ][a-zß-ÿœ]*(?:['’-][A-Za-zÀ-ÿœ]?[a-zß-ÿœ]*)*")
 """The same pattern with the letters of Western languages."""
-_LATIN_WORD = re.compile(r"[A-Za-zÀ-ÿœ][a-zß-ÿœ]*")
-_COURTEOUS_LANGUAGES = stop_words("prose", "de", "fr", "es")
 _FIRST_PLACE = 0xE000
 _PLACES = 0xF8FF - _FIRST_PLACE
 _PLACE = re.compile("[\ue000-\uf8ff]")
@@ -233,20 +344,20 @@ class _Block:
     text: str
 
 
-def smooth_prose(text: str, *, is_answer: bool = False) -> str:
-    """Clean up a text; smoothing it again changes nothing. `is_answer` also drops an assistant's exclamations."""
+def smooth_prose(text: str) -> str:
+    """Clean up a text; smoothing it again changes nothing."""
     if len(text) > MAX_PROSE_CHARS or text.count("\n") > MAX_PROSE_LINES:
         return text
     smoothed = text.replace("\r\n", "\n")
     clean: dict[str, frozenset[str]] = {}
     for _ in range(MAX_ROUNDS):
-        before, smoothed = smoothed, _smooth_once(smoothed, clean, is_answer=is_answer)
+        before, smoothed = smoothed, _smooth_once(smoothed, clean)
         if smoothed == before:
             return smoothed
     return smoothed
 
 
-def _smooth_once(text: str, clean: dict[str, frozenset[str]], *, is_answer: bool) -> str:
+def _smooth_once(text: str, clean: dict[str, frozenset[str]]) -> str:
     """Do one pass. `clean` has the blocks that an earlier pass did not change, with their sentences."""
     lines: list[str] = []
     seen: set[str] = set()
@@ -260,7 +371,7 @@ def _smooth_once(text: str, clean: dict[str, frozenset[str]], *, is_answer: bool
             own = clean.get(shown)
             if own is None or not seen.isdisjoint(own):
                 said: set[str] = set()
-                shown = _smooth_block(block, seen, said, is_answer=is_answer)
+                shown = _smooth_block(block, seen, said)
                 own = frozenset(said)
                 if shown == block.text:
                     clean[shown] = own
@@ -312,14 +423,14 @@ def _kind(line: str, is_fence: bool) -> _Kind:
     return "verbatim" if is_code or ("   " in outside and _COLUMNS.search(outside)) else "prose"
 
 
-def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: bool) -> str:
+def _smooth_block(block: _Block, seen: set[str], said: set[str]) -> str:
     """Clean up a block. `seen` has the sentences before it, `said` gets its own."""
     text = block.text
     if _PLACE.search(text) or text.count('"') % 2 or text.count("`") % 2 or _ODD_SPACE.search(text):
         return text
     mark = ITEM.match(text) if block.kind == "item" else re.match(r"[ \t]*", text)
     lead = mark[0] if mark else ""
-    body = without_smileys(text[len(lead) :])
+    body = text[len(lead) :]
     masked, taken = _mask(_PROTECTED, body)
     is_english = _is_english(masked, taken)
     if not is_english and not body.isascii():
@@ -328,9 +439,8 @@ def _smooth_block(block: _Block, seen: set[str], said: set[str], *, is_answer: b
         return text
     before = seen if block.kind == "prose" else None
     if is_english:
-        masked = repair(without_filler(masked), is_sentence=block.kind == "prose").strip(" \t\n")
-    if is_english or _is_foreign(masked):
-        masked = _drop_sentences(masked, taken, before, said, is_answer=is_answer)
+        masked = repair(masked, is_sentence=block.kind == "prose").strip(" \t\n")
+    masked = _drop_sentences(masked, taken, before, said)
     if not masked:
         return ""
     return lead + _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], masked)
@@ -348,12 +458,6 @@ def _mask(protected: re.Pattern[str], text: str) -> tuple[str, list[str]]:
     return "\n".join(_SPACES.sub(" ", line.strip(" \t")) for line in masked.split("\n")), taken
 
 
-def _is_foreign(masked: str) -> bool:
-    """Return whether a text is in one of the other languages with known courtesies."""
-    words = [word.lower() for word in _LATIN_WORD.findall(masked)]
-    return sum(word in _COURTEOUS_LANGUAGES for word in words) * 2 * _COMMON_SHARE >= len(words) > 0
-
-
 def _is_english(masked: str, taken: list[str]) -> bool:
     words = [*map(str.lower, _ANY_WORD.findall(masked))]
     letters = sum(map(len, words))
@@ -365,15 +469,12 @@ def _is_english(masked: str, taken: list[str]) -> bool:
     )
 
 
-def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, said: set[str], *, is_answer: bool) -> str:
-    """Drop sentences that were said before, and the courtesies of the others."""
+def _drop_sentences(masked: str, taken: list[str], seen: set[str] | None, said: set[str]) -> str:
+    """Drop sentences that were said before."""
     pieces = SENTENCE_GAP.split(masked)
-    sentences, gaps = pieces[::2], [*pieces[1::2], ""]
+    said_here, gaps = pieces[::2], [*pieces[1::2], ""]
     kept: list[str] = []
-    for index, full in enumerate(sentences):
-        sentence = without_courtesy(full, is_answer=is_answer)
-        if not sentence:
-            continue
+    for index, sentence in enumerate(said_here):
         # A line without an end, such as a label, may repeat under several headings.
         if seen is not None and sentence.endswith((".", "!", "?")):
             whole = _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], sentence)

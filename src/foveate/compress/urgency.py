@@ -1,4 +1,4 @@
-"""Detects which parts of a clause order, forbid, deny or advise something.
+"""Detects which parts of a clause order or forbid something.
 
 An order is found by its form, since no list of verbs is complete: a part between commas that begins with a content word
 and an object directly after it has no subject ("Postpone the launch"), so it is an imperative. Function words are a
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import pairwise
 
-from foveate.compress.cues import is_negation
+from foveate.compress.cues import bare
 from foveate.compress.lexicon import (
     CONDITIONS,
     DAY_WORDS,
@@ -28,8 +28,8 @@ from foveate.compress.lexicon import (
 )
 from foveate.words import stop_words
 
-ORDERED, DENIED, ADVISED = 2.6, 1.5, 1.1
-"""Factors of a part of a clause that orders or forbids, denies or advises."""
+ORDERED = 2.6
+"""Factor of a part of a clause that orders or forbids."""
 
 COMMANDS = as_words(
     """add allow answer apply ask assume avoid bake be block book bring build call cancel change check choose clear
@@ -70,10 +70,6 @@ _PHRASE_WORDS = as_words(
     latest keinen faut merci prière que"""
 )
 """Words of which each of the phrases has one."""
-_ADVICE = as_words(
-    """needs need would wouldn't recommend suggest prefer only decided agreed until unless deadline
-    wants want instead if important essential crucial"""
-)
 _OBJECTS = as_words(
     """the a an this that these those my our your his her their its it them him us me all every each any both
     everything everyone nothing den die das dem ein eine einen keine keinen alle nur le la les un une des ce cette tous
@@ -113,9 +109,16 @@ def urgency(words: Sequence[str], cores: Sequence[str], *, after_plea: bool = Fa
         return ORDERED
     if not _PHRASE_WORDS.isdisjoint(cores) and _ORDER_PHRASE.search(f"{' '.join(cores)} "):
         return ORDERED
-    if any(map(is_negation, cores)):
-        return DENIED
-    return 1.0 if _ADVICE.isdisjoint(cores) else ADVISED
+    return 1.0
+
+
+def is_order(text: str) -> bool:
+    """Return whether a part of a clause orders or forbids something."""
+    words = text.split()
+    cores = [*map(bare, words)]
+    ends = [place for place, word in enumerate(words[:-1], 1) if word[-1] in ",;:)"]
+    parts = pairwise([0, *ends, len(words)])
+    return any(urgency(words[start:end], cores[start:end]) == ORDERED for start, end in parts)
 
 
 def is_plea(cores: Sequence[str]) -> bool:

@@ -223,7 +223,7 @@ def rule_on_passages(
     passed = sum(text is not None for text in kept)
     if not passages or passed < PASSING_SHARE * len(passages):
         return worst if worst.reason else Ruling(reason="there is nothing to smooth")
-    smoothed = smooth_messages(with_passages(messages, passages, kept))
+    smoothed = smooth_messages(with_passages(messages, passages, kept), cut=False)
     if count(smoothed) > room:
         return Ruling(smoothed, f"it takes {count(smoothed)} tokens, more than the {room} it may")
     return Ruling(smoothed)

@@ -62,10 +62,10 @@ def source_text(
     raw = _numbered(messages, passages) if passages else turn_text(tuple(messages))
     if count(raw) <= max_tokens:
         return raw
-    smoothed = smooth_messages(messages)
+    smoothed = smooth_messages(messages, cut=False)
     if count(smoothed) <= max_tokens:
         return smoothed
-    noted = smooth_messages(_with_notes(messages))
+    noted = smooth_messages(_with_notes(messages), cut=False)
     return _cut(min(noted, smoothed, key=len), max_tokens, count)
 
 

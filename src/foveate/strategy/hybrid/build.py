@@ -19,7 +19,7 @@ from foveate.compress.exchange import bare_name
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.lines import brief_path
 from foveate.compress.marks import cut_line, one_line
-from foveate.compress.rank import Ranking, Source, rank
+from foveate.compress.rank import PHRASES, Ranking, Source, rank
 from foveate.compress.reader import Candidate, read_turn
 from foveate.compress.tools import smooth_call, summarise_call
 from foveate.compress.urgency import urgency
@@ -276,7 +276,7 @@ def summarise(message: Message, text: str, max_tokens: int, count: Count) -> str
     def write(texts: Mapping[int, str]) -> str:
         return "; ".join(text.rstrip(_ENDINGS) for _, text in sorted(texts.items()))
 
-    ranking = rank([Source(candidate.text, candidate.factor, candidate.is_whole) for candidate in candidates])
+    (ranking,) = rank([Source(one.text, is_whole=one.is_whole, scores=one.scores) for one in candidates], PHRASES)
     chosen = _sentences(candidates, ranking, max_tokens, count, write) or ranking.fit(max_tokens, count, write)
     if chosen:
         pairs = [Pair(candidates[place].text, kept) for place, kept in chosen.items()]

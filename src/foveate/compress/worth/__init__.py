@@ -1,0 +1,106 @@
+"""The worth of each word of a turn: how much a careful reader would keep it, at three lengths.
+
+`worth.npz` is a small network, trained on labels by hand (`bench/train_worth.py`, `bench/data/labels`): vectors of
+words, a convolution over five words, the mean and the maximum of each clause, of its neighbours and of the turn, a
+convolution over three. It has 8-bit weights and computes with integers that 32-bit floats hold exactly, so that the
+same text has the same worth on every machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from foveate.compress.worth.features import TABLES, Passage, rows_of
+
+Floats = NDArray[np.float32]
+
+
+WIDTH, UNITS = 48, 64
+HEADS: Final = ("S", "C", "T", "cut")
+"""What the model says of a word: kept at each length, and whether C begins or ends a gap before it."""
+ALL = slice(0, 3)
+"""The heads of the three lengths."""
+LAYERS: Final = {
+    "near": (5 * WIDTH, UNITS),
+    "context": (7 * UNITS, UNITS),
+    "far": (3 * UNITS, UNITS),
+    "out": (UNITS, len(HEADS)),
+}
+"""Inputs and outputs of each layer."""
+WEIGHT_UNIT, UNIT, MOST = 64, 16, 127
+"""A weight of 1 and an activation of 1 as integers, and the maximum of both."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorthModel:
+    """The tables and layers, as integers in floats."""
+
+    tables: tuple[Floats, ...]
+    layers: dict[str, tuple[Floats, Floats]]
+
+    def score(self, passages: Sequence[Passage]) -> Floats:
+        """Return the log-odds of each head (`HEADS`), a row for each word of the passages."""
+        rows, clauses = rows_of(passages)
+        words = _scaled(sum(table[rows[:, at]] for at, table in enumerate(self.tables)), WEIGHT_UNIT // UNIT)
+        near = _scaled(np.maximum(self._around("near", words), 0), WEIGHT_UNIT)
+        told = self._around("far", near) + self._context(near, clauses)
+        told = _scaled(np.maximum(told, 0), WEIGHT_UNIT)
+        weights, biases = self.layers["out"]
+        scores: Floats = (told @ weights + biases) / np.float32(WEIGHT_UNIT * UNIT)
+        return scores
+
+    def _around(self, name: str, values: Floats) -> Floats:
+        """Convolve over neighbouring words."""
+        weights, biases = self.layers[name]
+        size = values.shape[1]
+        width = len(weights) // size
+        more = np.pad(values, ((width // 2, width // 2), (0, 0)))
+        total = np.tile(biases, (len(values), 1))
+        for at in range(width):
+            total += more[at : at + len(values)] @ weights[at * size : (at + 1) * size]
+        return total
+
+    def _context(self, values: Floats, clauses: NDArray[np.int32]) -> Floats:
+        """Return what each word's clause, its neighbours and its turn add."""
+        starts = np.flatnonzero(np.diff(clauses, prepend=-1))
+        sizes = np.diff(starts, append=len(clauses)).astype(np.float32)[:, None]
+        means = np.rint(np.add.reduceat(values, starts, axis=0) / sizes)
+        own = np.hstack((means, np.maximum.reduceat(values, starts, axis=0)))
+        more = np.pad(own, ((1, 1), (0, 0)))
+        turn = np.rint(values.sum(axis=0) / np.float32(len(values)))
+        weights, biases = self.layers["context"]
+        joined = np.hstack((more[:-2], own, more[2:], np.tile(turn, (len(own), 1))))
+        told: Floats = joined @ weights + biases
+        return told[np.repeat(np.arange(len(starts)), sizes[:, 0].astype(int))]
+
+
+def _scaled(values: Any, divisor: int) -> Floats:
+    """Divide, round to whole numbers and limit them."""
+    scaled: Floats = np.clip(np.rint(values / np.float32(divisor)), -MOST, MOST)
+    return scaled
+
+
+@cache
+def load_worth(path: str = "") -> WorthModel:
+    """Return the model in the package, or the one that a file has."""
+    source = Path(path).expanduser() if path else files("foveate.compress.worth").joinpath("worth.npz")
+    with source.open("rb") as file:
+        stored: Any = np.load(file)
+        arrays = {name: stored[name].astype(np.float32) for name in stored.files}
+    tables = tuple(arrays[f"table_{name}"] for name in TABLES)
+    layers = {name: (arrays[f"{name}_weights"], arrays[f"{name}_biases"]) for name in LAYERS}
+    return WorthModel(tables, layers)
+
+
+def chances(scores: Floats, lengths: slice = ALL) -> Floats:
+    """Return for each word the mean chance that a reader keeps it at these lengths."""
+    found: Floats = (1 / (1 + np.exp(-scores[:, lengths]))).mean(axis=1)
+    return found
