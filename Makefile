@@ -49,7 +49,7 @@ format: $(VENV)/.ready
 pages: $(VENV)/.ready
 	for page in reference_page command_line_page settings_page; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
 
-# The wheel and the source distribution, each installed in an empty environment and used; see docs/releasing.md.
+# The wheel and the source distribution, each installed in an empty environment and used; see docs/lab/releasing.md.
 package: $(VENV)/.ready
 	BIN=$(BIN) .ci/package
 

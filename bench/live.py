@@ -137,11 +137,11 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--set", nargs="*", default=[], metavar="KEY=VALUE", help="e.g. gradient.raw_share=0.4")
     parser.add_argument("--each", action="store_true", help="also a row for each conversation")
     parser.add_argument("--json", action="store_true", help="all rows, each conversation's too")
-    parser.add_argument("--markdown", action="store_true", help="the tables as in docs/benchmarks.md (default)")
+    parser.add_argument("--markdown", action="store_true", help="the tables as in docs/lab/benchmarks.md (default)")
     parser.add_argument(
         "--from", dest="from_", nargs="*", metavar="FILE", help="rows that --json wrote; nothing is run"
     )
-    parser.add_argument("--write", action="store_true", help="put the tables into docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="put the tables into docs/lab/benchmarks.md")
     parser.add_argument("--processes", type=int, default=2)
     return parser.parse_args()
 

@@ -6,11 +6,11 @@ import platform
 import sys
 from pathlib import Path
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "lab" / "benchmarks.md"
 
 
 def write_block(bench: str, table: str) -> None:
-    """Replace what docs/benchmarks.md has between the marks of a bench, e.g. `bench/live.py`."""
+    """Replace what docs/lab/benchmarks.md has between the marks of a bench, e.g. `bench/live.py`."""
     begin, end = f"<!-- {bench} -->\n", f"<!-- end of {bench} -->\n"
     before, found, rest = PAGE.read_text().partition(begin)
     if not found:

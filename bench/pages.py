@@ -1,4 +1,4 @@
-"""Writes what docs/gradient.md shows of the demo: the picture of the live context, and ten turns at their four levels.
+"""What docs/concepts/gradient.md shows of the demo: the picture of the live context, and ten turns at all levels.
 
 python bench/pages.py
 """
@@ -18,7 +18,7 @@ from conversation import make_conversation
 from foveate.cli.ui.picture import draw
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = DOCS / "gradient.md"
+PAGE = DOCS / "concepts" / "gradient.md"
 PICTURE = DOCS / "images" / "context.svg"
 BEGIN, END = "<!-- written by bench/pages.py: begin -->\n", "<!-- end -->\n"
 TURNS, SEED = 300, 42

@@ -1,6 +1,6 @@
 """What contexts with recall keep of the evidence, on public long conversations; what that costs; and planted needles.
 
-    python bench/recall.py                                   # the table, into docs/benchmarks.md
+    python bench/recall.py                                   # the table, into docs/lab/benchmarks.md
     python bench/recall.py --sets locomo-dev --budgets 4000 --methods both
     python bench/recall.py --scope                           # one session for each sitting, all in one scope
     python bench/recall.py --lessons                         # with and without lessons, and what is cached
@@ -68,7 +68,7 @@ def main() -> None:
     parser.add_argument("--budgets", nargs="*", type=int, default=list(BUDGETS))
     parser.add_argument("--methods", nargs="*", default=list(METHODS), choices=METHODS)
     parser.add_argument("--questions", type=int, help="only the first N of each conversation")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/benchmarks.md")
+    parser.add_argument("--write", action="store_true", help="put the table into docs/lab/benchmarks.md")
     parser.add_argument("--conversations", type=int, help="--scope, replays of --lessons: the first N")
     parser.add_argument("--scope", action="store_true")
     parser.add_argument("--lessons", action="store_true")

@@ -5,7 +5,7 @@
     python bench/clients/run.py check [CLIENT…]              # through `foveate serve`
     python bench/clients/run.py large [CLIENT…]              # 2 MB of history in each agent
     python bench/clients/run.py long [CLIENT…]               # the packages: 2 MB of history, 300 turns in 16,000 tokens
-    python bench/clients/run.py session                      # a session of Claude Code as docs/gateway.md shows it
+    python bench/clients/run.py session                      # the session of Claude Code in docs/guides/gateway.md
 
 The cache is $FOVEATE_CLIENTS, or ~/.cache/foveate-clients. Not part of `make test`.
 """

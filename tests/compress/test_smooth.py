@@ -200,6 +200,7 @@ def test_a_short_turn_stays_whole_in_s() -> None:
     said = "Thanks a lot! That sounds great. I hope you have a nice day."
     assert smooth_messages([Message("user", (Text(said),))]) == f"[user] {said}\n"
 
+
 def test_a_text_of_very_many_lines_passes_as_it_is() -> None:
     line = "- I think teh port is is 8443.\n"
     assert smooth_prose(line * 2) != line * 2

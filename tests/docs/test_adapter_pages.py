@@ -33,7 +33,7 @@ CLAUDE_CODE = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1
 def test_the_pages_examples_run(page: str, package: str, tmp_path: Path) -> None:
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed; `make adapters` runs this")
-    examples = python_examples(ROOT / "docs" / "adapters" / f"{page}.md")
+    examples = python_examples(ROOT / "docs" / "guides" / "adapters" / f"{page}.md")
     upstream = Upstream(lambda body: say(ANSWERS["Which port" in str((body.get("messages") or body["input"])[-1])]))
     with provider(upstream) as variables:
         environment = {**os.environ, **variables, **CLAUDE_CODE, "HOME": str(tmp_path)}
@@ -49,5 +49,5 @@ def test_the_pages_examples_run(page: str, package: str, tmp_path: Path) -> None
 def test_every_adapter_has_a_page() -> None:
     shared = {"__init__", "bridge", "pydantic_ai_store", "wrap"}
     adapters = {path.stem for path in (ROOT / "src" / "foveate" / "adapters").glob("*.py")} - shared
-    pages = {path.stem.replace("-", "_") for path in (ROOT / "docs" / "adapters").glob("*.md")}
+    pages = {path.stem.replace("-", "_") for path in (ROOT / "docs" / "guides" / "adapters").glob("*.md")}
     assert pages == adapters | {"clients"}

@@ -15,7 +15,7 @@ from support.docs_examples import python_examples, run_example
 from support.faulty_server import FaultyServer, Said, environment, faulty_server, plain
 from support.paths import ROOT
 
-OPENAI, ANTHROPIC = python_examples(ROOT / "docs" / "agent-loop.md")
+OPENAI, ANTHROPIC = python_examples(ROOT / "docs" / "guides" / "agent-loop.md")
 
 
 @pytest.fixture(scope="module")

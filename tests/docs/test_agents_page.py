@@ -10,7 +10,7 @@ import pytest
 from support.command_line import Shell
 from support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "agents.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "guides" / "agents.md").read_text("utf-8")
 _STATUS_LINE = re.compile(r"^T-\d+ [█░].*\n", re.MULTILINE)
 _TOKENS = re.compile(r"[\d.,]+k? tokens")
 """Of a test's output, which has its time."""

@@ -14,7 +14,7 @@ from support.paths import ROOT
 from support.patience import PATIENCE_SECONDS
 from support.servers import listening
 
-PAGE = ROOT / "docs" / "api.md"
+PAGE = ROOT / "docs" / "reference" / "api.md"
 EXAMPLE = re.compile(r"^```sh\n(curl .*?)^```\n(?:\n```json\n(.*?)^```)?", re.MULTILINE | re.DOTALL)
 ANY = "…"
 

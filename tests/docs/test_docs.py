@@ -29,7 +29,7 @@ def test_the_readmes_lines_run_as_they_stand_and_again(tmp_path: Path) -> None:
 
 
 def test_the_quickstarts_examples_run_one_after_the_other(tmp_path: Path) -> None:
-    examples = python_examples(ROOT / "docs" / "quickstart.md")[:2]
+    examples = python_examples(ROOT / "docs" / "start" / "quickstart.md")[:2]
     printed = [run_example(example, tmp_path) for example in examples]
     assert printed[0].startswith("T-1\n[user] Which port")
     assert int(printed[1]) > 50
@@ -40,14 +40,14 @@ def test_the_first_ten_minutes_are_as_the_page_shows_them() -> None:
 
 
 def test_the_chats_example_runs(tmp_path: Path) -> None:
-    (example,) = python_examples(ROOT / "docs" / "chat.md")
+    (example,) = python_examples(ROOT / "docs" / "guides" / "chat.md")
     (tmp_path / "answers.toml").write_text('[[reply]]\nsays = "8443."\n')
     assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", run_example(example, tmp_path))
 
 
 def test_the_architecture_page_names_every_package_and_every_module_of_a_strategy() -> None:
     source = ROOT / "src" / "foveate"
-    page = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    page = (ROOT / "docs" / "concepts" / "architecture.md").read_text("utf-8")
     tree = set(re.findall(r"\w+", page.partition("## Where everything is")[2].partition("```")[2].partition("```")[0]))
     entries = [*source.iterdir(), *(source / "strategy").rglob("*.py")]
     names = {path.stem for path in entries if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
@@ -80,7 +80,7 @@ EXAMPLES = {
 
 @pytest.mark.parametrize(("page", "printed"), EXAMPLES.items())
 def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
-    (example,) = python_examples(ROOT / "docs" / f"{page}.md")
+    (example,) = python_examples(ROOT / "docs" / "guides" / f"{page}.md")
     assert run_example(example, tmp_path) == printed
 
 

@@ -12,7 +12,7 @@ from support.command_line import Shell
 from support.docs_examples import run_example
 from support.paths import ROOT
 
-PAGE = (ROOT / "docs" / "oneshot.md").read_text("utf-8")
+PAGE = (ROOT / "docs" / "concepts" / "oneshot.md").read_text("utf-8")
 CODES = (5, 0)
 _STATUS_LINE = re.compile(r"^T-\d+ [█░].*$", re.MULTILINE)
 """Has the time that an answer took."""

@@ -8,7 +8,7 @@ import pytest
 
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "spec.md"
+PAGE = ROOT / "docs" / "reference" / "spec.md"
 STATES = ("done", "partly: ", "to come")
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "tutorial-strategy.md"
+PAGE = ROOT / "docs" / "guides" / "tutorial-strategy.md"
 
 
 def _blocks(language: str) -> list[str]:

@@ -22,8 +22,8 @@ from support.docs_examples import python_examples
 from support.paths import ROOT
 from support.tooling import allow
 
-PAGE = ROOT / "docs" / "tools.md"
-TUTORIAL = ROOT / "docs" / "tutorial-tool.md"
+PAGE = ROOT / "docs" / "guides" / "tools.md"
+TUTORIAL = ROOT / "docs" / "guides" / "tutorial-tool.md"
 
 
 def _blocks(page: Path, language: str) -> list[str]:

@@ -216,7 +216,7 @@ def test_tools_that_only_read_are_marked_and_every_tool_is_loaded_at_once() -> N
 
 
 def test_the_page_lists_every_tool_with_its_arguments() -> None:
-    page = (ROOT / "docs" / "mcp.md").read_text("utf-8")
+    page = (ROOT / "docs" / "guides" / "mcp.md").read_text("utf-8")
     assert [tool.usage() for tool in TOOLS if f"| `{tool.usage()}` |" not in page] == []
 
 

@@ -133,13 +133,13 @@ def test_every_short_message_expands_to_its_original(tmp_path: Path) -> None:
 
 
 def test_the_pages_example_runs(tmp_path: Path) -> None:
-    example, agent = python_examples(ROOT / "docs" / "hybrid.md")
+    example, agent = python_examples(ROOT / "docs" / "concepts" / "hybrid.md")
     assert run_example(example, tmp_path).split()[-1] == "2"
-    compile(agent, "docs/hybrid.md", "exec")
+    compile(agent, "docs/concepts/hybrid.md", "exec")
 
 
 def test_the_page_names_every_setting_with_its_default() -> None:
-    page = (ROOT / "docs" / "hybrid.md").read_text()
+    page = (ROOT / "docs" / "concepts" / "hybrid.md").read_text()
     missing = [name for name in Hybrid.__struct_fields__ if f"`{name}`" not in page]
     assert missing == []
 

@@ -257,7 +257,7 @@ def test_the_command_names_the_topics_there_are(shell: Shell) -> None:
 
 
 def test_the_example_of_the_docs_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (ROOT / "docs" / "topics.md").read_text("utf-8")
+    page = (ROOT / "docs" / "concepts" / "topics.md").read_text("utf-8")
     example = page.split("```python\n")[1].split("```")[0]
     monkeypatch.chdir(tmp_path)
-    exec(compile(example, "docs/topics.md", "exec"), {})
+    exec(compile(example, "docs/concepts/topics.md", "exec"), {})

@@ -1,4 +1,4 @@
-"""Writes `docs/command-line.md` from the help of every command: `python tests/support/command_line_page.py`."""
+"""Writes `docs/reference/command-line.md` from every help page: `python tests/support/command_line_page.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from foveate.cli import cli
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "command-line.md"
+PAGE = ROOT / "docs" / "reference" / "command-line.md"
 WIDTH = 100
 HEAD = """# The command line
 

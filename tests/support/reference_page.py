@@ -1,4 +1,4 @@
-"""Writes `docs/reference.md` from signatures and docstrings: `python tests/support/reference_page.py`."""
+"""Writes `docs/reference/library.md` from signatures and docstrings: `python tests/support/reference_page.py`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "reference.md"
+PAGE = ROOT / "docs" / "reference" / "library.md"
 WIDTH = 90
 HEAD = """# Library reference
 

@@ -1,4 +1,4 @@
-"""Writes `docs/settings.md` from the settings and their docstrings: `python tests/support/settings_page.py`."""
+"""Writes `docs/reference/settings.md` from the docstrings of settings: `python tests/support/settings_page.py`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from foveate.config import SettingKey, keys_of
 from foveate.settings import sections
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "settings.md"
+PAGE = ROOT / "docs" / "reference" / "settings.md"
 HEAD = """# Settings
 
 Written by `python tests/support/settings_page.py` from the settings and their docstrings. All settings are optional.
@@ -38,7 +38,7 @@ foveate.open("chat.db", settings=foveate.load_settings(overrides={"models": {"da
 None is written `null` in YAML, and `"null"` in TOML and in variables. An unknown key, a wrong type or a value out of
 range is an error that names the key and the accepted values; so is a misspelt variable. Two more variables are not
 settings: `FOVEATE_DB`, the store of the command line, and `FOVEATE_ENDPOINT_KEY`
-([models](models.md#naming-a-model)). The sections of strategies can also be set for one session:
+([models](../guides/models.md#naming-a-model)). The sections of strategies can also be set for one session:
 `session.use("topics", bulk_topics=5)`. A profile sets them for all sessions of a scope, e.g. a project or a user; those
 of a session take precedence:
 

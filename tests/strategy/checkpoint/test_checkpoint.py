@@ -315,13 +315,13 @@ def test_an_empty_conversation_has_no_rows() -> None:
 
 
 def test_the_docs_have_every_setting_with_its_default() -> None:
-    page = (ROOT / "docs" / "checkpoint.md").read_text()
+    page = (ROOT / "docs" / "concepts" / "checkpoint.md").read_text()
     for field in msgspec.structs.fields(Checkpoint):
         assert f"| `{field.name}` | `{field.default}` |" in page
 
 
 def test_the_docs_example_runs(tmp_path: Path) -> None:
-    (example,) = python_examples(ROOT / "docs" / "checkpoint.md")
+    (example,) = python_examples(ROOT / "docs" / "concepts" / "checkpoint.md")
     assert run_example(example, tmp_path) == "standard 0.95\n"
 
 
