@@ -33,7 +33,7 @@ def test_scores_are_whole_numbers_of_a_fixed_unit_for_any_words(clauses: list[li
 
 
 def test_a_sentence_has_the_same_score_on_every_machine() -> None:
-    scores = load_worth().score([Passage("Please do not delete the backup before Friday.".split())])
+    scores = load_worth().score([Passage(["Please", "do", "not", "delete", "the", "backup", "before", "Friday."])])
     assert (scores[2:4, 1] * (UNIT * WEIGHT_UNIT)).astype(int).tolist() == [1754, 2671]
 
 
