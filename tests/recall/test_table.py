@@ -59,6 +59,17 @@ def test_among_many_the_nearest_are_found() -> None:
     assert np.mean(found) > 0.85
 
 
+def test_equal_vectors_are_equally_near_wherever_they_stand() -> None:
+    for count in (10, 50, EXACT_PASSAGES + 300):
+        rows = some(count)
+        rows[3::5] = rows[3]
+        for question in some(20, seed=1):
+            alike = held(rows).compare(question, count)
+            equal = alike.found[alike.places % 5 == 3]
+            assert len(set(equal.tolist())) <= 1
+            assert np.abs(alike.found - rows[alike.places] @ question).max() < 0.02
+
+
 def test_only_what_is_allowed_is_compared() -> None:
     for count in (300, EXACT_PASSAGES + 300):
         rows = some(count)

@@ -256,13 +256,13 @@ class Index:
         if loose := look.loose:
             count = len(look.scores.turn)
             if self.embedder.is_local and loose.vectors is None:
-                loose.vectors = await self._recent.embed([each.text for each in loose.passages])
+                loose.add_vectors(await self._recent.embed([each.text for each in loose.passages]))
             if loose.vectors is None:
                 alike = replace(alike, count=count)
             else:
-                places = np.concatenate([alike.places, np.arange(count - len(loose.passages), count)])
-                found = np.concatenate([alike.found, loose.vectors @ vector])
-                alike = replace(alike, places=places, found=found, count=count)
+                own = loose.vectors.compare(vector, len(loose.passages))
+                places = np.concatenate([alike.places, own.places + count - len(loose.passages)])
+                alike = replace(alike, places=places, found=np.concatenate([alike.found, own.found]), count=count)
         return replace(look.scores, vector=alike)
 
     async def unsearched(self) -> int:

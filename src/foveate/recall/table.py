@@ -58,6 +58,8 @@ CHUNK = 512
 MAX_HELD_BYTES = 300_000_000
 """Of vectors in memory for one session, a million of 256 numbers; beyond that, old passages are found by their words
 only."""
+EXACT = 2**24
+"""Up to here whole numbers are exact in 32 bits, in whatever order they are added up."""
 SPARE_ROWS = 256
 """Room that is kept free for the passages of the next turns."""
 BITS = 64
@@ -340,8 +342,14 @@ class LoosePassages:
         }
         texts = [text for each in turns.values() for text in each.texts]
         self.words: TextWords = connection.words.index_texts(texts)
-        self.vectors: Floats | None = None
-        """Of each passage; None: not made yet."""
+        self.vectors: Vectors | None = None
+        """Of the passages, as the index will hold them; None: not made yet."""
+
+    def add_vectors(self, vectors: Floats) -> None:
+        """The vector of each passage."""
+        numbers = np.arange(len(vectors))
+        self.vectors = Vectors(vectors.shape[1])
+        self.vectors.add(numbers, unpack(pack(vectors, numbers), vectors.shape[1]))
 
     def allowed(self, wanted: Filter) -> list[bool]:
         """Which of the passages count."""
@@ -421,6 +429,7 @@ class Vectors:
         self._signed = 0
         self._floats = np.empty((0, dimensions), np.float32)
         self._sample: Floats | None = None
+        self._sample_scales = np.empty(0, np.float32)
         self._centre: Floats | None = None
 
     @property
@@ -453,13 +462,13 @@ class Vectors:
             self._floats = self._floats[:0]
             chosen = self._nearest_signatures(question, own)
             assert self._sample is not None
-            mean, deviation = moments(self._sample @ question)
+            mean, deviation = moments(_products(self._sample, question) * self._sample_scales)
             return Alike(places[chosen], self._alike(question, chosen), count, mean, deviation, is_exact=False)
         known = len(self._floats)
         if known != self.count:  # few vectors are held as they are compared
-            fresh = self._rows[known : self.count] * self._scales[known : self.count, None]
+            fresh = self._rows[known : self.count].astype(np.float32)
             self._floats = np.concatenate([self._floats[: self.count], fresh])
-        alike: Floats = self._floats @ question
+        alike = _products(self._floats, question) * self._scales[: self.count]
         if own is not None:
             alike, places = alike[own], places[own]
         return Alike(places, alike, count, *moments(alike), is_exact=True)
@@ -473,7 +482,7 @@ class Vectors:
         found = np.empty(len(chosen), np.float32)
         for start in range(0, len(chosen), CHUNK):
             some = chosen[start : start + CHUNK]
-            found[start : start + CHUNK] = self._rows.take(some, axis=0).astype(np.float32) @ question
+            found[start : start + CHUNK] = _products(self._rows.take(some, axis=0).astype(np.float32), question)
         found *= self._scales[chosen]
         return found
 
@@ -495,8 +504,8 @@ class Vectors:
         """Make the signatures that are lacking. What all passages have in common tells nothing, and is left out."""
         if self._sample is None or self._centre is None:
             every = slice(None, self.count, self.count // SAMPLE)
-            self._sample = self._rows[every] * self._scales[every, None]
-            self._centre = self._sample.mean(axis=0)
+            self._sample, self._sample_scales = self._rows[every].astype(np.float32), self._scales[every]
+            self._centre = (self._sample * self._sample_scales[:, None]).mean(axis=0)
         for start in range(self._signed, self.count, CHUNK):
             end = min(start + CHUNK, self.count)
             rows = self._rows[start:end].astype(np.float32) * self._scales[start:end, None]
@@ -527,6 +536,22 @@ def moments(values: Floats) -> tuple[float, float]:
     if not len(values):
         return 0.0, 0.0
     return float(values.mean(dtype=np.float64)), float(values.std(dtype=np.float64))
+
+
+def _products(rows: Floats, question: Floats) -> Floats:
+    """Of rows of whole numbers and a question: equal rows have equal products, wherever they stand.
+
+    A sum of fractions depends on the order in which they are added, which is another at other places of a matrix. So
+    the question is taken as whole numbers too, and what was rounded off as smaller ones.
+    """
+    most = EXACT / 127 - len(question) / 2
+    coarse = most / max(float(np.abs(question).sum()), 1e-9)
+    fine = most / (len(question) / 2)
+    whole = np.round(question * coarse)
+    rest = np.round((question * coarse - whole) * fine)
+    products = (rows @ np.stack([whole, rest], axis=1)).astype(np.float64)
+    found: Floats = ((products[:, 0] + products[:, 1] / fine) / coarse).astype(np.float32)
+    return found
 
 
 def _sign(rows: Floats) -> NDArray[np.uint64]:
