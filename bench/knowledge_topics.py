@@ -2,7 +2,7 @@
 
     python bench/knowledge_topics.py --purity            # topics against the chats and sittings that turns are from
     python bench/knowledge_topics.py --log               # recurring errors, rules and profile of a year of coding chat
-    python bench/knowledge_topics.py --ranking           # whether the topics of turns help a search to find the evidence
+    python bench/knowledge_topics.py --ranking           # whether topics help a search to find the evidence
     python bench/knowledge_topics.py --scale 100 1000    # time and memory, each size in a process of its own
 
 Needs ../shared/data. `--simple` finds clusters without scikit-learn; `--keep DIRECTORY` keeps the stores for next time.

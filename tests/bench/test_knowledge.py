@@ -1,13 +1,20 @@
-"""The histories say what they claim to, and the judge of what was learned from them can fail."""
+"""The histories and tasks say what they claim to, and the judge of what was learned can fail."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
+import foveate
+from answers_folder import TASK_CONDITIONS, Item, fill_folder, make_folder, write_batches
+from answers_score import load_verdicts, write_sheets
+from foveate.knowledge.run import learn
+from knowledge import play
 from knowledge_data import (
     DECOY_TYPES,
     FACT_TYPES,
@@ -23,6 +30,7 @@ from knowledge_data import (
     plain,
 )
 from knowledge_judge import Report, is_stale, is_stated, judge, matches
+from knowledge_tasks import Task, ask, is_shown, load_tasks, make_rounds, render_scores
 
 HISTORIES = [one for half in HALVES for one in load_histories(half)]
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -207,3 +215,72 @@ def test_topics_are_searched_for_secrets_alone() -> None:
     topic = Learned("", kind="topic", title="Visa", keywords=(("4111 1111 1111 1111", 1.0), ("thin cook", 0.5)))
     found = judge(history, [topic])
     assert (found.errors, found.secrets) == ([], ["mara-card"])
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_each_half_has_twenty_tasks_and_no_prompt_gives_its_answer_away(half: Half) -> None:
+    tasks = load_tasks(half)
+    assert len({task.id for task in tasks}) == len({task.prompt for task in tasks}) == 20
+    assert {task.history.id for task in tasks} == {one.id for one in load_histories(half)}
+    for task in tasks:
+        assert task.uses
+        assert task.gold
+        said = " ".join([*(messages[0]["content"] for messages in task.opening), task.prompt])
+        assert not any(is_stated(each, said) for each in task.uses), task.id
+
+
+def items_of(tasks: Iterable[Task]) -> list[Item]:
+    return [
+        Item(f"{task.id} {number}", task.history.id, task.id, condition, [{"role": "user", "content": task.prompt}])
+        for task in tasks
+        for number, condition in enumerate(TASK_CONDITIONS)
+    ]
+
+
+def test_a_batch_has_one_condition_and_at_most_one_task_of_each_history() -> None:
+    items = {item.id: item for item in items_of(load_tasks("dev"))}
+    rounds = list(make_rounds(list(items.values())))
+    assert len(rounds) == len(TASK_CONDITIONS)
+    assert sorted(each for batches in rounds for batch in batches for each in batch) == sorted(items)
+    for batches in rounds:
+        for batch in batches:
+            assert len({items[each].condition for each in batch}) == 1
+            assert len({items[each].conversation for each in batch}) == len(batch)
+
+
+@pytest.mark.anyio
+async def test_a_task_is_asked_in_a_new_session_that_differs_by_what_was_learned_alone(tmp_path: Path) -> None:
+    (task,) = (each for each in load_tasks("dev") if each.id == "amelie-phrase")
+    store = tmp_path / "histories.db"
+    async with foveate.open(store) as fov:
+        await play(fov, [task.history])
+    without = await ask(task, "without knowledge", store)
+    async with foveate.open(store) as fov:
+        await learn(fov, task.history.scope)
+        await fov.knowledge.add("Ponctuation", "jamais de point-virgule", scope=task.history.scope, kind="lesson")
+    knowing = await ask(task, "with knowledge", store)
+    assert without == await ask(task, "without knowledge", store)
+    assert is_shown(task, knowing)
+    assert knowing.messages[-1] == without.messages[-1] == {"role": "user", "content": task.prompt}
+
+
+def test_the_score_is_the_difference_in_tasks_right(tmp_path: Path) -> None:
+    tasks = load_tasks("dev")[:4]
+    items = [item for item in items_of(tasks) if item.condition != "past sessions"]
+    folder = tmp_path / "folder"
+    make_folder(folder)
+    write_batches(folder, make_rounds(items))
+    fill_folder(
+        folder, items, {task.id: task.key for task in tasks}, data="knowledge", budget_tokens=8_000, kind="_tasks"
+    )
+    answers = tmp_path / "answers.jsonl"
+    answers.write_text("".join(json.dumps({"item": item.id, "answer": "an answer"}) + "\n" for item in items))
+    (sheet,) = write_sheets(folder, [answers])
+    assert "condition" not in sheet.read_text()
+    assert "respects" in (folder / "judge" / "README.md").read_text()
+    right = {item.id for item in items if item.condition == "with knowledge"} - {items[0].id}
+    verdicts = tmp_path / "verdicts.jsonl"
+    lines = [{"item": item.id, "verdict": "right" if item.id in right else "wrong"} for item in items]
+    verdicts.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (first, *_) = render_scores([load_verdicts(folder, [verdicts])])
+    assert first == "all: 3 of 4 tasks right with knowledge, 0 without knowledge: +75 points"
