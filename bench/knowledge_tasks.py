@@ -50,7 +50,7 @@ from foveate.knowledge.run import learn
 from foveate.settings import Settings, load_settings
 from knowledge import place_in, play
 from knowledge_data import FILES, HALVES, HERE, Expected, Half, History, Messages, load_histories, read_turns
-from knowledge_judge import JUDGED_KINDS, is_stated
+from knowledge_judge import UNJUDGED_KINDS, is_stated
 from measured_block import write_block
 
 DATA = "knowledge"
@@ -178,7 +178,7 @@ async def _asked(half: Half, condition: str) -> AsyncIterator[Item]:
             if condition == WITH:
                 for history in histories:
                     await learn(fov, history.scope)
-            elif any(item.kind in JUDGED_KINDS for item in await fov.knowledge.list()):
+            elif any(item.kind not in UNJUDGED_KINDS for item in await fov.knowledge.list()):
                 sys.exit(f"the condition {condition!r} has knowledge although nothing was learned")
         for task in load_tasks(half):
             yield await ask(task, condition, store)

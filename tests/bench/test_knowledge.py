@@ -6,7 +6,7 @@ import asyncio
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +29,7 @@ from knowledge_data import (
     load_histories,
     place_of,
     plain,
+    turn_times,
 )
 from knowledge_judge import Report, is_stale, is_stated, judge, matches
 from knowledge_tasks import Task, ask, is_shown, load_tasks, make_rounds, render_scores
@@ -87,6 +88,9 @@ def test_each_half_has_half_of_what_the_benchmark_needs(half: Half) -> None:
     assert sum(len(one.secrets) for one in histories) >= 2
     assert {one.kind for one in histories} == set(KINDS)
     assert {one.language for one in histories} == set(LANGUAGES)
+    assert {each.type for one in histories for each in one.decoys} == set(DECOY_TYPES)
+    assert {each.type for one in histories for each in one.planted} == set(PLANTED_TYPES)
+    assert any(sitting.is_imported for one in histories for sitting in one.sessions)
 
 
 def test_a_third_of_the_facts_are_typed_sloppily_and_no_id_is_used_twice() -> None:
@@ -134,8 +138,9 @@ def test_the_histories_have_ordered_sessions_whose_turns_end_with_an_answer(hist
     assert len({one.at.date() for one in history.sessions}) == len(history.sessions) >= 2
     for sitting in history.sessions:
         for messages in sitting.turns:
-            assert messages[0]["role"] == "user"
+            assert [message["role"] for message in messages].count("user") == 1
             assert messages[-1]["role"] == "assistant"
+            assert sitting.is_imported or messages[0]["role"] == "user"
             assert all(message.get("content") or message.get("tool_calls") for message in messages)
 
 
@@ -290,3 +295,18 @@ def test_the_score_is_the_difference_in_tasks_right(tmp_path: Path) -> None:
     verdicts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (first, *_) = render_scores([load_verdicts(folder, [verdicts])])
     assert first == "all: 3 of 4 tasks right with knowledge, 0 without knowledge: +75 points"
+
+
+def test_an_imported_transcript_is_a_session_of_its_scope_with_its_times(tmp_path: Path) -> None:
+    history, _ = by_id("berth")
+    number = next(place for place, sitting in enumerate(history.sessions) if sitting.is_imported)
+    only = replace(history, sessions=(history.sessions[number],))
+
+    async def imported() -> tuple[str | None, int, object]:
+        async with foveate.open(tmp_path / "histories.db") as fov:
+            await play(fov, [only])
+            session = await fov.open_session(only.session_id(0))
+            return session.info.channel, session.info.turns, session.info.updated_at
+
+    (*_, (_, last)) = turn_times(history.sessions[number])
+    assert asyncio.run(imported()) == ("berth", 2, last)
