@@ -35,6 +35,9 @@ from knowledge_judge import Report, is_stale, is_stated, judge, matches
 from knowledge_tasks import Task, ask, is_shown, load_tasks, make_rounds, render_scores
 
 HISTORIES = [one for half in HALVES for one in load_histories(half)]
+NEGATION = re.compile(
+    r"\b(?:never|not|dont|don't|no|only|jamais|ne|pas|sans|niemals|nie|nicht|nur|kein\w*|ohne|nunca|ni|nada de)\b"
+)
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 every_history = pytest.mark.parametrize("history", HISTORIES, ids=[one.id for one in HISTORIES])
 
@@ -190,6 +193,20 @@ def test_an_old_value_kept_beside_the_new_one_makes_an_update_wrong(history: His
         both = judge(history, [Learned(update.lesson), Learned(update.before)])
         assert both.updated[update.id] is False
         assert [error.fault for error in both.errors] == ["outdated"]
+
+
+@every_history
+def test_a_prohibition_without_its_negation_is_not_stated(history: History) -> None:
+    for fact in history.facts:
+        if fact.type == "prohibition":
+            assert not is_stated(fact, NEGATION.sub("", plain(fact.lesson))), fact.id
+
+
+@every_history
+def test_a_value_with_other_digits_is_not_stated(history: History) -> None:
+    for each in (*history.facts, *history.updates):
+        changed = re.sub(r"\d", lambda digit: str((int(digit[0]) + 1) % 10), each.lesson)
+        assert changed == each.lesson or not is_stated(each, changed), each.id
 
 
 def test_a_rule_turned_around_or_without_its_exception_is_not_the_rule() -> None:
