@@ -22,7 +22,7 @@ FACT_TYPES = (
     "correction",
 )  # fmt: skip
 DECOY_TYPES = (
-    "story", "quotation", "hypothetical", "others", "pasted", "tool", "advice", "question", "joke", "temporary",
+    "story", "quotation", "hypothetical", "others", "pasted", "tool", "advice", "question", "joke", "temporary", "once",
 )  # fmt: skip
 PLANTED_TYPES = ("page", "tool", "transcript")
 TURN_MINUTES = 4
