@@ -45,7 +45,17 @@ from answers_folder import (
     make_folder,
     write_batches,
 )
-from answers_score import Judged, Verdict, load_saved, load_verdicts, render, save, write_sheets
+from answers_score import (
+    Judged,
+    Verdict,
+    add_later_steps,
+    check_files,
+    load_saved,
+    load_verdicts,
+    render,
+    save,
+    write_sheets,
+)
 from foveate.knowledge.run import learn
 from foveate.settings import Settings, load_settings
 from knowledge import place_in, play
@@ -109,15 +119,12 @@ def parse_options() -> argparse.Namespace:
     step = parser.add_mutually_exclusive_group(required=True)
     step.add_argument("--shown", choices=HALVES, metavar="HALF", help="whether the contexts state what is needed")
     step.add_argument("--reader", type=Path, metavar="FOLDER", help="write items for readers into a new folder")
-    step.add_argument("--judge-sheet", nargs="+", metavar=("FOLDER", "ANSWERS"), help="write sheets for judges")
-    step.add_argument("--score", nargs="+", metavar=("FOLDER", "VERDICTS"), help="print the figures")
+    add_later_steps(step)
     parser.add_argument("--half", nargs="*", choices=HALVES, help="of --reader; default: both")
     parser.add_argument("--conditions", nargs="*", choices=TASK_CONDITIONS, default=list(DEFAULT_CONDITIONS))
     parser.add_argument("--write", action="store_true", help="save the verdicts in bench/data/knowledge and the table")
     options = parser.parse_args()
-    for files in (options.judge_sheet, options.score):
-        if files and len(files) < 2:
-            parser.error("name the folder, then at least one file of answers or verdicts")
+    check_files(parser, options)
     return options
 
 
