@@ -57,13 +57,13 @@ STORE_VARIABLE = "FOVEATE_DB"
 STORE = _StoreType(dir_okay=False, path_type=Path)
 
 
-def store_option(function: F) -> F:
+def store_option(function: F, default: str = DEFAULT_STORE) -> F:
     return click.option(
         "--db",
         "store_path",
         envvar=STORE_VARIABLE,
         type=STORE,
-        default=DEFAULT_STORE,
+        default=default,
         show_default=True,
         metavar="FILE",
         help="The store: a file or a postgresql:// URL; also $FOVEATE_DB.",
