@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from foveate.sync import Foveate, Session
 
 COLUMNS = (Column("mentioned once", "fold"), Column("in"), Column("asked later", "cut"), Column("shown as"))
-DEMO_STORE = "~/.foveate/demo.db"
+DEMO_STORE = DEFAULT_STORE.with_name("demo.db")
 FACTS_SHOWN = 6
 BUDGET_TOKENS = 16_000
 REPLAYED_TURNS = 300
@@ -60,8 +60,8 @@ class DemoResult:
 def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, replay: bool, store_path: Path) -> Answer:
     """Record a conversation of 300 turns in a session of 16,000 tokens, compress it, and show its live context.
 
-    The conversation is made up, with planted facts, decisions, tool calls and errors. It has a store of its own, so that
-    searches in yours don't find it. Running it again adds nothing.
+    The conversation is made up, with planted facts, decisions, tool calls and errors. It has a store of its own, so
+    that searches in yours don't find it. Running it again adds nothing.
 
     \b
     foveate demo
@@ -162,7 +162,7 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
     _show_facts(out, shown)
     _show_found(out, shown)
     _show_figures(out, shown)
-    foveate = "foveate" if str(store_path) == DEFAULT_STORE else f"foveate --db {store_path}"
+    foveate = "foveate" if store_path == DEFAULT_STORE else f"foveate --db {store_path}"
     fact = shown.conversation.facts[0]
     calls = {
         f"{foveate} context {shown.session_id} --budget 8000": "a preview at half the budget",

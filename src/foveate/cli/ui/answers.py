@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
@@ -79,7 +80,7 @@ class StoreCommand(click.Command):
         *,
         callback: Callable[..., Any],
         create: bool = False,
-        store: str = DEFAULT_STORE,
+        store: Path = DEFAULT_STORE,
         **attributes: Any,
     ) -> None:
         runner = _Runner(callback, create=create)
@@ -115,7 +116,7 @@ class StoreGroup(click.Group):
 
 
 def store_command(
-    name: str, short_help: str, *, create: bool = False, store: str = DEFAULT_STORE
+    name: str, short_help: str, *, create: bool = False, store: Path = DEFAULT_STORE
 ) -> Callable[[Callable[..., Any]], StoreCommand]:
     return click.command(name, cls=StoreCommand, short_help=short_help, create=create, store=store)
 
@@ -132,7 +133,7 @@ class _Runner:
         self._parameters = inspect.signature(function).parameters.keys()
         self._create = create
 
-    def add_parameters(self, command: click.Command, store: str = DEFAULT_STORE) -> None:
+    def add_parameters(self, command: click.Command, store: Path = DEFAULT_STORE) -> None:
         """Add SESSION as the first parameter, and `--db` and `--json` as the last, if used."""
         if "session" in self._parameters:
             command.params.insert(0, click.Argument(["session_id"], metavar="SESSION"))
