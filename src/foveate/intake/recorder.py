@@ -412,11 +412,15 @@ class Recorder:
         if decision.action == "continue":
             return await self._known(decision.session, decision.standing)
         if decision.parent is not None:
-            parent = await self._known(decision.parent)
             try:
+                parent = await self._known(decision.parent)
                 return await parent.fork(decision.session, decision.turn)
             except SessionExists:
                 return await self._known(decision.session)
+            except SessionNotFound:  # a client may name a parent that was never recorded, or is deleted
+                if decision.action != "new":
+                    raise
+                self._handles.pop(decision.parent)
         words = " ".join(message.text for message in decision.history.first_prompt())
         return await self._view.session(
             decision.session,
