@@ -23,6 +23,7 @@ from foveate.context.signatures import request_prefix
 from foveate.errors import FoveateError, InvalidMessage, StoreBusy
 from foveate.intake.recorder import Recorder
 from foveate.intake.sessions import SCRATCH
+from foveate.server.bodies import MAX_PARTS
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
@@ -322,6 +323,20 @@ def test_a_response_without_an_id_is_answered_and_recorded(tmp_path: Path, is_st
             assert reply.status_code == 200, reply.text
             assert "response.completed" in reply.text or not is_stream
             assert await log_of(fov, reply.headers["x-foveate-session"]) == [("user", "Where?"), ("assistant", "found")]
+
+    run(scenario)
+
+
+def test_a_message_of_too_many_parts_is_forwarded_unchanged_and_unrecorded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        body = body_of([{"role": "user", "content": [{"type": "text", "text": "x"}] * (MAX_PARTS + 1)}])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            reply = await client.post("/v1/messages", json=body, headers=HEADERS)
+            assert reply.status_code == 200
+            assert reply.headers["x-foveate-bypass"] == "InvalidMessage"
+            assert await fov.sessions() == []
+        assert upstream.bodies == [body]
 
     run(scenario)
 
