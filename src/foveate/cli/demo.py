@@ -64,7 +64,7 @@ def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, re
     foveate demo
     foveate context demo                   the live context again
     foveate context demo --budget 8000     a preview
-    foveate levels demo T-87
+    foveate sessions levels demo T-87
     """
     from foveate.demo import load_conversation
 
@@ -162,7 +162,10 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
     where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {store_path}"
     for call, note in (
         (f"foveate context {shown.session_id} --budget 8000{where}", "a preview at half the budget"),
-        (f"foveate levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}", "a turn at its levels"),
+        (
+            f"foveate sessions levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}",
+            "a turn at its levels",
+        ),
         (f"foveate doctor{where}", "verify every byte"),
         ("foveate serve --upstream URL", "the same for any client, by changing its base URL"),
     ):

@@ -81,6 +81,9 @@ class StoreCommand(click.Command):
         runner.add_parameters(self)
 
 
+LoadCommand = Callable[[click.Context, str], click.Command | None]
+
+
 class StoreGroup(click.Group):
     """A group of store commands; with `invoke_without_command` it is also a store command."""
 
@@ -89,8 +92,20 @@ class StoreGroup(click.Group):
     def __init__(self, name: str | None = None, *, callback: Callable[..., Any], **attributes: Any) -> None:
         runner = _Runner(callback) if attributes.get("invoke_without_command") else None
         super().__init__(name, callback=runner or callback, **attributes)
+        self._nested: tuple[str, ...] = ()
+        self._load: LoadCommand = super().get_command
         if runner:
             runner.add_parameters(self)
+
+    def nest(self, names: tuple[str, ...], load: LoadCommand) -> None:
+        """Add commands that are loaded when they are used."""
+        self._nested, self._load = names, load
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted((*super().list_commands(ctx), *self._nested))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._load(ctx, cmd_name) if cmd_name in self._nested else super().get_command(ctx, cmd_name)
 
 
 def store_command(name: str, short_help: str, *, create: bool = False) -> Callable[[Callable[..., Any]], StoreCommand]:

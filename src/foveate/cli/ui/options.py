@@ -53,6 +53,7 @@ class _StoreType(click.Path):
         return super().convert(value, param, ctx)
 
 
+STORE_VARIABLE = "FOVEATE_DB"
 STORE = _StoreType(dir_okay=False, path_type=Path)
 
 
@@ -60,7 +61,7 @@ def store_option(function: F) -> F:
     return click.option(
         "--db",
         "store_path",
-        envvar="FOVEATE_DB",
+        envvar=STORE_VARIABLE,
         type=STORE,
         default=DEFAULT_STORE,
         show_default=True,
