@@ -327,6 +327,19 @@ def test_a_response_without_an_id_is_answered_and_recorded(tmp_path: Path, is_st
     run(scenario)
 
 
+def test_a_gemini_prompt_without_a_role_is_recorded_as_the_users(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        async with gateway(tmp_path, upstream) as (fov, client):
+            body = {"contents": [{"parts": [{"text": "hello"}]}]}
+            reply = await client.post("/v1beta/models/gemini-2.5-pro:generateContent", json=body)
+            assert reply.status_code == 200
+            assert await log_of(fov, reply.headers["x-foveate-session"]) == [("user", "hello"), ("assistant", "ok")]
+        assert upstream.bodies == [body]
+
+    run(scenario)
+
+
 def test_a_message_of_too_many_parts_is_forwarded_unchanged_and_unrecorded(tmp_path: Path) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))
