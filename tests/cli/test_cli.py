@@ -101,7 +101,7 @@ STORE_COMMANDS = [
 @pytest.mark.parametrize("words", STORE_COMMANDS, ids=" ".join)
 def test_a_store_that_is_not_there_is_not_made_by_reading_it(words: list[str], tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    assert "does not exist yet; 'foveate import' or 'foveate demo' creates it" in shell.error(*words)
+    assert "does not exist yet; 'foveate import' creates it" in shell.error(*words)
     assert not shell.db.exists()
 
 

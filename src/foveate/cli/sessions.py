@@ -47,7 +47,7 @@ CELLS: Cells[_Row] = {
     Column("reliability", expendable=6): lambda row: reliable(row.trust),
     Column("platform", expendable=8): lambda row: row.info.platform or "",
 }
-EMPTY = "No sessions found. 'foveate import' adds some, 'foveate demo' makes one."
+EMPTY = "No sessions found. 'foveate import' adds some."
 
 
 @store_group("sessions", "List the sessions; change, inspect, fork or delete one.", invoke_without_command=True)
