@@ -260,7 +260,7 @@ def _show_figures(out: Console, compared: Comparison, budget: int) -> None:
 
 
 def _show_levels(out: Console, runs: tuple[StrategyRun, ...]) -> None:
-    from foveate.replay.report import ABSENT, FIDELITY
+    from foveate.session.picture import ABSENT, FIDELITY
 
     levels = [
         level

@@ -12,8 +12,8 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from foveate.replay.report import ABSENT, FIDELITY
 from foveate.session import picture
+from foveate.session.picture import ABSENT, FIDELITY
 
 if TYPE_CHECKING:
     from foveate.replay.report import Comparison, Point, StrategyRun

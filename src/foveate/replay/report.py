@@ -9,20 +9,14 @@ from typing import Literal
 from foveate.compress.facts import find_facts
 from foveate.context.context import Segment
 from foveate.context.coverage import turns_without_words
-from foveate.plan import ShownLevel
 from foveate.replay.replay import CallSample
+from foveate.session.picture import ABSENT, BOARDS, DOCUMENTS, FIDELITY
 from foveate.turn import Json
 
 NOT_SAID = ("system", "explanation", "tools", "framing", "attachments")
 """Parts of a context that do not belong to the history."""
-FIDELITY: tuple[ShownLevel, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
-"""Levels, the most detailed first: a turn that is shown at several counts as the first of them."""
-ABSENT = "-"
-"""A turn that no text covers. It can be retrieved, but the model does not know what it is about."""
 Part = Literal["fixed", "documents", "R", "M", "S", "U", "C", "A", "T", "E", "board"]
 """What the tokens of a prompt are spent on: the levels, and the parts around the history."""
-DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks", "client-texts")
-BOARD_PARTS = ("board", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,7 +339,7 @@ class Comparison:
 
 def strip_of(segments: Sequence[Segment], turns: int) -> str:
     """Return the level of each turn in a context, oldest first; `ABSENT` for turns without words."""
-    strip = [ABSENT] * turns
+    strip: list[str] = [ABSENT] * turns
     for level in reversed(FIDELITY):
         for part in segments:
             if part.level == level and part.first and part.last:
@@ -366,7 +360,7 @@ def parts_of(segments: Sequence[Segment]) -> dict[str, int]:
     parts: dict[str, int] = {}
     for segment in segments:
         part = segment.level or (
-            "documents" if segment.name in DOCUMENT_PARTS else "board" if segment.name in BOARD_PARTS else "fixed"
+            "documents" if segment.name in DOCUMENTS else "board" if segment.name in BOARDS else "fixed"
         )
         parts[part] = parts.get(part, 0) + segment.tokens
     return parts
