@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from foveate.context.context import PlanReport
 from foveate.session.picture import (
     ABSENT,
     CAUSES,
@@ -18,6 +17,7 @@ from foveate.session.picture import (
     Picture,
     level_name,
 )
+from foveate.session.values import PlanReport
 
 SHOWN = ("system", "explanation", *DOCUMENTS, "memory", "board")
 """Parts whose text the page shows."""
