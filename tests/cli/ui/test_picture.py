@@ -28,15 +28,15 @@ def timeline(text: str) -> list[str]:
 
 
 def test_the_more_of_a_turn_is_shown_the_taller_it_is() -> None:
-    rows = [row.ljust(4) for row in timeline(drawn("TCSR"))]
-    heights = [sum(picture.EIGHTHS.index(row[place]) for row in rows) for place in range(4)]
+    rows = [row.ljust(16) for row in timeline(drawn("TCSR"))]
+    heights = [sum(picture.EIGHTHS.index(row[4 * place]) for row in rows) for place in range(4)]
     assert heights == sorted(heights)
     assert (heights[0], heights[-1]) == (8, 32)
 
 
 def test_turns_without_words_are_drawn_hollow_and_counted() -> None:
     text = drawn("C-T---R")
-    assert timeline(text)[-1].rstrip() == "█□█□□□█"
+    assert timeline(text)[-1].split() == ["███", "□□□", "███", "□□□", "□□□", "□□□", "███"]
     assert "7 turns in 90 of 100 tokens: 1 word for word, 2 shorter, 4 without words." in text
     assert re.search(r"□ +without words +4 +T-2 +T-6", text)
 

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from foveate.cli.ui.terminal import MAX_PICTURE_WIDTH, PICTURE_MARGIN, Column, line, print_table
+from foveate.cli.ui.terminal import MAX_PICTURE_WIDTH, PICTURE_MARGIN, Column, line, print_table, timeline_width
 from foveate.session.picture import ABSENT, CAUSES, HEIGHTS, LEVELS, MEANINGS, level_name
 from foveate.session.picture import Column as TimelineColumn
 
@@ -50,6 +50,8 @@ MAX_CHANGES = 8
 ROWS = 4
 """Rows of the timeline: two levels each."""
 EIGHTHS = " ▁▂▃▄▅▆▇█"
+MAX_COLUMN_WIDTH = 4
+"""Characters of a column of a short conversation, with the gap after it."""
 AXIS = ("raw", "smoothed", "compressed", "tiny, eras")
 """Names beside the rows, the uppermost first."""
 
@@ -73,7 +75,7 @@ def draw(
     out.print(line(*_fixed(picture)))
     out.print()
     if picture.columns:
-        for row in _timeline(picture):
+        for row in _timeline(picture, timeline_width(out.width)):
             out.print(row)
         out.print()
         print_table(out, TABLE, list(_levels(picture)))
@@ -132,24 +134,26 @@ def _fixed(picture: Picture) -> Iterator[str | tuple[str, str]]:
     yield (f", free {picture.free_tokens:,}", "dim")
 
 
-def _timeline(picture: Picture) -> Iterator[Text]:
+def _timeline(picture: Picture, width: int) -> Iterator[Text]:
     """Yield the rows of the timeline: the taller a column, the more of its turns is shown."""
     columns = picture.columns
+    size = max(1, min(MAX_COLUMN_WIDTH, width // len(columns)))
+    wide, gap = max(1, size - 1), " " * (size > 1)
     top = ROWS * (len(EIGHTHS) - 1)
     heights = [round(column.height * top / max(HEIGHTS.values())) for column in columns]
     styles = [_column_style(column) for column in columns]
     for row in range(ROWS - 1, -1, -1):
-        pieces: list[str | tuple[str, str]] = [(AXIS[ROWS - 1 - row].rjust(PICTURE_MARGIN - 1) + " ", "dim")]
+        pieces: list[str | tuple[str, str]] = [(f"{AXIS[ROWS - 1 - row].rjust(PICTURE_MARGIN - 1)} ", "dim")]
         for column, height, style in zip(columns, heights, styles, strict=True):
             mark = EIGHTHS[min(max(height - row * (len(EIGHTHS) - 1), 0), len(EIGHTHS) - 1)]
             is_hollow = not row and ABSENT in column.counts and not column.height
-            pieces.append((HOLLOW, HOLLOW_STYLE) if is_hollow else (mark, style))
+            pieces += [(HOLLOW * wide, HOLLOW_STYLE) if is_hollow else (mark * wide, style), gap]
         yield line(*pieces)
-    yield line((_dates(picture), "dim"))
+    yield line((_dates(picture, size, width), "dim"))
     if picture.ranges:
-        size = len(columns[0].turns)
+        turns = len(columns[0].turns)
         border = f"T-{columns[picture.ranges].first:,}" if picture.ranges < len(columns) else "the end"
-        yield line((f"{' ' * PICTURE_MARGIN}up to {border} a column is {size:,} turns, at their mean height", "dim"))
+        yield line((f"{' ' * PICTURE_MARGIN}up to {border} a column is {turns:,} turns, at their mean height", "dim"))
 
 
 def _column_style(column: TimelineColumn) -> str:
@@ -158,19 +162,17 @@ def _column_style(column: TimelineColumn) -> str:
     return HOLLOW_STYLE if level == ABSENT else COLOURS[LEVELS[level]][1]
 
 
-def _dates(picture: Picture) -> str:
-    """Return the line below the timeline: the ticks that have room, the last one first."""
-    width = PICTURE_MARGIN + len(picture.columns)
-    text = " " * width
-    end = width
-    for tick in sorted(picture.ticks, key=lambda one: (one.place != len(picture.columns) - 1, one.place)):
-        is_last = tick.place == len(picture.columns) - 1 and tick.place
-        start = max(0, width - len(tick.text)) if is_last else PICTURE_MARGIN + tick.place
+def _dates(picture: Picture, size: int, width: int) -> str:
+    """Return the line below the timeline: the first and the last tick, and those that have room between them."""
+    last = len(picture.columns) - 1
+    text = " " * (PICTURE_MARGIN + width)
+    for tick in sorted(picture.ticks, key=lambda one: (one.place not in (0, last), one.place)):
+        start = PICTURE_MARGIN + tick.place * size
+        if tick.place == last and last:
+            start = max(start - len(tick.text) + size, PICTURE_MARGIN)
         stop = start + len(tick.text)
-        if text[max(0, start - 2) : stop + 2].strip() or (stop > end and not is_last):
-            continue
-        text = f"{text[:start]}{tick.text}{text[stop:]}"
-        end = start if is_last else end
+        if stop <= len(text) and not text[max(0, start - 2) : stop + 2].strip():
+            text = f"{text[:start]}{tick.text}{text[stop:]}"
     return text.rstrip()
 
 

@@ -28,6 +28,8 @@ UNIT = 14
 """Pixels per unit of `HEIGHTS`."""
 CHART_HEIGHT = UNIT * max(HEIGHTS.values())
 HOLLOW_HEIGHT = 7
+MIN_COLUMNS = 24
+"""Columns that have room at least, so that those of few turns are no wider than tall."""
 COLUMN_SHARE = 0.86
 """Share of a column's place that is drawn; the rest is the gap."""
 WIDE_PERCENT, NARROW_PERCENT = 11.0, 2.5
@@ -124,7 +126,7 @@ class Chart:
 def draw(picture: Picture, planned: PlanReport) -> Chart:
     """Place a picture on the page."""
     columns = picture.columns
-    scale = 100 / max(1, len(columns))
+    scale = 100 / max(MIN_COLUMNS, len(columns))
     bar = tuple(_bar(picture))
     used = bar[-1].left + bar[-1].width if bar else 0.0
     places = tuple(_place(column, number * scale, scale) for number, column in enumerate(columns))
@@ -196,9 +198,10 @@ def _labels(columns: tuple[Column, ...], scale: float) -> Iterator[tuple[float, 
 
 def _ticks(picture: Picture, scale: float) -> Iterator[tuple[float, str, str]]:
     last = len(picture.columns) - 1
-    for tick in picture.ticks:
-        anchor = "end" if tick.place == last and last else "start" if not tick.place else "middle"
-        left = 100.0 if anchor == "end" else (tick.place + (0 if anchor == "start" else 0.5)) * scale
+    ticks = picture.ticks if len(picture.columns) >= MIN_COLUMNS else picture.ticks[:1]
+    for tick in ticks:
+        anchor = "start" if not tick.place else "end" if tick.place == last else "middle"
+        left = (tick.place + {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]) * scale
         yield round(left, 3), tick.text, anchor
 
 
