@@ -196,7 +196,7 @@ class Session:
         """
         return await self.engine.calibrate(context.tokens, context.calibration, reported_tokens=reported_tokens)
 
-    async def picture(self, context: Context | None = None, *, columns: int = MAX_COLUMNS) -> Picture:
+    async def picture(self, context: Context | None = None, *, columns: int = 240) -> Picture:
         """Describe a context (default: the live one) as a picture: the budget's parts, and the turns by level.
 
         The timeline has at most `columns` columns; the older turns of a long conversation share some.

@@ -16,7 +16,6 @@ from foveate.context.invariants import (
     tags_balanced,
     tool_pairs_whole,
 )
-from foveate.context.render import FORMATS
 from foveate.errors import InvariantBroken
 from foveate.plan import Block
 from foveate.turn import Json, Message
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 
 def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """Check all invariants; `InvariantBroken` names the first that does not hold."""
+    from foveate.context.render import FORMATS  # noqa: PLC0415 - it imports this package
+
     check_text(context, pins=pins, rows=rows)
     for name in FORMATS:
         context.messages(name)
