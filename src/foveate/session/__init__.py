@@ -36,7 +36,7 @@ from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
 from foveate.session.messages import MessageReport, report_messages
-from foveate.session.picture import MAX_COLUMNS, PastPicture, Picture, past_picture, picture_of
+from foveate.session.picture import PastPicture, Picture, past_picture, picture_of
 from foveate.session.prompts import Prompts
 from foveate.session.read import TurnFormat
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
