@@ -349,7 +349,7 @@ def picture_of(segments: Sequence[Segment], budget_tokens: int, *, columns: int 
     return Picture(
         tokens=sum(segment.tokens for segment in segments),
         budget_tokens=budget_tokens,
-        parts=tuple(_parts(segments)),
+        parts=tuple(_parts(segments, turns)),
         columns=shown,
         ticks=tuple(_ticks(shown)),
         cached_tokens=sum(segment.tokens for segment in stable),
@@ -369,21 +369,24 @@ def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
         if not part.level:
             continue
         for level, turns, tokens in _spent(part):
+            is_own = level not in SUM_LEVELS
             for turn, size in zip(turns, _split(tokens, len(turns)), strict=True):
-                rank = (level not in SUM_LEVELS, size)
+                rank = (is_own, size)
                 known = found.get(turn)
-                total = size + (known.tokens if known else 0)
                 if known and rank <= ranks[turn]:
-                    found[turn] = replace(known, tokens=total)
-                else:
-                    ranks[turn] = rank
-                    found[turn] = ShownTurn(turn, level, total, part.is_stable, turn in hollow, part.is_native)
+                    found[turn] = replace(known, tokens=known.tokens + size)
+                    continue
+                total = size + known.tokens if known else size
+                ranks[turn] = rank
+                found[turn] = ShownTurn(turn, level, total, part.is_stable, turn in hollow, part.is_native)
     missing = (ShownTurn(turn, "E", 0, is_cached=False, is_hollow=True) for turn in hollow if turn not in found)
     return tuple(sorted([*found.values(), *missing], key=lambda turn: turn.number))
 
 
 def _split(tokens: int, count: int) -> Iterator[int]:
     """Divide tokens among turns, so that they add up."""
+    if count == 1:
+        return iter((tokens,))
     return (tokens * (place + 1) // count - tokens * place // count for place in range(count))
 
 
@@ -410,9 +413,9 @@ def _spent(part: Segment) -> Iterator[tuple[ShownLevel, Sequence[int], int]]:
         yield LEVELS.get(part.levels[turn - first], "E"), (turn,), end - start + before
 
 
-def _parts(segments: Sequence[Segment]) -> Iterator[Part]:
+def _parts(segments: Sequence[Segment], turns: Sequence[ShownTurn]) -> Iterator[Part]:
     """Yield the parts of the bar."""
-    chosen = {turn.number: turn.shown_level for turn in shown_turns(segments)}
+    chosen = {turn.number: turn.shown_level for turn in turns}
     for is_history, group in itertools.groupby(segments, key=lambda segment: segment.level is not None):
         if is_history:
             yield from _levels(list(group), chosen)
@@ -481,6 +484,6 @@ def bands_of(context: Context) -> list[dict[str, object]]:
             "share": part.tokens / total,
             "target_share": next((share for level, share in targets.items() if level == part.colour), None),
         }
-        for part in reversed(list(_parts(history)))
+        for part in reversed(list(_parts(history, shown_turns(history))))
         if part.turns
     ]

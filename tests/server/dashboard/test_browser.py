@@ -141,6 +141,31 @@ def test_a_click_on_the_timeline_explains_its_turn_and_opens_it(watched: Watched
     page.locator("text=at 3,000 tokens: planned from scratch; nothing is saved").wait_for()
 
 
+def test_the_arrow_keys_step_through_the_turns_of_the_timeline(watched: Watched) -> None:
+    page = watched.open("/ui/sessions/work")
+    page.locator(".why input[name=turn]").fill("2")
+    page.keyboard.press("Enter")
+    page.locator(".reason h3", has_text="T-2").wait_for()
+    page.keyboard.press("ArrowUp")
+    page.locator(".reason h3", has_text="T-3").wait_for()
+    assert page.locator(".turns .column.chosen").get_attribute("data-turn") == "3"
+
+
+def test_a_picture_fits_a_phone_and_has_no_serious_fault_in_the_dark(browser: Any, base: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{base}/ui/sessions/work")
+    open_turn(page, 0)
+    wide = "element => element.getBoundingClientRect().right > 390"
+    assert (
+        page.evaluate(f"[...document.querySelectorAll('#picture *, #turn *')].filter({wide}).map(e => e.outerHTML)")
+        == []
+    )
+    found = axe_sync.Axe().run(page).response["violations"]
+    context.close()
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+
+
 def test_a_topic_is_sealed_and_undone(watched: Watched) -> None:
     page = watched.open("/ui/sessions/work")
     page.locator("button", has_text="Seal the topic").click()
