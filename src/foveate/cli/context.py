@@ -142,7 +142,9 @@ def _reason(session: Session, context: Context, turn: str) -> Answer:
     from foveate.cli.ui.picture import draw_reason
 
     reason = session.explain_turn(turn, context)
-    return Answer(asdict(reason), lambda out: draw_reason(out, reason, to_copy("levels", session.id, reason.id)))
+    return Answer(
+        asdict(reason), lambda out: draw_reason(out, reason, to_copy("sessions", "levels", session.id, reason.id))
+    )
 
 
 def _reasons(session: Session, context: Context) -> Answer:

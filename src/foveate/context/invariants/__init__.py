@@ -17,6 +17,7 @@ from foveate.context.invariants import (
     tool_pairs_whole,
 )
 from foveate.errors import InvariantBroken
+from foveate.formats import PROVIDER_FORMATS
 from foveate.plan import Block
 from foveate.turn import Json, Message
 
@@ -30,7 +31,7 @@ def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) 
     from foveate.context.render import FORMATS  # noqa: PLC0415 - it imports this package
 
     check_text(context, pins=pins, rows=rows)
-    for name in FORMATS:
+    for name in PROVIDER_FORMATS:
         context.messages(name)
 
 
