@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
 def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """Check all invariants; `InvariantBroken` names the first that does not hold."""
-    from foveate.context.render import FORMATS  # noqa: PLC0415 - it imports this package
-
     check_text(context, pins=pins, rows=rows)
     for name in PROVIDER_FORMATS:
         context.messages(name)
