@@ -10,8 +10,6 @@ from foveate.errors import InputError
 from foveate.store.rows import NANO
 from foveate.turn import Json
 
-__all__ = ["NANO", "KeyBudget", "Period", "check_budget"]
-
 Period = Literal["day", "month"]
 PERIODS: tuple[Period, ...] = get_args(Period)
 MAX_USD = 1_000_000_000.0
@@ -19,25 +17,17 @@ MAX_USD = 1_000_000_000.0
 
 @dataclass(frozen=True, slots=True)
 class KeyBudget:
-    """The budget of a key, and what is spent of it."""
+    """What the calls of a key through the gateway may cost."""
 
     usd: float | None = None
     """Hard limit: a call that could exceed it is refused. None: no limit."""
     soft_usd: float | None = None
     """Warning level. None: no warning."""
     period: Period = "month"
-    spent_nano_usd: int = 0
-    needed_nano_usd: int = 0
-    """What the call may cost at most."""
-    is_exceeded: bool = False
 
     @property
     def is_limited(self) -> bool:
         return self.usd is not None or self.soft_usd is not None
-
-    @property
-    def is_soft_reached(self) -> bool:
-        return self.soft_usd is not None and self.spent_nano_usd >= self.soft_usd * NANO
 
     def began_us(self, now: datetime | None = None) -> int:
         """Return when the current period began."""
@@ -48,21 +38,46 @@ class KeyBudget:
         start = _start(self.period, now or datetime.now(UTC))
         return start + timedelta(days=1) if self.period == "day" else _start("month", start + timedelta(days=32))
 
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """A key's budget, and what is spent of it when a call is about to be made."""
+
+    budget: KeyBudget
+    spent_nano_usd: int
+    """By earlier calls of the period, with those in progress at their maximum."""
+    needed_nano_usd: int = 0
+    """What the call may cost at most."""
+    is_exceeded: bool = False
+    """Whether the call could exceed the budget, so that it is refused."""
+
+    @property
+    def is_soft_reached(self) -> bool:
+        soft_usd = self.budget.soft_usd
+        return soft_usd is not None and self.spent_nano_usd >= soft_usd * NANO
+
+    @property
+    def spent_usd(self) -> float:
+        return self.spent_nano_usd / NANO
+
+    @property
+    def needed_usd(self) -> float:
+        return self.needed_nano_usd / NANO
+
     def sentence(self) -> str:
         """Return the state in a sentence."""
-        limit = f" of ${self.usd:g}" if self.usd is not None else ""
-        return (
-            f"${self.spent_nano_usd / NANO:.4f}{limit} a {self.period} spent; resets {self.resets_at():%Y-%m-%dT%H:%MZ}"
-        )
+        budget = self.budget
+        limit = f" of ${budget.usd:g}" if budget.usd is not None else ""
+        return f"${self.spent_usd:.4f}{limit} a {budget.period} spent; resets {budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
 
     def described(self) -> dict[str, Json]:
         """Return the state as data of an event."""
         return {
-            "spent_usd": self.spent_nano_usd / NANO,
-            "budget_usd": self.usd,
-            "soft_usd": self.soft_usd,
-            "period": self.period,
-            "resets_at": f"{self.resets_at():%Y-%m-%dT%H:%M:%SZ}",
+            "spent_usd": self.spent_usd,
+            "budget_usd": self.budget.usd,
+            "soft_usd": self.budget.soft_usd,
+            "period": self.budget.period,
+            "resets_at": f"{self.budget.resets_at():%Y-%m-%dT%H:%M:%SZ}",
         }
 
 

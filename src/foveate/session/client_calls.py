@@ -25,7 +25,7 @@ from foveate.models.accounts import MAX_TOKENS, believed
 from foveate.models.names import window_of
 from foveate.models.prices import Tariff, tariff_at
 from foveate.models.settings import ModelsSettings
-from foveate.session.budgets import KeyBudget
+from foveate.session.budgets import BudgetState, KeyBudget
 from foveate.session.sent import SentBodies, SentBody
 from foveate.session.tenant import stored_id
 from foveate.store import Store
@@ -180,16 +180,18 @@ class ClientCalls:
             hurried.set()
             await asyncio.wait({self._task})
 
-    async def book(self, note: CallNote, budget: KeyBudget, input_tokens: int, output_tokens: int | None) -> KeyBudget:
-        """Book the maximum cost of a call that is about to be made against its key's budget; return the budget with
-        what is spent. Nothing is booked if it would exceed a hard limit: then `is_exceeded` is set.
+    async def book(
+        self, note: CallNote, budget: KeyBudget, input_tokens: int, output_tokens: int | None
+    ) -> BudgetState:
+        """Book the maximum cost of a call that is about to be made against its key's budget, and return its state.
+        Nothing is booked if the call could exceed a hard limit.
 
         With a warning level alone nothing is booked in advance.
         """
         since_us = budget.began_us()
         if budget.usd is None:
             spent = await self._store.calls.spent_by_key(note.key_id, since_us)
-            return self._watched(note, replace(budget, spent_nano_usd=spent))
+            return self._watched(note, BudgetState(budget, spent))
         tariff = await asyncio.to_thread(self._tariff, note)
         most = tariff.most_nano_usd(
             min(input_tokens, MAX_TOKENS), min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)
@@ -199,20 +201,19 @@ class ClientCalls:
             row, since_us=since_us, limit_nano_usd=int(budget.usd * NANO)
         )
         note.reservation = number
-        found = replace(budget, spent_nano_usd=spent, needed_nano_usd=most, is_exceeded=number is None)
-        return self._watched(note, found)
+        return self._watched(note, BudgetState(budget, spent, most, is_exceeded=number is None))
 
-    def _watched(self, note: CallNote, budget: KeyBudget) -> KeyBudget:
+    def _watched(self, note: CallNote, state: BudgetState) -> BudgetState:
         """Publish and log once per period that a limit is reached."""
-        level = "hard" if budget.is_exceeded else "soft" if budget.is_soft_reached else ""
-        key = note.key_id, level, budget.began_us()
+        level = "hard" if state.is_exceeded else "soft" if state.is_soft_reached else ""
+        key = note.key_id, level, state.budget.began_us()
         if level and key not in self._warned:
             self._warned[key] = True
-            data = {"key": note.key_id, "limit": level, **budget.described()}
+            data = {"key": note.key_id, "limit": level, **state.described()}
             session = stored_id(note.tenant, note.session)
-            _log.warning("key %s reached its %s budget: %s", note.key_id, level, budget.sentence())
+            _log.warning("key %s reached its %s budget: %s", note.key_id, level, state.sentence())
             self._publish(Event("budget-reached", session, datetime.now(UTC), None, data))
-        return budget
+        return state
 
     async def _write_soon(self) -> None:
         while self._pending:

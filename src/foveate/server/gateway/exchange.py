@@ -35,7 +35,7 @@ from foveate.server.gateway.wires.fields import CACHED_KEYS, encode
 from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
-from foveate.session.budgets import NANO, KeyBudget
+from foveate.session.budgets import BudgetState
 from foveate.session.client_calls import CHARS_PER_TOKEN, ClientCalls
 from foveate.session.client_requests import read_overflow
 from foveate.tokens import CALIBRATED_SHARE
@@ -126,21 +126,21 @@ class Gateway:
 
     async def _book(self, call: ClientCall, prepared: Prepared) -> None:
         """Book the call against its key's budget; `ProblemError` 429 if the budget does not allow it."""
-        note, limited = call.note, call.budget.is_limited
+        note = call.note
         if note is None or self._account is None:
             return
         note.tokens, note.fixed_tokens = prepared.tokens, prepared.fixed_tokens
         if (placed := prepared.placement) is not None:
             counter, calibration = placed.session.engine.counter, prepared.calibration
             note.session, note.scale = placed.name, lambda tokens: counter.scale(tokens, calibration)
-        if not limited:
+        if not call.budget.is_limited:
             return
         tokens = note.tokens or len(call.raw) // CHARS_PER_TOKEN
-        budget = await self._account.book(note, call.budget, tokens, call.request.max_output_tokens)
-        if budget.is_exceeded:
-            raise over_budget(budget)
-        if budget.is_soft_reached:
-            prepared.answer_headers["x-foveate-budget"] = budget.sentence()
+        state = await self._account.book(note, call.budget, tokens, call.request.max_output_tokens)
+        if state.is_exceeded:
+            raise over_budget(state)
+        if state.is_soft_reached:
+            prepared.answer_headers["x-foveate-budget"] = state.sentence()
 
     def _end(
         self,
@@ -443,13 +443,13 @@ class Gateway:
             prepared.placement = None
 
 
-def over_budget(budget: KeyBudget) -> ProblemError:
+def over_budget(state: BudgetState) -> ProblemError:
     """Return the refusal of a call that could exceed its key's budget."""
-    resets = budget.resets_at()
+    budget, resets = state.budget, state.budget.resets_at()
     seconds = max(1, math.ceil((resets - datetime.now(UTC)).total_seconds()))
     problem = (
-        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${budget.spent_nano_usd / NANO:.4f} are "
-        f"spent or booked, and this request may cost up to ${budget.needed_nano_usd / NANO:.4f}; the budget resets at "
+        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are "
+        f"spent or booked, and this request may cost up to ${state.needed_usd:.4f}; the budget resets at "
         f"{resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or limit the answer"
     )
     return ProblemError(429, problem, headers={"Retry-After": str(seconds), "x-should-retry": "false"})

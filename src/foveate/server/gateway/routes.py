@@ -136,6 +136,10 @@ class GatewayEndpoints:
         """Send requests upstream with this client."""
         self._client = client
 
+    async def settle(self) -> None:
+        """Wait until all calls that have ended are accounted."""
+        await self._account.settle()
+
     async def close(self) -> None:
         """Wait until the requests of all clients are recorded, and close the connections to providers."""
         for gateway in self._gateways.values():
