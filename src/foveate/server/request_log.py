@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import queue
 import secrets
 import sys
@@ -17,6 +18,7 @@ from typing import Any, Final
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from foveate.errors import contained
 from foveate.events import REQUEST_ID
 from foveate.server.metrics import method_of, route_of
 from foveate.server.settings import ServerSettings
@@ -148,14 +150,15 @@ class _QueueingHandler(QueueHandler):
 @contextmanager
 def logging_to_stderr(settings: ServerSettings) -> Iterator[None]:
     """Write the log of Foveate to standard error, by the settings, in a thread of its own."""
-    written = logging.StreamHandler(sys.stderr)
-    written.setFormatter(LineFormatter(is_json=settings.log_format == "json"))
+    formatter = LineFormatter(is_json=settings.log_format == "json")
+    error_stream = sys.stderr.fileno()
     waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(MAX_QUEUED)
     handler = _QueueingHandler(waiting)
 
     def write() -> None:
         while (record := waiting.get()) is not None:
-            written.handle(record)
+            with contained():  # neither a closed error stream nor a record that can't be formatted ends the log
+                os.write(error_stream, f"{formatter.format(record)}\n".encode("utf-8", "backslashreplace"))
 
     writer = threading.Thread(target=write, name="foveate-log", daemon=True)
     logger = logging.getLogger("foveate")

@@ -23,7 +23,6 @@ from support.servers import ServerClient, bearer, call, client_of
 from support.upstream import Upstream, say
 
 CACHED = {"input_tokens": 100, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50, "output_tokens": 20}
-PRICES = {"models": {"prices": {"m": {"input": 1.0, "output": 10.0, "cached": 0.1}}}}
 FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
     "anthropic": ("/v1/messages", body_of([{"role": "user", "content": "hi"}])),
     "openai": ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}),
@@ -156,7 +155,6 @@ def test_an_unrecorded_call_is_accounted_without_a_session(tmp_path: Path) -> No
 
 def test_the_saving_is_what_sending_everything_would_have_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "6000")
-    monkeypatch.setenv("FOVEATE_MODELS__PRICES", json.dumps({"claude-haiku-4-5": {"input": 1.0, "output": 0.0}}))
     upstream = Upstream(lambda _: say("ok"))
     history: list[dict[str, Any]] = []
     with serving(tmp_path / "a.db", upstream) as client:
@@ -167,7 +165,6 @@ def test_the_saving_is_what_sending_everything_would_have_cost(tmp_path: Path, m
             history.append({"role": "assistant", "content": "ok"})
         (row,) = rows(client)
         stats = client.get(f"/api/v1/sessions/{answer.headers['x-foveate-session']}/stats").json()
-    assert row["nano_usd"] == row["input_tokens"] * 1_000
     assert row["whole_nano_usd"] > 1.3 * row["nano_usd"]
     assert row["whole_tokens"] < 10 * stats["tokens"], "at most the whole conversation each time"
 
@@ -176,10 +173,8 @@ def test_predicted_cached_tokens_stand_beside_those_that_the_provider_reports(tm
     upstream = Upstream(lambda _: say("ok"))
     history: list[dict[str, Any]] = [{"role": "user", "content": LONG * 4}]
     with serving(tmp_path / "a.db", upstream) as client:
-        for usage in ({**CACHED, "input_tokens": 3_400, "cache_read_input_tokens": 0}, CACHED | {"input_tokens": 10}):
-            if "cache_read_input_tokens" in usage and usage["cache_read_input_tokens"]:
-                usage = {**usage, "cache_read_input_tokens": 3_400}
-            answers(upstream, usage)
+        for read in (0, 3_400):
+            answers(upstream, {**CACHED, "input_tokens": 3_410 - read, "cache_read_input_tokens": read})
             client.post("/v1/messages", json=body_of(history), headers=HEADERS)
             history += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "and now?"}]
         (row,) = rows(client)
@@ -407,7 +402,7 @@ def test_every_kept_request_can_be_opened_exactly_as_it_was_sent(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "6000")
-    upstream = Upstream(lambda _: say("ok"))
+    upstream = Upstream(lambda _: say("ok"), input_tokens=5_000)
     history: list[dict[str, Any]] = []
     with serving(tmp_path / "a.db", upstream) as client:
         for number in range(60):
@@ -418,9 +413,9 @@ def test_every_kept_request_can_be_opened_exactly_as_it_was_sent(
         path = f"/api/v1/sessions/{answer.headers['x-foveate-session']}/requests"
         listed = client.get(path).json()["items"]
         opened = [client.get(f"{path}/{one['number']}").json() for one in listed]
-        gone = client.get(f"{path}/1")
+        gone = client.get(f"{path}/61")
         size = call(client, client.fov.store.sent.read_chain, answer.headers["x-foveate-session"], 60)
-        page = client.get(f"/ui{path.removeprefix('/api/v1')}")
+        pages = [client.get(f"/ui{path.removeprefix('/api/v1')}{rest}") for rest in ("", "/60", "/61", "/x")]
     assert [one["number"] for one in listed] == list(range(11, 61))
     assert [json.loads(one["body"]) for one in opened] == upstream.bodies[10:]
     assert gone.status_code == 404
@@ -428,11 +423,12 @@ def test_every_kept_request_can_be_opened_exactly_as_it_was_sent(
     assert opened[-1]["previous"] == 59
     assert "sk-client" not in json.dumps(opened)
     assert sum(len(row.data) for row in size) < sum(len(json.dumps(body)) for body in upstream.bodies[-len(size) :]) / 4
-    assert page.status_code == 200
+    assert [page.status_code for page in pages] == [200, 200, 404, 422]
+    assert "question 59" in pages[1].text
 
 
 def test_what_changed_since_the_request_before_is_kept_rewritten_or_appended(tmp_path: Path) -> None:
-    upstream = Upstream(lambda _: say("ok"))
+    upstream = Upstream(lambda _: say("ok"), input_tokens=1_200)
     history: list[dict[str, Any]] = [{"role": "user", "content": LONG}]
     with serving(tmp_path / "a.db", upstream) as client:
         for _ in range(2):

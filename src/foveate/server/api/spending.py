@@ -56,6 +56,11 @@ async def list_requests(session: Session, query: RequestsQuery) -> RequestList:
 @routes.add("GET", "/sessions/{session}/requests/{number}", right="read")
 async def get_request(session: Session, number: str) -> SentRequest:
     """Get a request exactly as it was sent, without headers, and what changed since the one before."""
-    if not (number.isascii() and number.isdigit()) or len(number) > MAX_DIGITS:
-        raise ProblemError(422, f"a request is named by its number, e.g. 3; got {number[:40]!r}")
-    return await session.request(int(number))
+    return await session.request(request_number(number))
+
+
+def request_number(text: str) -> int:
+    """Return the number of a request in a path; `ProblemError` 422 if it is none."""
+    if not (text.isascii() and text.isdigit()) or len(text) > MAX_DIGITS:
+        raise ProblemError(422, f"a request is named by its number, e.g. 3; got {text[:40]!r}")
+    return int(text)
