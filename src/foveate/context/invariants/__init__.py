@@ -17,6 +17,7 @@ from foveate.context.invariants import (
     tool_pairs_whole,
 )
 from foveate.errors import InvariantBroken
+from foveate.formats import PROVIDER_FORMATS
 from foveate.plan import Block
 from foveate.turn import Json, Message
 
@@ -24,13 +25,11 @@ if TYPE_CHECKING:
     from foveate.context.context import Context
     from foveate.context.pins import ShownPin
 
-FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
-
 
 def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """Check all invariants; `InvariantBroken` names the first that does not hold."""
     check_text(context, pins=pins, rows=rows)
-    for name in FORMATS:
+    for name in PROVIDER_FORMATS:
         context.messages(name)
 
 
