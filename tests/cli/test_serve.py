@@ -31,8 +31,8 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
             assert "data" not in "".join(lines)
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
-        lines = process.stderr.read().splitlines()
-        assert [line.split()[1:5] for line in lines][:2] == [
+        logged = process.stderr.read().splitlines()
+        assert [line.split()[1:5] for line in logged][:2] == [
             ["INFO", "GET", "/healthz", "200"],
             ["INFO", "POST", "/api/v1/sessions", "201"],
         ]

@@ -11,7 +11,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import DEFAULT_STORE
-from foveate.cli.ui.terminal import Column, line, print_table
+from foveate.cli.ui.terminal import Column, line, print_pairs, print_table
 from foveate.text import amount
 
 if TYPE_CHECKING:
@@ -194,13 +194,16 @@ def _show_found(out: Console, shown: DemoResult) -> None:
         return
     level = _level_of(shown.context, fact.turn)
     tag = next(part for part in shown.context.segments if part.last and (part.first or 0) <= fact.turn <= part.last)
-    out.print()
-    out.print(line(("asked     ", "dim"), fact.question))
     name = "an era" if level == "E" else "one line" if level == "T" else "a shortened text"
     opening = tag.text.partition(">")[0] + ">"
-    out.print(line(("it sees   ", "dim"), (opening, _style(level)), f" in which T-{fact.turn} is part of {name}"))
-    out.print(line(("it calls  ", "dim"), (f'get_turn("T-{fact.turn}", "R")', "bold")))
-    out.print(line(("it reads  ", "dim"), *_around(shown.found_again, fact.needle)))
+    rows = [
+        ("asked", line(fact.question)),
+        ("it sees", line((opening, _style(level)), f" in which T-{fact.turn} is part of {name}")),
+        ("it calls", line((f'get_turn("T-{fact.turn}", "R")', "bold"))),
+        ("it reads", line(*_around(shown.found_again, fact.needle))),
+    ]
+    out.print()
+    print_pairs(out, rows)
     out.print()
 
 
@@ -226,8 +229,7 @@ def _show_figures(out: Console, shown: DemoResult) -> None:
         calls = f"{len(shown.replayed.calls):,} model calls at this budget"
         cached = f"{shown.replayed.cached_share:.0%} of all prompts cached"
         figures.append(("replayed", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price."))
-    for name, text in figures:
-        out.print(line((f"{name:<10}", "dim"), text))
+    print_pairs(out, figures)
     out.print()
 
 
