@@ -93,6 +93,20 @@ def test_events_have_the_id_of_the_request_that_caused_them(tmp_path: Path) -> N
     assert [event.request_id for event in events] == [recorded.headers["x-foveate-request-id"], ""]
 
 
+def test_background_work_has_no_request_although_one_started_it(tmp_path: Path) -> None:
+    events: list[Any] = []
+    with client_of(tmp_path / "a.db") as client:
+        client.fov.subscribe(events.append)
+        client.post("/api/v1/sessions", json={"id": "chat"})
+        for text in ("one", "two", "three"):
+            said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"{text} it is"}]
+            client.post("/api/v1/sessions/chat/turns", json={"messages": said})
+            client.post("/api/v1/sessions/chat/settle")
+    made = [event.request_id for event in events if event.kind == "compressed"]
+    assert len(made) > 1
+    assert set(made) == {""}
+
+
 async def _record(fov: Any) -> None:
     await (await fov.open_session("chat")).record({"role": "user", "content": "ho"})
 
