@@ -101,7 +101,7 @@ def test_background_work_has_no_request_although_one_started_it(tmp_path: Path) 
         for text in ("one", "two", "three"):
             said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"{text} it is"}]
             client.post("/api/v1/sessions/chat/turns", json={"messages": said})
-            client.post("/api/v1/sessions/chat/settle")
+            call(client, client.fov.settle)
     made = [event.request_id for event in events if event.kind == "compressed"]
     assert len(made) > 1
     assert set(made) == {""}
