@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from foveate.server.access import OWNER
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.gateway.transport import UpstreamClient
 from foveate.server.settings import ServerSettings
+from support.servers import ServerClient, client_of
 from support.upstream import Upstream
 
 HEADERS = {"anthropic-version": "2023-06-01", "x-api-key": "sk-client"}
@@ -74,3 +75,21 @@ async def log_of(fov: Foveate, session: str) -> list[tuple[str, str]]:
     chat = await fov.open_session(session)
     turns = await chat.load_turns()
     return [(message.role, message.text) for turn in turns for message in turn.messages]
+
+
+FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": ("/v1/messages", body_of([{"role": "user", "content": "hi"}])),
+    "openai": ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}),
+    "openai-responses": ("/v1/responses", {"model": "gpt-5", "input": "hi"}),
+    "gemini": (
+        "/v1beta/models/gemini-2.5-flash:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
+}
+
+
+@contextmanager
+def serving(path: Path, upstream: Upstream, **server: Any) -> Iterator[ServerClient]:
+    with client_of(path, **{"upstream": "http://upstream/v1", **server}) as client:
+        client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
+        yield client

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.answers import Answer, Cells, listing, print_values, store_command
+from foveate.cli.ui.picture import draw_picture
 from foveate.cli.ui.terminal import Column, line, moment
+from foveate.session.picture import cause_name
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
@@ -19,13 +21,14 @@ if TYPE_CHECKING:
 CELLS: Cells[SentRequest] = {
     Column("request", "number"): lambda one: str(one.number),
     Column("time"): lambda one: moment(one.at),
-    Column("turn"): lambda one: one.turn_id or "",
+    Column("turn", expendable=3): lambda one: one.turn_id or "",
     Column("model", "cut"): lambda one: one.model,
-    Column("status", "number"): lambda one: str(one.status),
+    Column("status", "number", expendable=4): lambda one: str(one.status),
     Column("tokens", "number"): lambda one: amount(one.input_tokens or one.tokens),
-    Column("cached", "number"): lambda one: amount(one.cached_tokens) if one.cached_tokens else "",
-    Column("bytes", "number", expendable=2): lambda one: f"{amount(one.bytes)}B",
-    Column("id", "cut", expendable=1): lambda one: one.request_id,
+    Column("cached", "number"): lambda one: one.cached,
+    Column("price", "number", expendable=1): lambda one: f"${one.usd:.4f}",
+    Column("since the one before"): lambda one: one.changes,
+    Column("id", "cut", expendable=2): lambda one: one.request_id,
 }
 PART_CELLS: Cells[RequestPart] = {
     Column("part"): lambda part: part.name,
@@ -40,8 +43,9 @@ PART_CELLS: Cells[RequestPart] = {
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Newest requests to list.")
 @click.option("--body", "is_body", is_flag=True, help="Print the body alone, exactly as sent.")
 def command(session: Session, *, number: int | None, limit: int, is_body: bool) -> Answer:
-    """List the newest requests of a session as the gateway sent them, or show one: its parts, and what changed since
-    the one before. The server keeps the last server.kept_requests (50) of each session, without headers and keys.
+    """List the newest requests of a session as the gateway sent them, or show one: its picture, its parts, and what
+    changed since the one before. The list has cached tokens as "reported of predicted". The server keeps the last
+    server.kept_requests (50) of each session, without headers and keys.
 
     \b
     foveate requests demo
@@ -66,10 +70,18 @@ def _show(out: Console, found: SentRequest) -> None:
     if found.body is None:
         out.print(line(("Its body is no longer readable: what it differs from was removed.", "yellow")))
         return
+    if found.picture is not None:
+        draw_picture(out, found.picture)
+        out.print()
     print_values(out, PART_CELLS, found.parts)
     since = "first request that is kept" if found.previous is None else f"since request {found.previous}"
-    changes = (
-        f"{amount(found.kept_tokens)} tokens kept, {amount(found.rewritten_tokens)} rewritten, "
-        f"{amount(found.appended_tokens)} appended"
-    )
-    out.print(line(f"{changes} ({since}); the provider reported {amount(found.cached_tokens)} cached."))
+    if found.kept_tokens is not None:
+        changes = (
+            f"{amount(found.kept_tokens)} tokens kept, {amount(found.rewritten_tokens or 0)} rewritten, "
+            f"{amount(found.appended_tokens or 0)} appended"
+        )
+        out.print(line(f"{changes} ({since})."))
+    if found.cause:
+        out.print(line(f"Its plan was made anew: {cause_name(found.cause)}."))
+    predicted = "" if found.predicted_tokens is None else f"; {amount(found.predicted_tokens)} were predicted"
+    out.print(line(f"The provider reported {amount(found.cached_tokens)} cached tokens{predicted}. ${found.usd:.4f}."))

@@ -204,7 +204,10 @@ class Session:
         The timeline has at most `columns` columns; the older turns of a long conversation share some.
         """
         context = context or await self.engine.look()
-        picture = picture_of(context.segments, context.budget_tokens, columns=columns)
+        return await self._dated(picture_of(context.segments, context.budget_tokens, columns=columns))
+
+    async def _dated(self, picture: Picture) -> Picture:
+        """Return a picture with the dates of its ticks."""
         outlines = [one for tick in picture.ticks for one in await self.outline(tick.turn, tick.turn)]
         return picture.dated({one.number: one.started_at for one in outlines})
 
@@ -225,7 +228,12 @@ class Session:
     async def request(self, number: int) -> SentRequest:
         """Return a request exactly as it was sent, and what changed since the one before."""
         rows = await self.engine.store.sent.read_chain(self.engine.stored_id, number)
-        return await asyncio.to_thread(opened_request, rows, self.id, number)
+        row = next((one for one in rows if one.number == number), None)
+        is_whole = row is not None and row.picture is None and row.turn > 0
+        outlines = await self.outline(1, row.turn) if row and is_whole else []
+        raw_tokens = [one.tokens for one in outlines]
+        found = await asyncio.to_thread(opened_request, rows, self.id, number, raw_tokens)
+        return replace(found, picture=await self._dated(found.picture)) if found.picture else found
 
     async def get_turn(
         self,

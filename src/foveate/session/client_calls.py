@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from foveate.cache import BoundedCache
+from foveate.context.context import Segment
 from foveate.errors import FoveateError, contained
 from foveate.events import Event
 from foveate.formats.parse import UsageKeys
@@ -80,6 +81,11 @@ class CallNote:
     """Counted tokens of the body."""
     fixed_tokens: int | None = None
     """Tokens of an assembled request besides the conversation; None for one with the whole conversation."""
+    segments: Sequence[Segment] = ()
+    """The parts of an assembled request; empty for one with the whole conversation."""
+    budget_tokens: int = 0
+    cause: str = ""
+    """Why the plan was made anew for this request; empty: it was not."""
     scale: Callable[[int], int] | None = None
     """Scales tokens of the log as those of the body were."""
     first: Usage = field(default_factory=Usage)
@@ -275,9 +281,11 @@ class ClientCalls:
         for note in batch:
             with contained(_log, "a call of a client was not accounted"):
                 body = self._bodies.take(note) if note.session_id and note.body else None
-                rows.append((note.reservation, self._accounted(note, body, raw.get(note.request_id))))
+                row = self._accounted(note, body, raw.get(note.request_id))
+                rows.append((note.reservation, row))
                 if body is not None and body.row is not None and note.session_id:
-                    sent.append((note.session_id, body.row))
+                    paid = replace(body.row, predicted_tokens=row.predicted_tokens, nano_usd=row.nano_usd)
+                    sent.append((note.session_id, paid))
         return rows, sent
 
     def _accounted(self, note: CallNote, body: SentBody | None, raw_tokens: int | None) -> CallRow:

@@ -174,14 +174,20 @@ def keep_row(context: Context, turn: int) -> PictureRow:
     return PictureRow(at_us, turn, planned.strategy, cause, context.tokens, context.budget_tokens, strip)
 
 
+def cause_name(cause: str) -> str:
+    """Return why a plan was made, in words."""
+    return next((text for name, text in CAUSES.items() if name == cause), "the strategy changed what it shows")
+
+
 def past_picture(row: PictureRow) -> PastPicture:
     """Restore a picture from its row."""
     found = (
         Cell(int(first), int(last), LEVELS[letter.upper()], is_hollow=letter.islower())
         for letter, first, last in _RANGE.findall(row.strip)
     )
-    cause = next((text for name, text in CAUSES.items() if name == row.cause), "the strategy changed what it shows")
-    return PastPicture(from_us(row.made_us), row.turn, row.strategy, cause, row.tokens, row.budget_tokens, tuple(found))
+    return PastPicture(
+        from_us(row.made_us), row.turn, row.strategy, cause_name(row.cause), row.tokens, row.budget_tokens, tuple(found)
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ import json
 import time
 import zlib
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final, Literal
@@ -23,9 +23,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from foveate.errors import NotFound
+from foveate.session.picture import Picture, picture_of
+from foveate.session.sent_picture import pack_segments, unpack_segments, whole_segments
 from foveate.store import bodies
+from foveate.store.rows import NANO
 from foveate.store.sent import SentRow
-from foveate.text import compact_json
+from foveate.text import amount, compact_json
 from foveate.turn import from_us
 
 if TYPE_CHECKING:
@@ -99,10 +102,11 @@ class SentBodies:
         now = time.monotonic()
         target = note.address, note.model
         last = _Last(note.body, plain, note.request_id, target, now, 0, before.whole_tokens if before else None)
+        changes = bytes_changed(before.plain, plain, head) if before is not None else None
         share = None
-        if before is not None and before.target == target and now - before.at - note.seconds <= CACHE_SECONDS:
-            share = max(0, common_prefix(before.plain, plain, head) - head) / max(1, len(plain) - head)
-        row = self._row(note, last, before) if self._is_stored else None
+        if changes and before and before.target == target and now - before.at - note.seconds <= CACHE_SECONDS:
+            share = changes.kept / max(1, changes.total)
+        row = self._row(note, last, before, changes) if self._is_stored else None
         self._remember(session_id, last)
         return SentBody(row, share)
 
@@ -119,8 +123,8 @@ class SentBodies:
         if (last := self._last.pop(session_id, None)) is not None:
             self._bytes -= len(last.body) + len(last.plain)
 
-    def _row(self, note: CallNote, last: _Last, before: _Last | None) -> SentRow:
-        kept = 0
+    def _row(self, note: CallNote, last: _Last, before: _Last | None, changes: BytesChanged | None) -> SentRow:
+        kept, tokens = 0, note.first.input_tokens or note.tokens
         if before is not None and before.chain < MAX_CHAIN:
             kept = common_prefix(before.body, note.body)
             last.chain = before.chain + 1 if kept else 0
@@ -141,6 +145,11 @@ class SentBodies:
             size=len(note.body),
             kept_bytes=kept,
             digest=checksum(note.body),
+            budget_tokens=note.budget_tokens,
+            cause=note.cause,
+            kept_tokens=changes.share(changes.kept, tokens) if changes else None,
+            rewritten_tokens=changes.share(changes.rewritten, tokens) if changes else None,
+            picture=pack_segments(note.segments),
             data=bodies.squeeze_bytes(note.body[kept:]),
         )
 
@@ -150,6 +159,32 @@ class SentBodies:
         self._bytes += len(last.body) + len(last.plain)
         while self._bytes > MAX_REMEMBERED_BYTES and self._last:
             self.forget(next(iter(self._last)))
+
+
+@dataclass(frozen=True, slots=True)
+class BytesChanged:
+    """How a body differs from the one before, in bytes."""
+
+    total: int
+    kept: int
+    """In the common prefix."""
+    rewritten: int
+    """In place of what the body before had after that prefix; anything else is appended."""
+
+    def share(self, part: int, tokens: int) -> int:
+        """Return a part's share of the request's tokens."""
+        return round(tokens * part / max(1, self.total))
+
+
+def bytes_changed(before: bytes, after: bytes, head: int) -> BytesChanged:
+    """Compare two bodies from `head` on. What both end with, such as closing brackets, is not rewritten."""
+    total = max(0, len(after) - head)
+    end = common_prefix(before, after, head)
+    kept = min(total, max(0, end - head))
+    old, new = before[end:][-NEAR_END_BYTES:], after[end:][-NEAR_END_BYTES:]
+    same = next((i for i, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b), None)
+    shared = min(len(old), len(new)) if same is None else same
+    return BytesChanged(total, kept, max(0, min(len(before) - end - shared, total - kept)))
 
 
 def checksum(body: bytes) -> bytes:
@@ -235,15 +270,44 @@ class SentRequest:
     """As the provider reported; 0 if it did not."""
     cached_tokens: int
     bytes: int
+    budget_tokens: int
+    cause: str
+    """Why the plan was made anew for this request, so that little is kept; empty if it was not."""
+    predicted_tokens: int | None
+    """Tokens that the provider should have cached; None without an earlier request that it may still hold."""
+    usd: float
+    """The price of the call, of all its rounds."""
+    kept_tokens: int | None
+    """Tokens in the common prefix with the request before, by their bytes; None if it is not known."""
+    rewritten_tokens: int | None
+    appended_tokens: int | None
     body: str | None = None
     """Exactly as sent; None in lists, and if what it is stored as a difference from was removed."""
     parts: Sequence[RequestPart] = ()
     """What it consists of; empty in lists."""
-    kept_tokens: int = 0
-    appended_tokens: int = 0
-    rewritten_tokens: int = 0
+    picture: Picture | None = None
+    """What it spends its budget on, and how much it shows of each turn; None in lists, and if it is not known."""
     previous: int | None = None
     """The number of the request that it is compared with; None if there is none."""
+
+    @property
+    def changes(self) -> str:
+        """What changed since the request before, in a few words."""
+        if self.kept_tokens is None:
+            return "first" if self.number == 1 else ""
+        named = {"rewritten": self.rewritten_tokens, "new": self.appended_tokens}
+        counted = [
+            f"{amount(self.kept_tokens)} kept",
+            *(f"{amount(size)} {name}" for name, size in named.items() if size),
+        ]
+        return ", ".join([*counted, *(["rebuilt"] if self.cause else [])])
+
+    @property
+    def cached(self) -> str:
+        """The cached tokens that the provider reported, beside those that were predicted."""
+        if not self.predicted_tokens:
+            return amount(self.cached_tokens) if self.cached_tokens else ""
+        return f"{amount(self.cached_tokens)} of {amount(self.predicted_tokens)}"
 
 
 def sent_request(row: SentRow) -> SentRequest:
@@ -262,11 +326,29 @@ def sent_request(row: SentRow) -> SentRequest:
         input_tokens=row.input_tokens,
         cached_tokens=row.cached_tokens,
         bytes=row.size,
+        budget_tokens=row.budget_tokens,
+        cause=row.cause,
+        predicted_tokens=row.predicted_tokens,
+        usd=row.nano_usd / NANO,
+        kept_tokens=row.kept_tokens,
+        rewritten_tokens=row.rewritten_tokens,
+        appended_tokens=_appended(row),
     )
 
 
-def opened_request(rows: Sequence[SentRow], session_id: str, number: int) -> SentRequest:
-    """Return a request with its body and its comparison with the one before, from the rows up to it."""
+def _appended(row: SentRow) -> int | None:
+    if row.kept_tokens is None or row.rewritten_tokens is None:
+        return None
+    return max(0, (row.input_tokens or row.tokens) - row.kept_tokens - row.rewritten_tokens)
+
+
+def opened_request(
+    rows: Sequence[SentRow], session_id: str, number: int, raw_tokens: Sequence[int] = ()
+) -> SentRequest:
+    """Return a request with its body, its picture, and its comparison with the one before, from the rows up to it.
+
+    `raw_tokens` are those of each turn up to the request's, for one that has the whole conversation.
+    """
     row = next((row for row in rows if row.number == number), None)
     if row is None:
         raise NotFound(f"no request {number} of the session {session_id!r} is kept; 'foveate requests' lists them")
@@ -284,20 +366,21 @@ def opened_request(rows: Sequence[SentRow], session_id: str, number: int) -> Sen
         return found
     before = restored[previous.request_id] if previous is not None else None
     parts = compared(before, data, row.input_tokens or row.tokens)
-    sums = {change: sum(part.tokens for part in parts if part.change == change) for change in _CHANGES}
-    return SentRequest(
-        **{name: getattr(found, name) for name in _LISTED},
+    segments = unpack_segments(row.picture, data) if row.picture else ()
+    if not segments and row.tokens and len(raw_tokens) == row.turn:
+        segments = whole_segments(parts, raw_tokens, row.tokens)
+    return replace(
+        found,
         body=data.decode("utf-8", "replace"),
         parts=parts,
-        kept_tokens=sums["kept"],
-        appended_tokens=sums["appended"],
-        rewritten_tokens=sums["rewritten"],
+        picture=picture_of(segments, row.budget_tokens) if segments and row.budget_tokens else None,
         previous=previous.number if previous is not None else None,
     )
 
 
-_CHANGES: Final[tuple[Change, ...]] = ("kept", "rewritten", "appended")
-_LISTED: Final = tuple(SentRequest.__dataclass_fields__)[: tuple(SentRequest.__dataclass_fields__).index("body")]
+def values_of(body: str) -> list[Any]:
+    """Return the parts of a body as they were sent, in the order of `SentRequest.parts`."""
+    return [value for _, value in _items(body)]
 
 
 def compared(before: bytes | None, after: bytes, tokens: int) -> tuple[RequestPart, ...]:
@@ -322,21 +405,25 @@ def compared(before: bytes | None, after: bytes, tokens: int) -> tuple[RequestPa
 
 def _parts(body: bytes) -> list[tuple[str, str, bytes]]:
     """List the parts of a body: place, role, and content without hints to the cache."""
+    found = []
+    for name, item in _items(body):
+        role = str(item.get("role") or item.get("type") or "")[:MAX_LABEL_CHARS] if isinstance(item, Mapping) else ""
+        found.append((name, role, compact_json(_without_hints(item)).encode("utf-8", "surrogatepass")))
+    return found
+
+
+def _items(body: bytes | str) -> Iterator[tuple[str, Any]]:
+    """Yield the parts of a body with their places, in the order in which providers cache them."""
     try:
         data = json.loads(body)
     except (ValueError, RecursionError):
-        return []
-    found: list[tuple[str, str, bytes]] = []
+        return
     for field in (name for names in CACHED_FIELDS for name in names if isinstance(data, dict) and name in data):
         value = data[field]
-        items = value if isinstance(value, list) else [value]
-        for index, item in enumerate(items):
-            role = (
-                str(item.get("role") or item.get("type") or "")[:MAX_LABEL_CHARS] if isinstance(item, Mapping) else ""
-            )
-            text = compact_json(_without_hints(item)).encode("utf-8", "surrogatepass")
-            found.append((f"{field}[{index}]" if isinstance(value, list) else field, role, text))
-    return found
+        if isinstance(value, list):
+            yield from ((f"{field}[{index}]", item) for index, item in enumerate(value))
+        else:
+            yield field, value
 
 
 def _without_hints(value: Any) -> Any:

@@ -12,15 +12,16 @@ from foveate.store.lineage import number_of
 from foveate.store.sql import Connection
 
 _COLUMNS = """number, request_id, base, at_us, turn, provider, model, format, path, status, tokens, input_tokens,
-    cached_tokens, size, kept_bytes, digest"""
+    cached_tokens, size, kept_bytes, digest, budget_tokens, cause, predicted_tokens, nano_usd, kept_tokens,
+    rewritten_tokens"""
 _VALUES = """(SELECT coalesce(max(r.number), 0) + 1 FROM sent_requests r WHERE r.session = s.number), :request_id,
     :base, :at_us, :turn, :provider, :model, :format, :path, :status, :tokens, :input_tokens, :cached_tokens, :size,
-    :kept_bytes, :digest"""
-ADD = f"""INSERT INTO sent_requests (session, {_COLUMNS}, data)
-    SELECT s.number, {_VALUES}, :data FROM sessions s WHERE s.id = :session_id
+    :kept_bytes, :digest, :budget_tokens, :cause, :predicted_tokens, :nano_usd, :kept_tokens, :rewritten_tokens"""
+ADD = f"""INSERT INTO sent_requests (session, {_COLUMNS}, data, picture)
+    SELECT s.number, {_VALUES}, :data, :picture FROM sessions s WHERE s.id = :session_id
     AND (:base = '' OR EXISTS (SELECT 1 FROM sent_requests b WHERE b.session = s.number AND b.request_id = :base))"""  # noqa: S608 - constants
 LIST = f"SELECT {_COLUMNS} FROM sent_requests WHERE session = :session ORDER BY number DESC LIMIT :limit"  # noqa: S608
-READ = f"""SELECT {_COLUMNS}, data FROM sent_requests
+READ = f"""SELECT {_COLUMNS}, data, picture FROM sent_requests
     WHERE session = :session AND number BETWEEN :first AND :number ORDER BY number"""  # noqa: S608
 FIRST = """SELECT coalesce(max(number), 0) FROM sent_requests
     WHERE session = :session AND base = '' AND number < :number"""
@@ -29,7 +30,8 @@ DROP_OLDEST = """DELETE FROM sent_requests WHERE session = :session AND number <
     WHERE session = :session AND base = ''
     AND number <= (SELECT max(number) FROM sent_requests WHERE session = :session) - :kept + 1)"""
 NUMBER = "SELECT number FROM sessions WHERE id = :id"
-SIZE = "SELECT coalesce(sum(length(data)), 0) FROM sent_requests WHERE session = :session"
+SIZE = """SELECT coalesce(sum(length(data) + coalesce(length(picture), 0)), 0) FROM sent_requests
+    WHERE session = :session"""
 DROP_LARGE = """DELETE FROM sent_requests WHERE session = :session AND number < (SELECT max(number) FROM sent_requests
     WHERE session = :session AND base = '')"""
 DROP_OLD = "DELETE FROM sent_requests WHERE at_us < :before_us"
@@ -63,8 +65,19 @@ class SentRow:
     """Bytes at its beginning that equal those of the base."""
     digest: bytes
     """Checksum of the body."""
+    budget_tokens: int = 0
+    cause: str = ""
+    """Why the plan was made anew for it; empty: it was not."""
+    predicted_tokens: int | None = None
+    """Tokens that the provider should have cached; None if nothing could be predicted."""
+    nano_usd: int = 0
+    kept_tokens: int | None = None
+    """Its share in the common prefix with the request before; None without one to compare it with."""
+    rewritten_tokens: int | None = None
     data: bytes = b""
     """The difference; empty in lists."""
+    picture: bytes | None = None
+    """Its segments; None in lists, and for a request with the whole conversation."""
 
 
 def add(

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,27 +16,11 @@ from foveate.errors import StoreBusy
 from foveate.server.gateway.transport import UpstreamClient
 from foveate.store.operations import Calls
 from foveate.store.rows import NANO
-from support.gateway import HEADERS, LONG, body_of
-from support.servers import ServerClient, bearer, call, client_of
+from support.gateway import FORMATS, HEADERS, LONG, body_of, serving
+from support.servers import ServerClient, bearer, call
 from support.upstream import Upstream, say
 
 CACHED = {"input_tokens": 100, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50, "output_tokens": 20}
-FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
-    "anthropic": ("/v1/messages", body_of([{"role": "user", "content": "hi"}])),
-    "openai": ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}),
-    "openai-responses": ("/v1/responses", {"model": "gpt-5", "input": "hi"}),
-    "gemini": (
-        "/v1beta/models/gemini-2.5-flash:generateContent",
-        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
-    ),
-}
-
-
-@contextmanager
-def serving(path: Path, upstream: Upstream, **server: Any) -> Iterator[ServerClient]:
-    with client_of(path, **{"upstream": "http://upstream/v1", **server}) as client:
-        client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
-        yield client
 
 
 def rows(client: ServerClient, by: str = "model", **options: Any) -> list[dict[str, Any]]:

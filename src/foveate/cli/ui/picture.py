@@ -69,6 +69,14 @@ def draw(
 
     `call` is the command that explains a turn.
     """
+    draw_picture(out, picture)
+    _explain(out, context, one_off=one_off, is_other=is_other)
+    if call and picture.columns:
+        out.print(line("Why is a turn shown as it is? ", (f"{call} --why T-{picture.columns[-1].last}", "bold")))
+
+
+def draw_picture(out: Console, picture: Picture) -> None:
+    """Draw the bar, the timeline and the table of levels."""
     out.print(line((picture.headline, "bold")))
     out.print()
     out.print(_bar(picture, min(out.width, MAX_PICTURE_WIDTH)))
@@ -82,9 +90,6 @@ def draw(
         out.print()
     else:
         out.print(line(("nothing yet", "dim")))
-    _explain(out, context, one_off=one_off, is_other=is_other)
-    if call and picture.columns:
-        out.print(line("Why is a turn shown as it is? ", (f"{call} --why T-{picture.columns[-1].last}", "bold")))
 
 
 def draw_reason(out: Console, turn: TurnReason, call: str) -> None:

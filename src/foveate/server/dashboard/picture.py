@@ -123,8 +123,9 @@ class Chart:
         return tuple(part for part in self.picture.parts if part.name in SHOWN and part.text)
 
 
-def draw(picture: Picture, planned: PlanReport) -> Chart:
-    """Place a picture on the page."""
+def draw(picture: Picture, planned: PlanReport | None = None) -> Chart:
+    """Place a picture on the page, with the notes of its plan."""
+    planned = planned or PlanReport()
     columns = picture.columns
     scale = 100 / max(MIN_COLUMNS, len(columns))
     bar = tuple(_bar(picture))

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from typing import Any
 
 from starlette.responses import Response
 
 from foveate.server.api.spending import request_number
 from foveate.server.dashboard.page import BASE, Pages, Visit
+from foveate.server.dashboard.picture import draw
 from foveate.session import Session
-from foveate.session.sent import SentRequest
+from foveate.session.picture import cause_name
+from foveate.session.sent import RequestPart, SentRequest, values_of
 
 MAX_SHOWN_CHARS = 2_000_000
 """A longer body is cut in the page; the API returns all of it."""
+TEXTS = ("content", "text", "parts")
+"""Fields whose text is shown as such if a part has nothing else but its role."""
 pages = Pages()
 
 
@@ -24,16 +30,37 @@ async def show_requests(visit: Visit, session: Session) -> Response:
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/requests/{{number}}", right="read")
 async def show_request(visit: Visit, session: Session, number: str) -> Response:
-    """Show a request, its parts and what changed since the one before."""
+    """Show a request: its picture, its parts, and what changed since the one before."""
     found = await session.request(request_number(number))
-    title = f"Request {found.number}"
-    return visit.page("request.html", title=title, info=session.info, found=found, body=_indented(found))
+    newest = await session.requests(1)
+    return visit.page(
+        "request.html",
+        title=f"Request {found.number}",
+        info=session.info,
+        found=found,
+        following=found.number + 1 if newest and newest[0].number > found.number else None,
+        cause=cause_name(found.cause) if found.cause else "",
+        chart=draw(found.picture) if found.picture else None,
+        parts=list(_parts(found)),
+        body=_shortened(found.body or ""),
+    )
 
 
-def _indented(found: SentRequest) -> str:
-    body = found.body or ""
-    try:
-        text = json.dumps(json.loads(body), indent=1, ensure_ascii=False)
-    except (ValueError, RecursionError):
-        text = body
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}…"
+def _parts(found: SentRequest) -> Iterator[tuple[RequestPart, str]]:
+    """Yield the parts with their texts; all of them together are not longer than a page shows."""
+    room = MAX_SHOWN_CHARS
+    for part, value in zip(found.parts, values_of(found.body or ""), strict=True):
+        text = _shortened(_shown(value), room)
+        room -= len(text)
+        yield part, text
+
+
+def _shown(value: Any) -> str:
+    """Return a part as text if it is nothing else, otherwise as indented JSON."""
+    fields = {key: inner for key, inner in value.items() if key != "role"} if isinstance(value, dict) else {}
+    text = next(iter(fields.values())) if len(fields) == 1 and next(iter(fields)) in TEXTS else value
+    return text if isinstance(text, str) else json.dumps(value, indent=1, ensure_ascii=False)
+
+
+def _shortened(text: str, most_chars: int = MAX_SHOWN_CHARS) -> str:
+    return text if len(text) <= most_chars else f"{text[: max(0, most_chars)]}…"

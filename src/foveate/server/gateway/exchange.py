@@ -36,7 +36,7 @@ from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.budgets import BudgetState
-from foveate.session.client_calls import CHARS_PER_TOKEN, ClientCalls
+from foveate.session.client_calls import CHARS_PER_TOKEN, CallNote, ClientCalls
 from foveate.session.client_requests import read_overflow
 from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
@@ -129,7 +129,7 @@ class Gateway:
         note = call.note
         if note is None or self._account is None:
             return
-        note.tokens, note.fixed_tokens = prepared.tokens, prepared.fixed_tokens
+        _describe(note, prepared)
         if (placed := prepared.placement) is not None:
             counter, calibration = placed.session.engine.counter, prepared.calibration
             note.session, note.scale = placed.name, lambda tokens: counter.scale(tokens, calibration)
@@ -203,7 +203,7 @@ class Gateway:
             shortened += 1
             prepared, response = smaller, await self._post(call, smaller.body)
             if call.note is not None:
-                call.note.tokens, call.note.fixed_tokens = smaller.tokens, smaller.fixed_tokens
+                _describe(call.note, smaller)
         headers = {**answer_headers(response.headers), **prepared.answer_headers}
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
         delivery = Delivery(call, prepared, answer, response)
@@ -444,6 +444,12 @@ class Gateway:
         if prepared.placement is not None:
             self._recorder.release(prepared.placement)
             prepared.placement = None
+
+
+def _describe(note: CallNote, prepared: Prepared) -> None:
+    """Note what a request consists of."""
+    note.tokens, note.fixed_tokens = prepared.tokens, prepared.fixed_tokens
+    note.segments, note.budget_tokens, note.cause = prepared.segments, prepared.budget_tokens, prepared.cause
 
 
 def over_budget(state: BudgetState) -> ProblemError:

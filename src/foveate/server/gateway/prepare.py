@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from foveate.cache import BoundedCache
+from foveate.context.context import Segment
 from foveate.errors import (
     BudgetExceeded,
     FoveateError,
@@ -107,6 +108,10 @@ class Prepared:
     """The session's calibration when the tokens were counted."""
     fixed_tokens: int | None = None
     """Tokens besides the conversation; None if the whole conversation is sent."""
+    segments: Sequence[Segment] = ()
+    """The parts of an assembled request."""
+    cause: str = ""
+    """Why the plan was made anew for this request; empty: it was not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,6 +318,8 @@ class Preparation:
             budget_tokens=context.budget_tokens,
             calibration=context.calibration,
             fixed_tokens=sum(segment.tokens for segment in context.segments if segment.name in FIXED),
+            segments=context.segments,
+            cause=(context.planned.cause or "") if context.planned.is_new else "",
         )
 
     def bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
