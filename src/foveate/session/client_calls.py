@@ -150,6 +150,8 @@ class ClientCalls:
         self._kept_bytes = int(kept_mb * 1_000_000)
         self._bodies = SentBodies(is_stored=kept_requests > 0)
         self._tariffs: BoundedCache[tuple[str, str, str], Tariff] = BoundedCache(1_000)
+        self._counted: BoundedCache[str, tuple[int, int]] = BoundedCache(1_000)
+        """The last turn before the newest one, and the raw tokens up to it, by session."""
         self._pending: list[CallNote] = []
         self._pending_bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -267,10 +269,18 @@ class ClientCalls:
 
     async def _raw_tokens(self, note: CallNote) -> int | None:
         """Return the tokens of the whole conversation, as the log counts them."""
-        if note.session_id is None or note.turn < 1:
+        session_id, turn = note.session_id, note.turn
+        if session_id is None or turn < 1:
             return None
         with contained(_log, "a conversation was not counted") as _:
-            return await self._store.raw_tokens(note.session_id, 1, note.turn)
+            # Turns before the newest one don't grow: each is summed once, however long the conversation is.
+            reached, closed = self._counted.get(session_id, (0, 0))
+            if reached >= turn:
+                reached, closed = 0, 0
+            if reached < turn - 1:
+                closed += await self._store.raw_tokens(session_id, reached + 1, turn - 1)
+                self._counted[session_id] = turn - 1, closed
+            return closed + await self._store.raw_tokens(session_id, turn, turn)
         return None
 
     def _priced(

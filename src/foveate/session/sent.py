@@ -51,6 +51,11 @@ CACHED_FIELDS: Final = (
 MAX_LABEL_CHARS: Final = 80
 MAX_TEXT_CHARS: Final = 200
 _HINT: Final = b'"cache_control":{'
+_OPEN, _CLOSE = b'[{"type":"text","text":', b"]}"
+"""Around a text that has a hint, but for the bracket that follows both forms; without one the same text may be sent as
+a plain string."""
+MAX_FORMS: Final = 64
+"""Texts in either form that are recognised as the same in one comparison."""
 NEAR_END_BYTES: Final = 4_096
 """Requests usually differ from the one before at its end, which is looked at first."""
 Change = Literal["kept", "rewritten", "appended"]
@@ -179,12 +184,33 @@ class BytesChanged:
 def bytes_changed(before: bytes, after: bytes, head: int) -> BytesChanged:
     """Compare two bodies from `head` on. What both end with, such as closing brackets, is not rewritten."""
     total = max(0, len(after) - head)
-    end = common_prefix(before, after, head)
+    old_end, end = _common_ends(before, after, head)
     kept = min(total, max(0, end - head))
-    old, new = before[end:][-NEAR_END_BYTES:], after[end:][-NEAR_END_BYTES:]
+    old, new = before[old_end:][-NEAR_END_BYTES:], after[end:][-NEAR_END_BYTES:]
     same = next((i for i, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b), None)
     shared = min(len(old), len(new)) if same is None else same
-    return BytesChanged(total, kept, max(0, min(len(before) - end - shared, total - kept)))
+    return BytesChanged(total, kept, max(0, min(len(before) - old_end - shared, total - kept)))
+
+
+def _common_ends(left: bytes, right: bytes, start: int) -> tuple[int, int]:
+    """Return where the common beginning of two bodies ends in each, whichever form their texts have."""
+    ends = [common_prefix(left, right, start)] * 2
+    opened: int | None = None
+    for _ in range(MAX_FORMS):
+        if opened is not None and (left, right)[opened].startswith(_CLOSE, ends[opened]):
+            ends[opened] += len(_CLOSE)
+            opened = None
+        elif opened is None and left.startswith(_OPEN, ends[0]) and right.startswith(b'"', ends[1]):
+            opened = 0
+            ends[0] += len(_OPEN)
+        elif opened is None and right.startswith(_OPEN, ends[1]) and left.startswith(b'"', ends[0]):
+            opened = 1
+            ends[1] += len(_OPEN)
+        else:
+            break
+        more = common_prefix(left[ends[0] :], right[ends[1] :])
+        ends = [ends[0] + more, ends[1] + more]
+    return ends[0], ends[1]
 
 
 def checksum(body: bytes) -> bytes:
@@ -429,4 +455,8 @@ def _items(body: bytes | str) -> Iterator[tuple[str, Any]]:
 def _without_hints(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _without_hints(inner) for key, inner in value.items() if key != "cache_control"}
-    return [_without_hints(inner) for inner in value] if isinstance(value, list) else value
+    if not isinstance(value, list):
+        return value
+    items = [_without_hints(inner) for inner in value]
+    is_text = len(items) == 1 and isinstance(items[0], dict) and items[0].keys() == {"type", "text"}
+    return items[0]["text"] if is_text and items[0]["type"] == "text" else items  # two forms of the same text

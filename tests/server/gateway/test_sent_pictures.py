@@ -10,6 +10,7 @@ import pytest
 
 from foveate.server.gateway import prepare
 from foveate.session.picture import Picture, picture_of
+from foveate.session.sent import bytes_changed
 from foveate.session.values import Context
 from support.gateway import FORMATS, HEADERS, body_of, serving
 from support.servers import ServerClient, call
@@ -64,13 +65,47 @@ def test_a_request_that_was_sent_has_the_picture_of_its_context(
             )
             named = {**HEADERS, "x-foveate-session": "talk"}
             client.post(path, json={**body, **asked}, headers=named).raise_for_status()
-            if number % 6 == 5:
-                client.post("/api/v1/sessions/talk/settle").raise_for_status()
+            client.post("/api/v1/sessions/talk/settle").raise_for_status()
         call(client, client.server.state.gateway.settle)
         listed = client.get("/api/v1/sessions/talk/requests").json()["items"]
         found = call(client, opened, client, "talk", listed[-1]["number"])
     context = made[-1]
     picture = picture_of(context.segments, context.budget_tokens)
-    assert any(segment.levels for segment in context.segments), "the test needs a block of several levels"
+    assert any(segment.levels for segment in context.segments), "a block of several levels"
     assert comparable(found.picture) == comparable(picture)
     assert found.picture.ticks[0].at is not None
+
+
+def test_a_growing_conversation_keeps_all_of_the_request_before(tmp_path: Path) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"), input_tokens=4_000)) as client:
+        session = talk(client, 8, system="Be brief.")
+        listed = client.get(f"/api/v1/sessions/{session}/requests").json()["items"]
+        marked = client.get(f"/api/v1/sessions/{session}/requests/8").json()
+    assert listed[0]["kept_tokens"] is None
+    assert [one["rewritten_tokens"] for one in listed[1:]] == [0] * 7
+    assert all(one["kept_tokens"] > one["appended_tokens"] > 0 for one in listed[2:])
+    assert listed[-1]["predicted_tokens"] == pytest.approx(listed[-1]["kept_tokens"], abs=1)
+    assert {part["change"] for part in marked["parts"]} == {"kept", "appended"}
+    turns = [turn for column in marked["picture"]["columns"] for turn in column["turns"]]
+    assert [(turn["number"], turn["level"]) for turn in turns] == [(number, "R") for number in range(1, 9)]
+    assert sum(part["tokens"] for part in marked["picture"]["parts"]) == marked["tokens"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "rewritten"),
+    [
+        (b'{"m":[{"c":"one"}]}', b'{"m":[{"c":"one"},{"c":"two"}]}', 0),
+        (b'{"m":[{"c":[{"type":"text","text":"one"}]}]}', b'{"m":[{"c":"one"},{"c":"two"}]}', 0),
+        (b'{"m":[{"c":"one"}]}', b'{"m":[{"c":[{"type":"text","text":"one"}]},{"c":"two"}]}', 0),
+        (b'{"m":["one","two"],"stream":true}', b'{"m":["one","two","three"],"stream":true}', 0),
+        (b'{"m":["one","two"]}', b'{"m":["one","six"]}', 3),
+        (b"", b"{}", 0),
+        (b"{}", b"", 0),
+    ],
+)
+def test_only_what_replaces_bytes_of_the_request_before_is_rewritten(
+    before: bytes, after: bytes, rewritten: int
+) -> None:
+    found = bytes_changed(before, after, 0)
+    assert found.rewritten == rewritten
+    assert 0 <= found.kept <= found.total == len(after)

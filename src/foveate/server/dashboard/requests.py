@@ -18,7 +18,8 @@ from foveate.session.sent import RequestPart, SentRequest, values_of
 MAX_SHOWN_CHARS = 2_000_000
 """A longer body is cut in the page; the API returns all of it."""
 TEXTS = ("content", "text", "parts")
-"""Fields whose text is shown as such if a part has nothing else but its role."""
+LABELS = ("role", "type", "cache_control")
+"""A part with one of `TEXTS` and nothing but these is shown as text."""
 pages = Pages()
 
 
@@ -57,9 +58,19 @@ def _parts(found: SentRequest) -> Iterator[tuple[RequestPart, str]]:
 
 def _shown(value: Any) -> str:
     """Return a part as text if it is nothing else, otherwise as indented JSON."""
-    fields = {key: inner for key, inner in value.items() if key != "role"} if isinstance(value, dict) else {}
-    text = next(iter(fields.values())) if len(fields) == 1 and next(iter(fields)) in TEXTS else value
-    return text if isinstance(text, str) else json.dumps(value, indent=1, ensure_ascii=False)
+    text = _text(value)
+    return json.dumps(value, indent=1, ensure_ascii=False) if text is None else text
+
+
+def _text(value: Any) -> str | None:
+    """Return the text of a message or a list of texts; None if it has anything else."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        texts = [_text(inner) for inner in value]
+        return None if None in texts or not texts else "\n".join(filter(None, texts))
+    fields = [key for key in value if key not in LABELS] if isinstance(value, dict) else []
+    return _text(value[fields[0]]) if len(fields) == 1 and fields[0] in TEXTS else None
 
 
 def _shortened(text: str, most_chars: int = MAX_SHOWN_CHARS) -> str:
