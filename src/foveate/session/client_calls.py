@@ -43,6 +43,8 @@ MAX_PENDING: Final = 10_000
 """Notes that wait for the store; beyond it the newest are dropped, and counted."""
 MAX_PENDING_BYTES: Final = 64 * 1_048_576
 """Bodies that wait for the store; beyond it notes have none."""
+MAX_RECOUNTED: Final = 32
+"""The newest turns of a session that are summed again for each request; older ones are remembered."""
 MAX_RETRY_SECONDS: Final = 60.0
 PRUNE_SECONDS: Final = 3_600.0
 ASSUMED_OUTPUT_TOKENS: Final = 4_096
@@ -151,7 +153,7 @@ class ClientCalls:
         self._bodies = SentBodies(is_stored=kept_requests > 0)
         self._tariffs: BoundedCache[tuple[str, str, str], Tariff] = BoundedCache(1_000)
         self._counted: BoundedCache[str, tuple[int, int]] = BoundedCache(1_000)
-        """The last turn before the newest one, and the raw tokens up to it, by session."""
+        """A turn, and the raw tokens of all turns up to it, by session."""
         self._pending: list[CallNote] = []
         self._pending_bytes = 0
         self._task: asyncio.Task[None] | None = None
@@ -273,14 +275,15 @@ class ClientCalls:
         if session_id is None or turn < 1:
             return None
         with contained(_log, "a conversation was not counted") as _:
-            # Turns before the newest one don't grow: each is summed once, however long the conversation is.
-            reached, closed = self._counted.get(session_id, (0, 0))
+            # Turns before the newest one don't grow: most are summed once, however long the conversation is.
+            reached, closed = self._counted.get(session_id) or (0, 0)
             if reached >= turn:
                 reached, closed = 0, 0
-            if reached < turn - 1:
+            if turn - reached > MAX_RECOUNTED:
                 closed += await self._store.raw_tokens(session_id, reached + 1, turn - 1)
-                self._counted[session_id] = turn - 1, closed
-            return closed + await self._store.raw_tokens(session_id, turn, turn)
+                reached = turn - 1
+                self._counted[session_id] = reached, closed
+            return closed + await self._store.raw_tokens(session_id, reached + 1, turn)
         return None
 
     def _priced(
