@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 import foveate.sync as foveate
-from support.servers import listening
+from support.gateway import HEADERS, body_of, serving
+from support.servers import call, listening
+from support.upstream import Upstream, say
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 axe_sync = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
@@ -345,3 +347,37 @@ def test_an_open_page_says_that_its_key_was_revoked(browser: Any, tmp_path: Path
         page.locator("button", has_text="Preview").click()
         page.wait_for_url("**/ui/login")
     context.close()
+
+
+def test_a_sent_request_is_opened_by_keyboard_with_its_picture_on_a_phone(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "3000")
+    with serving(tmp_path / "sent.db", Upstream(lambda _: say("ok"), input_tokens=2_500)) as client:
+        history: list[dict[str, Any]] = []
+        for number in range(12):
+            history.append({"role": "user", "content": f"question {number} " + "of the <b>harbour</b> " * 90})
+            client.post("/v1/messages", json=body_of(history), headers={**HEADERS, "x-foveate-session": "sent"})
+            history.append({"role": "assistant", "content": "ok"})
+        call(client, client.server.state.gateway.settle)
+    context = browser.new_context(viewport={"width": 390, "height": 800})
+    with listening(tmp_path / "sent.db") as url:
+        watched = Watched(context.new_page(), url)
+        for path in ("/ui/sessions/sent/requests", "/ui/sessions/sent/requests/12"):
+            page = watched.open(path)
+            assert page.evaluate("document.documentElement.scrollWidth") <= 390, path
+            found = axe_sync.Axe().run(page).response["violations"]
+            assert [one["id"] for one in found if one["impact"] in ("serious", "critical")] == [], path
+        assert page.locator(".picture svg.budget").count() == 1
+        assert page.locator(".timeline .column").count() > 0
+        assert page.locator("details.sent:not(.kept)").count() > 0
+        page.locator("details.sent summary").first.focus()
+        page.keyboard.press("Enter")
+        assert page.locator("details.sent").first.get_attribute("open") is not None
+        page.locator("a[rel=prev]").focus()
+        page.keyboard.press("Enter")
+        page.locator("h1", has_text="Request 11").wait_for()
+        page.locator("a[rel=next]").click()
+        page.locator("h1", has_text="Request 12").wait_for()
+    context.close()
+    assert watched.faults == []
