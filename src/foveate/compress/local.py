@@ -110,7 +110,7 @@ class LocalCompressor:
         job = _Job(_source(reading), self.shares, count)
         spoken = job if said is reading else replace(job, source=_source(said))
         phrases, lines, brief = rank(
-            [Source(one.text, is_whole=one.is_whole, scores=one.scores) for one in said.candidates],
+            [Source(one.text, one.is_whole, one.scores) for one in said.candidates],
             PHRASES,
             LINE,
             BRIEF,
@@ -124,11 +124,11 @@ class LocalCompressor:
             else:
                 room = min(above, round(raw_tokens * share * extra))
                 spoken_room = round(room * (1 - EXCERPT_SHARE * min(1.0, excerpts.chars / max(1, len(raw)))))
-                texts = phrases.fit(spoken_room, count, lambda texts: _written(said.candidates, texts))
+                texts = phrases.fit(spoken_room, count, lambda texts: _written(said.candidates, texts), fill=True)
                 spoken_tokens = count(_written(said.candidates, texts))
                 told = _with_excerpts(said.candidates, dict(texts), excerpts, room, count=count, scale=scale)
                 left = room - count(_written(said.candidates, told)) + spoken_tokens
-                texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts))
+                texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts), fill=True)
                 texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
             return _line(said.candidates, texts, _written(said.candidates, texts))
 

@@ -59,10 +59,10 @@ ORDER_WORD = 0.2
 MUST = 0.4
 """Minimum worth of a word that its clause may not lose."""
 CUT = HEADS.index("cut")
-TOLD, CLAUSE_PART = 2.0, 0.4
-"""Factor of a word that all readers keep, and the part of it that its clause decides."""
-MAX_CUT = 4.0
-"""Maximum log-odds against a gap before a word; a gap costs `GAP` for each unit at either end."""
+TOLD = 2.0
+"""Factor of a word that all readers keep."""
+FREE_CUT, MAX_CUT = 1.0, 4.0
+"""Log-odds against a gap before a word from which it costs something, and beyond which it costs no more."""
 MAX_STEP_TOKENS = 16
 """Words that enter at the same price enter in parts of this size, so that a part of them can fit."""
 MAX_CLAUSE_WORDS = 96
@@ -110,6 +110,16 @@ _PARTICLES = as_words("off up out down away back over on in again")
 _COMPARED = as_words("than most least")
 _JOINERS = as_words("and but so because which who while then where und aber weil et mais y pero")
 """Words before which a clause may end."""
+_LEADS = as_words(
+    """the a an this that these those my our your his her its their every each no any some of to in on at by with from
+    for into onto as per via about der die das den dem des ein eine einen einem einer le la les un une des du de au aux
+    el los las una del al mit von zu zum zur bei für auf im am avec pour dans sur par con por para en"""
+)
+"""Words that stay with the word after them: articles and prepositions."""
+_OBJECTS = as_words("it them him me us himself itself themselves")
+"""Words that stay with the verb before them."""
+_BEFORE_PARTS = as_words("that dass que please bitte kindly")
+"""Words after which a part of a clause may begin."""
 _LINKS = as_words("and but so then also und aber dann et mais y pero")
 """Words that a clause does not need at its beginning."""
 _PRONOUNS = as_words(
@@ -133,15 +143,17 @@ class Order(NamedTuple):
     gap: float
     """For each unit of log-odds against a gap, at either end of it."""
     clause: float
+    head: float
+    """For a part that begins after its first word."""
     least: int
     """Minimum number of words of a clause, if it has as many: fewer are a fragment."""
 
 
-PHRASES = Order(0.08, 0.045, 0.3, 5)
+PHRASES = Order(0.08, 0.07, 0.3, 0.4, 5)
 """Reads as clauses and phrases."""
-LINE = Order(0.08, 0.015, 0.3, 3)
+LINE = Order(0.08, 0.015, 0.3, 0.2, 3)
 """The same for a single line: what was asked and what came of it."""
-BRIEF = Order(0.03, 0.0, 0.1, 1)
+BRIEF = Order(0.03, 0.0, 0.1, 0.0, 1)
 """Preserves most facts and reads as a list of words."""
 
 
@@ -199,8 +211,6 @@ class Source:
 
     text: str
     """The text, on one line and plain."""
-    factor: float = 1.0
-    """Factor for its words, by the speaker."""
     is_whole: bool = False
     """The clause is used whole or not at all: a line of code, a note on a tool call."""
     scores: Floats | None = None
@@ -357,25 +367,54 @@ def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> 
     looks = _looks(words)
     cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
     duties = _urgencies(words, cores, parts)
-    fixed = np.array(own) * duties * source.factor
-    worths = (_told(scores) * fixed).tolist()
+    worths = _worths(np.array(own, np.float32), np.array(duties, np.float32), scores)
     if source.is_whole:
-        yield _Row(clause, 0, [sum(worths)], [sum(tokens)], [0.0], [False], [False])
+        yield _Row(clause, 0, worths.sum(keepdims=True), [sum(tokens)], [0.0], [True], [False], [False])
         return
     if ORDERED in duties:
         limits = [duty == ORDERED and core in _LIMITS for duty, core in zip(duties, cores, strict=True)]
         musts = tuple(map(or_, musts, limits))
     joins = _joins(looks, quoted_places(source.text, len(looks)))
-    cuts = np.clip(-scores[:, CUT], 0, MAX_CUT).tolist()
+    opens = _opens(looks)
+    _join_parts(joins, duties, musts, parts, cores)
+    cuts = np.clip(-scores[:, CUT] - FREE_CUT, 0, MAX_CUT)
+    cuts[0] = 0
     for start in range(0, len(looks), MAX_CLAUSE_WORDS):
         part = slice(start, start + MAX_CLAUSE_WORDS)
-        yield _Row(clause, start, worths[part], tokens[part], cuts[part], joins[part], musts[part])
+        yield _Row(clause, start, worths[part], tokens[part], cuts[part], opens[part], joins[part], musts[part])
 
 
-def _told(scores: Floats) -> NDArray[np.float32]:
-    """Return the factor of each word of a clause: the mean chance that a reader keeps it, and its clause."""
+def _worths(own: Floats, duties: Floats, scores: Floats) -> Floats:
+    """Return the worth of each word: its own, by the chance that a reader keeps it; a reader's or user's orders bind."""
     told = chances(scores)
-    return np.asarray(TOLD * ((1 - CLAUSE_PART) * told + CLAUSE_PART * told.mean()), np.float32)
+    told = np.where(duties == ORDERED, np.maximum(told, PX["floor"]), told)
+    return np.asarray(TOLD * told * own * np.where(duties == ORDERED, PX["order"], 1.0), np.float32)
+
+
+PX = {"order": 2.2, "floor": 0.5, "whole": 14}
+
+
+def _opens(looks: Sequence[_Word]) -> list[bool]:
+    """Return before which words a gap may end that began in another part of the clause."""
+    opens = [True]
+    for place, (before, look) in enumerate(pairwise(looks), 1):
+        after_link = before.core in _LINKS and opens[place - 1]
+        opens.append(before.parts or before.ends or look.core in _JOINERS or before.core in _BEFORE_PARTS or after_link)
+    return opens
+
+
+def _join_parts(
+    joins: list[bool], duties: Sequence[float], musts: Sequence[bool], parts: Sequence[bool], cores: Sequence[str]
+) -> None:
+    """Keep a part of a clause whole that orders, denies or limits, unless it is long."""
+    ends = [
+        place
+        for place in range(1, len(cores))
+        if parts[place - 1] or (cores[place] in _JOINERS and duties[place] != ORDERED)
+    ]
+    for start, end in pairwise([0, *ends, len(cores)]):
+        if end - start <= PX["whole"] and (duties[start] == ORDERED or any(musts[start:end])):
+            joins[start + 1 : end] = [True] * (end - start - 1)
 
 
 def _looks(words: Sequence[str]) -> list[_Word]:
@@ -401,6 +440,8 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         # A subject stays with its verb, and a tense or a doubt with the verb that it is about.
         if not before.ends and not before.parts and (before.core in _PRONOUNS or _is_auxiliary(before.core)):
             joins[place] = joins[place] or look.core not in _JOINERS
+        if not before.ends and not before.parts and (before.core in _LEADS or look.core in _OBJECTS):
+            joins[place] = True
         # What a number counts or names: `Kestrel 410`, `page 2`.
         if look.core[:1].isdigit() and not (before.ends or before.parts or before.is_glue or before.core[:1].isdigit()):
             joins[place] = True
@@ -436,10 +477,12 @@ class _Row(NamedTuple):
 
     clause: int
     start: int
-    worths: Sequence[float]
+    worths: Floats
     tokens: Sequence[float]
     cuts: Sequence[float]
     """What a gap costs that begins or ends before the word."""
+    opens: Sequence[bool]
+    """A part of the clause begins with the word."""
     joins: Sequence[bool]
     musts: Sequence[bool]
 
@@ -532,22 +575,29 @@ def _best_words(
     rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the positions.
     """
     prices = np.tile(PRICES, len(orders))
-    fines = np.array([(order.short_run, order.gap, order.clause) for order in orders], np.float32)
-    short_run, gap_fine, clause_fine = np.repeat(fines.T, len(PRICES), axis=1)
-    worths, tokens, cuts, joins, musts = columns
+    fines = np.array([(order.short_run, order.gap, order.clause, order.head) for order in orders], np.float32)
+    short_run, gap_fine, clause_fine, head_fine = np.repeat(fines.T, len(PRICES), axis=1)
+    worths, tokens, cuts, opens, joins, musts = columns
     joins, musts = (np.repeat(column * _FORBIDDEN, len(prices), axis=1) for column in (joins, musts))
+    heads = (1 - opens) * head_fine
+    opens = opens.astype(bool)
     values = worths - tokens * prices
     cuts = cuts * gap_fine
     opening = values + (joins - cuts)
     closing = joins - cuts
     short = np.where(sizes[:, None] < MIN_RUN, np.float32(0), short_run)
     shorter = 2 * short
-    gaps = np.zeros(short.shape, np.float32)
-    ones, twos, manys = (np.full_like(gaps, _FORBIDDEN) for _ in range(3))
-    stays, is_many, is_two, is_long = (np.empty(values.shape, bool) for _ in range(4))
+    leads = np.zeros(short.shape, np.float32)
+    inners, ones, twos, manys = (np.full_like(leads, _FORBIDDEN) for _ in range(4))
+    stays, is_many, is_two, is_long, was_inner, from_inner = (np.empty(values.shape, bool) for _ in range(6))
     spans = [(size, slice(end - size, end)) for size, end in zip(counts, np.cumsum(counts), strict=True)]
     for size, now in spans:
-        value, gap, one, two, many = values[now], gaps[:size], ones[:size], twos[:size], manys[:size]
+        value, lead, inner = values[now], leads[:size], inners[:size]
+        one, two, many, new = ones[:size], twos[:size], manys[:size], opens[now]
+        np.greater(inner, lead, out=was_inner[now])
+        was_inner[now] &= new
+        np.copyto(lead, inner, where=was_inner[now])
+        np.copyto(inner, _FORBIDDEN, where=new)
         after_one, after_two = one - short[:size], two - shorter[:size]
         best = np.maximum(after_one, after_two)
         np.greater_equal(after_two, after_one, out=is_two[now])
@@ -555,30 +605,41 @@ def _best_words(
         np.greater_equal(many, two, out=is_long[now])
         np.maximum(best, many, out=best)
         best += closing[now]
-        np.greater_equal(gap, best, out=stays[now])
         np.maximum(two, many, out=many)
         many += value
         np.add(one, value, out=two)
-        np.add(gap, opening[now], out=one)
-        np.maximum(gap, best, out=gap)
-        gap += musts[now]
-    ends = np.stack((gaps, ones - short, twos - shorter, manys))
+        begun = lead - heads[now]
+        np.greater_equal(inner, begun, out=from_inner[now])
+        np.maximum(begun, inner, out=one)
+        one += opening[now]
+        np.greater_equal(np.where(new, lead, inner), best, out=stays[now])
+        np.copyto(lead, np.maximum(lead, best), where=new)
+        np.copyto(inner, np.maximum(inner, best), where=~new)
+        lead += musts[now]
+        inner += musts[now]
+    ends = np.stack((np.maximum(leads, inners), ones - short, twos - shorter, manys))
     # Of equal ends the longest run is chosen, but in the longest rows the shortest.
-    last = np.where(gaps >= ends.max(axis=0), 0, 3 - ends[::-1].argmax(axis=0))
+    last = np.where(ends[0] >= ends.max(axis=0), 0, 3 - ends[::-1].argmax(axis=0))
     states = np.where(sizes[:, None] == sizes[0], ends.argmax(axis=0), last).astype(np.int8)
-    before_gap = np.where(stays, np.int8(0), np.where(is_many, np.int8(3), np.int8(1) + is_two))
+    states[(states == 0) & (inners > leads)] = _INNER
+    before_gap = np.where(is_many, np.int8(3), np.int8(1) + is_two)
     is_gap = np.empty(values.shape, bool)
     for size, now in reversed(spans):
-        state = states[:size]
-        np.equal(state, 0, out=is_gap[now])
-        longer = state == MIN_RUN
-        longer &= is_long[now]
-        state -= 1
-        state += longer
-        np.copyto(state, before_gap[now], where=is_gap[now])
+        state, new = states[:size], opens[now]
+        gap = (state == 0) | (state == _INNER)
+        is_gap[now] = gap
+        begun = np.where(was_inner[now] | (from_inner[now] & ~new), np.int8(_INNER), np.int8(0))
+        longer = state - 1 + ((state == MIN_RUN) & is_long[now])
+        # What was before a kept word, and before one that is left out.
+        kept = np.where(state == 1, begun, longer)
+        stayed = np.where(new & was_inner[now], np.int8(_INNER), state)
+        left = np.where(stays[now] | ((state == 0) & ~new), stayed, before_gap[now])
+        state[...] = np.where(gap, left, kept)
     return ~is_gap, ends.max(axis=0) > clause_fine
 
 
+_INNER = 4
+"""The state of a gap that began inside the part of the clause that it is in."""
 MIN_RUN = 3
 """Minimum number of words in a readable run."""
 

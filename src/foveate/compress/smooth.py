@@ -20,6 +20,7 @@ import numpy as np
 
 from foveate.compress.clauses import ClauseKind, sentences
 from foveate.compress.cues import estimate_tokens
+from foveate.compress.facts import find_facts
 from foveate.compress.lines import clip
 from foveate.compress.reader import split_label
 from foveate.compress.repair import repair
@@ -121,8 +122,11 @@ PROSE_SHARE = 0.7
 """Share of the tokens of prose that S aims at, over all messages of a turn."""
 WHOLE_TOKENS = 40
 """Prose of fewer tokens stays whole."""
-KEPT_CHANCE = 0.6
-"""A sentence that a reader keeps with this chance stays, whatever the size."""
+KEPT_CHANCE, KEPT_FACT_CHANCE = 0.6, 0.35
+"""A sentence that a reader keeps with this chance stays, whatever the size: one without and one with a fact that a
+reader may look for."""
+SOUGHT_KINDS = frozenset("i#@/u!-q")
+"""Kinds of such facts (`foveate.compress.facts`)."""
 
 
 @dataclass(slots=True)
@@ -203,7 +207,10 @@ def _least_worth(pieces: Sequence[_Piece], roles: Sequence[str]) -> set[int]:
     for place in sorted(range(len(pieces)), key=kept.__getitem__):
         if over <= 0 or kept[place] >= KEPT_CHANCE:
             break
-        if pieces[place].is_fixed or best[pieces[place].message] == place:
+        piece = pieces[place]
+        if piece.is_fixed or best[piece.message] == place:
+            continue
+        if kept[place] >= KEPT_FACT_CHANCE and any(key[0] in SOUGHT_KINDS for key in find_facts(piece.text)):
             continue
         left_out.add(place)
         over -= tokens[place]
