@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Final
@@ -12,10 +12,11 @@ from foveate.compress.cues import estimate_tokens
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import BRIEF, LINE, PHRASES, Ranking, Source, rank, sentence
+from foveate.compress.rank import BRIEF, LINE, PHRASES, Ranking, RankStep, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
+from foveate.compress.worth import TINY, WorthModel, chances, load_worth
 from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
 from foveate.text import turn_text
 from foveate.turn import Message
@@ -85,6 +86,8 @@ class LocalCompressor:
     """Share of C for a turn of 1,000 tokens, if `share` is not set."""
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
+    worth_model: str = ""
+    """File of the model of worth; by default the one in the package."""
     name: str = "local"
     version: int = 8
 
@@ -95,6 +98,7 @@ class LocalCompressor:
             Shares(settings.compressed_facts, settings.tiny_facts),
             medium_share=settings.compressed_share,
             tiny_tokens=settings.tiny_tokens,
+            worth_model=settings.worth_model,
         )
 
     def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
@@ -102,10 +106,11 @@ class LocalCompressor:
         raw = turn_text(tuple(messages))
         raw_tokens = count(raw)
         scale = _scale(raw, raw_tokens, count)
-        reading = read_turn(messages)
+        worth = load_worth(self.worth_model)
+        reading = read_turn(messages, worth)
         if not reading.candidates:
-            return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
-        smoothed, above = _smooth(messages, raw, raw_tokens, count)
+            return Renditions(_smooth(messages, worth, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
+        smoothed, above = _smooth(messages, worth, raw, raw_tokens, count)
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
         spoken = job if said is reading else replace(job, source=_source(said))
@@ -226,8 +231,8 @@ def _scale(raw: str, raw_tokens: int, count: Count) -> float:
     return max(0.5, tokens / max(1, estimate_tokens(sample)))
 
 
-def _smooth(messages: Sequence[Message], raw: str, raw_tokens: int, count: Count) -> tuple[str, int]:
-    smoothed = smooth_messages(messages)
+def _smooth(messages: Sequence[Message], worth: WorthModel, raw: str, raw_tokens: int, count: Count) -> tuple[str, int]:
+    smoothed = smooth_messages(messages, worth=worth)
     tokens = count(smoothed)
     return (smoothed, tokens) if smoothed.strip() and tokens <= raw_tokens else (raw, raw_tokens)
 
@@ -321,6 +326,8 @@ ASSISTANT_TOKENS = 30
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
 USER_PART = 0.6
 """Maximum share of the prompt in a line if both it and the answer are long."""
+OUTCOME_PART = 0.9
+"""Maximum share of the room of an answer for the clause that says what came of it."""
 NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
 """Tokens of a note on tool calls, of a mark, and the minimum room of a line with words for a sentence."""
 
@@ -358,7 +365,8 @@ def tiny_line(
     prompt = sum(candidates[place].tokens for place in asked)
     part = max(room * (1 - USER_PART), room - prompt - MARK_TOKENS) if asked else room
     if answered and part > MIN_TOKENS:
-        take = partial(ranking.fit, fill=True) if asked else partial(_with_core, ranking)
+        first = [_outcome(candidates, answered, ranking, part)] if asked else []
+        take = partial(ranking.fit, first=filter(None, first), fill=True) if asked else partial(_with_core, ranking)
         texts = take(round(part), count, write, among=answered)
     if asked:
         came = texts
@@ -367,6 +375,22 @@ def tiny_line(
     if not texts:
         return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
     return _line(candidates, texts, write(texts))
+
+
+def _outcome(
+    candidates: Sequence[Candidate], answered: Collection[int], ranking: Ranking, room: float
+) -> RankStep | None:
+    """Return the clause of the last answer that a reader keeps most, or the phrase of it that fits."""
+    last = max(candidates[place].message for place in answered)
+    own = [place for place in answered if candidates[place].message == last and candidates[place].scores is not None]
+    best = sorted(own, key=lambda place: -_chance(candidates[place]))
+    steps = (ranking.phrase_step(place, room * OUTCOME_PART) for place in best)
+    return next(filter(None, steps), None)
+
+
+def _chance(candidate: Candidate) -> float:
+    assert candidate.scores is not None
+    return float(chances(candidate.scores, TINY).mean())
 
 
 def _with_core(

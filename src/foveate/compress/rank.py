@@ -56,6 +56,8 @@ LONG = 0.16
 """Addition for each token after the second of a number, an identifier or a name."""
 ORDER_WORD = 0.2
 """Minimum worth of a word that makes a sentence an order, such as `must`."""
+ORDER_CHANCE = 0.5
+"""Minimum chance that a reader keeps a word of an order."""
 MUST = 0.4
 """Minimum worth of a word that its clause may not lose."""
 CUT = HEADS.index("cut")
@@ -67,6 +69,8 @@ MAX_STEP_TOKENS = 16
 """Words that enter at the same price enter in parts of this size, so that a part of them can fit."""
 MAX_CLAUSE_WORDS = 96
 """A longer clause is ranked in pieces."""
+MAX_WHOLE_WORDS = 14
+"""Maximum words of a part of a clause that stays whole because it orders, denies or limits."""
 FIT_ATTEMPTS = 8
 NEARLY_FULL = 3
 """Free tokens that are not worth another attempt to fill them."""
@@ -145,15 +149,17 @@ class Order(NamedTuple):
     clause: float
     head: float
     """For a part that begins after its first word."""
+    binds: bool
+    """Parts of a clause that order, deny or limit stay whole, and articles and prepositions with what follows."""
     least: int
     """Minimum number of words of a clause, if it has as many: fewer are a fragment."""
 
 
-PHRASES = Order(0.08, 0.07, 0.3, 0.4, 5)
+PHRASES = Order(0.08, 0.07, 0.3, 0.4, True, 5)
 """Reads as clauses and phrases."""
-LINE = Order(0.08, 0.015, 0.3, 0.2, 3)
+LINE = Order(0.08, 0.015, 0.3, 0.2, False, 3)
 """The same for a single line: what was asked and what came of it."""
-BRIEF = Order(0.03, 0.0, 0.1, 0.0, 1)
+BRIEF = Order(0.03, 0.0, 0.1, 0.0, False, 1)
 """Preserves most facts and reads as a list of words."""
 
 
@@ -312,12 +318,17 @@ class Ranking:
         return self.texts(steps)
 
     def phrase(self, clause: int, max_tokens: float) -> str:
-        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none may stand alone.
+        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none can."""
+        found = self.phrase_step(clause, max_tokens)
+        return _written(self.words[clause], found.words) if found else ""
+
+    def phrase_step(self, clause: int, max_tokens: float) -> RankStep | None:
+        """Return the words of a clause that read as a sentence; None if none may stand alone.
 
         A row begins with a subject. A negation or condition outside of it belongs to another clause: what follows the
         row has its own subject, and nothing before the row is a condition.
         """
-        words, looks = self.words[clause], _looks(self.words[clause])
+        looks = _looks(self.words[clause])
         tokens = [0.0, *accumulate(look.tokens for look in looks)]
         worths = [0.0, *accumulate(look.worth for look in looks)]
         musts = [place for place, look in enumerate(looks) if look.must]
@@ -336,8 +347,10 @@ class Ranking:
                 for place in musts
             )
         ]
-        _, first, end = max(rows, default=(0.0, 0, 0))
-        return _written(words, range(-first, end))
+        if not rows:
+            return None
+        _, first, end = max(rows)
+        return RankStep(clause, tuple(range(-first, end)), tokens[end] - tokens[-first], is_first=True, level=0)
 
     def core(self, clause: int) -> RankStep | None:
         """Return subject and verb of a clause, with what it may not lose; None if it has no known verb."""
@@ -369,29 +382,28 @@ def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> 
     duties = _urgencies(words, cores, parts)
     worths = _worths(np.array(own, np.float32), np.array(duties, np.float32), scores)
     if source.is_whole:
-        yield _Row(clause, 0, worths.sum(keepdims=True), [sum(tokens)], [0.0], [True], [False], [False])
+        yield _Row(clause, 0, worths.sum(keepdims=True), [sum(tokens)], [0.0], [True], [False], [False], [False])
         return
     if ORDERED in duties:
         limits = [duty == ORDERED and core in _LIMITS for duty, core in zip(duties, cores, strict=True)]
         musts = tuple(map(or_, musts, limits))
     joins = _joins(looks, quoted_places(source.text, len(looks)))
     opens = _opens(looks)
-    _join_parts(joins, duties, musts, parts, cores)
+    binds = _binds(looks, duties, musts)
     cuts = np.clip(-scores[:, CUT] - FREE_CUT, 0, MAX_CUT)
     cuts[0] = 0
     for start in range(0, len(looks), MAX_CLAUSE_WORDS):
         part = slice(start, start + MAX_CLAUSE_WORDS)
-        yield _Row(clause, start, worths[part], tokens[part], cuts[part], opens[part], joins[part], musts[part])
+        yield _Row(
+            clause, start, worths[part], tokens[part], cuts[part], opens[part], joins[part], binds[part], musts[part]
+        )
 
 
 def _worths(own: Floats, duties: Floats, scores: Floats) -> Floats:
-    """Return the worth of each word: its own, by the chance that a reader keeps it; a reader's or user's orders bind."""
+    """Return the worth of each word: its own by the chance that a reader keeps it, and more of an order."""
     told = chances(scores)
-    told = np.where(duties == ORDERED, np.maximum(told, PX["floor"]), told)
-    return np.asarray(TOLD * told * own * np.where(duties == ORDERED, PX["order"], 1.0), np.float32)
-
-
-PX = {"order": 2.2, "floor": 0.5, "whole": 14}
+    told = np.where(duties == ORDERED, np.maximum(told, ORDER_CHANCE), told)
+    return np.asarray(TOLD * told * own * duties, np.float32)
 
 
 def _opens(looks: Sequence[_Word]) -> list[bool]:
@@ -403,18 +415,25 @@ def _opens(looks: Sequence[_Word]) -> list[bool]:
     return opens
 
 
-def _join_parts(
-    joins: list[bool], duties: Sequence[float], musts: Sequence[bool], parts: Sequence[bool], cores: Sequence[str]
-) -> None:
-    """Keep a part of a clause whole that orders, denies or limits, unless it is long."""
+def _binds(looks: Sequence[_Word], duties: Sequence[float], musts: Sequence[bool]) -> list[bool]:
+    """Return which words a phrase keeps if and only if it keeps the word before.
+
+    Those are the words after an article or a preposition, and all of a part that orders, denies or limits, unless the
+    part is long.
+    """
+    binds = [False]
+    for before, look in pairwise(looks):
+        inside = not before.ends and not before.parts
+        binds.append(inside and (before.core in _LEADS or look.core in _OBJECTS))
     ends = [
         place
-        for place in range(1, len(cores))
-        if parts[place - 1] or (cores[place] in _JOINERS and duties[place] != ORDERED)
+        for place in range(1, len(looks))
+        if looks[place - 1].parts or (looks[place].core in _JOINERS and duties[place] != ORDERED)
     ]
-    for start, end in pairwise([0, *ends, len(cores)]):
-        if end - start <= PX["whole"] and (duties[start] == ORDERED or any(musts[start:end])):
-            joins[start + 1 : end] = [True] * (end - start - 1)
+    for start, end in pairwise([0, *ends, len(looks)]):
+        if end - start <= MAX_WHOLE_WORDS and (duties[start] == ORDERED or any(musts[start:end])):
+            binds[start + 1 : end] = [True] * (end - start - 1)
+    return binds
 
 
 def _looks(words: Sequence[str]) -> list[_Word]:
@@ -440,8 +459,6 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         # A subject stays with its verb, and a tense or a doubt with the verb that it is about.
         if not before.ends and not before.parts and (before.core in _PRONOUNS or _is_auxiliary(before.core)):
             joins[place] = joins[place] or look.core not in _JOINERS
-        if not before.ends and not before.parts and (before.core in _LEADS or look.core in _OBJECTS):
-            joins[place] = True
         # What a number counts or names: `Kestrel 410`, `page 2`.
         if look.core[:1].isdigit() and not (before.ends or before.parts or before.is_glue or before.core[:1].isdigit()):
             joins[place] = True
@@ -484,6 +501,8 @@ class _Row(NamedTuple):
     opens: Sequence[bool]
     """A part of the clause begins with the word."""
     joins: Sequence[bool]
+    binds: Sequence[bool]
+    """The word stays with the one before it in orders that read as phrases."""
     musts: Sequence[bool]
 
 
@@ -575,10 +594,11 @@ def _best_words(
     rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the positions.
     """
     prices = np.tile(PRICES, len(orders))
-    fines = np.array([(order.short_run, order.gap, order.clause, order.head) for order in orders], np.float32)
-    short_run, gap_fine, clause_fine, head_fine = np.repeat(fines.T, len(PRICES), axis=1)
-    worths, tokens, cuts, opens, joins, musts = columns
-    joins, musts = (np.repeat(column * _FORBIDDEN, len(prices), axis=1) for column in (joins, musts))
+    fines = np.array([order[:5] for order in orders], np.float32)
+    short_run, gap_fine, clause_fine, head_fine, binding = np.repeat(fines.T, len(PRICES), axis=1)
+    worths, tokens, cuts, opens, joins, binds, musts = columns
+    joins = np.maximum(joins, binds * binding) * _FORBIDDEN
+    musts = np.repeat(musts * _FORBIDDEN, len(prices), axis=1)
     heads = (1 - opens) * head_fine
     opens = opens.astype(bool)
     values = worths - tokens * prices
@@ -614,7 +634,7 @@ def _best_words(
         one += opening[now]
         np.greater_equal(np.where(new, lead, inner), best, out=stays[now])
         np.copyto(lead, np.maximum(lead, best), where=new)
-        np.copyto(inner, np.maximum(inner, best), where=~new)
+        np.copyto(inner, np.maximum(inner, best), where=np.logical_not(new))
         lead += musts[now]
         inner += musts[now]
     ends = np.stack((np.maximum(leads, inners), ones - short, twos - shorter, manys))

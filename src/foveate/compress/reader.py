@@ -14,7 +14,7 @@ from foveate.compress.clauses import Clause, ClauseKind, cut_text
 from foveate.compress.cues import bare, estimate_tokens, is_meta
 from foveate.compress.facts import Facts, find_facts, find_names, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
-from foveate.compress.worth import Floats, chances, load_worth
+from foveate.compress.worth import Floats, WorthModel, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -154,8 +154,11 @@ def _heaviest(candidates: Iterable[Candidate]) -> Facts:
     return facts
 
 
-def read_turn(messages: Sequence[Message]) -> TurnReading:
-    """Read the clauses of a turn in order. Display-only messages are skipped."""
+def read_turn(messages: Sequence[Message], worth: WorthModel | None = None) -> TurnReading:
+    """Read the clauses of a turn in order. Display-only messages are skipped.
+
+    `worth` is the model that scores their words, by default the one in the package.
+    """
     reading = TurnReading()
     shown = [message for message in messages if message.kind != "display"]
     results: dict[str | None, ToolResult] = {
@@ -172,7 +175,7 @@ def read_turn(messages: Sequence[Message]) -> TurnReading:
         if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
             one.about = _last_title(before.text)
     _boost(reading.candidates)
-    _weigh(reading.without_output().candidates)
+    _weigh(reading.without_output().candidates, worth or load_worth())
     reading.facts = _heaviest(reading.candidates)
     return reading
 
@@ -191,11 +194,11 @@ def passages_of(candidates: Sequence[Candidate]) -> list[Passage]:
     ]
 
 
-def _weigh(candidates: Sequence[Candidate]) -> None:
+def _weigh(candidates: Sequence[Candidate], worth: WorthModel) -> None:
     """Score the words of the clauses; facts of a clause that no reader keeps, such as a courtesy, weigh less."""
     if not candidates:
         return
-    scores = load_worth().score(passages_of(candidates))
+    scores = worth.score(passages_of(candidates))
     last = 0
     for one in candidates:
         first, last = last, last + one.text.count(" ") + 1
