@@ -84,6 +84,10 @@ _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
 )
 """Words that stay with the negation after them."""
+_FINITE = as_words(
+    "is are was were has have had will won't isn't aren't wasn't weren't hasn't ist sind war est sont es son"
+)
+"""Verbs that stay with the last word of their subject."""
 _TENSES = as_words(
     """might getting going planned plan hat habe haben hatte wird werden wurde kann könnte soll sollte muss müsste darf
     will möchte a ont avait sera peut pourrait doit devrait va ha han había será puede podría debe debería"""
@@ -108,6 +112,14 @@ _LIMITS = as_words(
 _HOLDS_ONE = _LIMITS | QUANTITIES | RATES | {"too"}
 _DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too whenever falsch faux falso")
 """Words without which a clause claims what it denies, or more than it says."""
+_DOUBTS = as_words(
+    """might may could would probably perhaps maybe apparently seems seem appears likely suspect suspects almost nearly
+    planning planned plans hopes wants supposed reportedly vielleicht wahrscheinlich vermutlich offenbar angeblich fast
+    soll beinahe peut-être probablement presque quizás quizá probablemente podría casi"""
+)
+"""Words without which a clause claims what is only possible, planned or said; not in a request: `Could you …`."""
+_RELATIVES = as_words("who which whose whom")
+"""Words that begin a part inside a clause: its subject stands before the part, and its verb behind."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Words between a number and its unit."""
 _PARTICLES = as_words("off up out down away back over on in again")
@@ -130,6 +142,7 @@ _PRONOUNS = as_words(
     """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're can could ich wir du je nous
     il elle yo"""
 )
+_ASKED = as_words("you we i he she they someone somebody anyone")
 _SUBJECTS = _PRONOUNS | as_words(
     "there this that the my our your his her their a an please let let's er sie der die das"
 )
@@ -157,7 +170,7 @@ class Order(NamedTuple):
 
 PHRASES = Order(0.08, 0.07, 0.3, 0.4, True, 5)
 """Reads as clauses and phrases."""
-LINE = Order(0.08, 0.015, 0.3, 0.2, False, 3)
+LINE = Order(0.08, 0.015, 0.3, 0.4, False, 3)
 """The same for a single line: what was asked and what came of it."""
 BRIEF = Order(0.03, 0.0, 0.1, 0.0, False, 1)
 """Preserves most facts and reads as a list of words."""
@@ -438,6 +451,11 @@ def _binds(looks: Sequence[_Word], duties: Sequence[float], musts: Sequence[bool
 
 def _looks(words: Sequence[str]) -> list[_Word]:
     looks = [_look(words[0], True), *map(_look, words[1:])]
+    for place, (look, after) in enumerate(pairwise(looks)):
+        if look.core in _DOUBTS and after.core not in _ASKED:
+            looks[place] = look._replace(
+                worth=max(look.worth, MUST), is_glue=False, holds=max(1, look.holds), must=True
+            )
     for place in [place for place, look in enumerate(looks[1:-1], 1) if look.core == "long"]:
         if looks[place - 1].core in ("as", "so") and looks[place + 1].core == "as":
             looks[place] = looks[place]._replace(worth=MUST, is_glue=False, holds=2, must=True, leans=True)
@@ -459,9 +477,15 @@ def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
         # A subject stays with its verb, and a tense or a doubt with the verb that it is about.
         if not before.ends and not before.parts and (before.core in _PRONOUNS or _is_auxiliary(before.core)):
             joins[place] = joins[place] or look.core not in _JOINERS
+        if not before.ends and not before.parts and not before.is_glue and look.core in _FINITE:
+            joins[place] = True
         # What a number counts or names: `Kestrel 410`, `page 2`.
         if look.core[:1].isdigit() and not (before.ends or before.parts or before.is_glue or before.core[:1].isdigit()):
             joins[place] = True
+    starts = [0, *(place for place in range(1, len(looks)) if looks[place - 1].parts), len(looks)]
+    for start, end in pairwise(starts):
+        if start and looks[start].core in _RELATIVES and end - start <= MAX_WHOLE_WORDS and end < len(looks):
+            joins[start : end + 1] = [True] * (end + 1 - start)
     for place in quoted:
         joins[place] = joins[place] or place - 1 in quoted
     # Without its name, what is said of the second would be said of the first: `Flask 2.3, SQLAlchemy 2.0`.
