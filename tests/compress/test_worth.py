@@ -9,8 +9,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from foveate.compress.cut import PHRASES
 from foveate.compress.local import LocalCompressor
-from foveate.compress.rank import PHRASES, Source, rank
+from foveate.compress.rank import Source, rank
 from foveate.compress.worth import UNIT, WEIGHT_UNIT, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.tokens import count_tokens

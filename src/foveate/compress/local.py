@@ -9,10 +9,11 @@ from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.cues import estimate_tokens
+from foveate.compress.cut import BRIEF, LINE, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import BRIEF, LINE, PHRASES, Ranking, RankStep, Source, rank, sentence
+from foveate.compress.rank import Ranking, RankStep, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
@@ -350,8 +351,8 @@ def tiny_line(
         place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
     }
     spoken = spoken or set(range(len(candidates)))
-    told = sum(sum(candidates[place].facts.values()) * candidates[place].told for place in spoken)
-    room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
+    weight = sum(sum(candidates[place].facts.values()) * candidates[place].told for place in spoken)
+    room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=weight / max(1, raw_tokens))
     room = min(above, round(room * extra) + count(candidates[0].label))
     calls = reading.tool_calls
     note = f" {{{calls} tool{'s' if calls > 1 else ''} called}}" if calls and room >= 5 * NOTE_TOKENS else ""
@@ -365,13 +366,17 @@ def tiny_line(
     prompt = sum(candidates[place].tokens for place in asked)
     part = max(room * (1 - USER_PART), room - prompt - MARK_TOKENS) if asked else room
     if answered and part > MIN_TOKENS:
-        first = [_outcome(candidates, answered, ranking, part)] if asked else []
-        take = partial(ranking.fit, first=filter(None, first), fill=True) if asked else partial(_with_core, ranking)
-        texts = take(round(part), count, write, among=answered)
+        came = _outcome(candidates, answered, ranking, part) if asked else None
+        if came:
+            others = answered - {came.clause}
+            texts = ranking.fit(round(part), count, write, first=[came], among=others, fill=True)
+        if not texts:
+            take = partial(ranking.fit, fill=True) if asked else partial(_with_core, ranking)
+            texts = take(round(part), count, write, among=answered)
     if asked:
-        came = texts
-        own = _with_core(ranking, room, count, lambda own: write(dict(sorted({**came, **own}.items()))), among=asked)
-        texts = dict(sorted({**came, **own}.items()))
+        told = texts
+        own = _with_core(ranking, room, count, lambda own: write(dict(sorted({**told, **own}.items()))), among=asked)
+        texts = dict(sorted({**told, **own}.items()))
     if not texts:
         return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
     return _line(candidates, texts, write(texts))
