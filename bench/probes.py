@@ -58,7 +58,7 @@ def load_probes(per_kind: int = PER_KIND) -> Iterator[Probe]:
     for kind in KINDS:
         filled = [_filled(one, values) for row in _rows(data[kind]) for one, values in row]
         rounds = (
-            _probe(kind, *filled[(number + turn) % len(filled)], data["turns"][place[0]], place[1])
+            _probe(kind, filled[(number + turn) % len(filled)], data["turns"][place[0]], place[1])
             for turn, place in enumerate(places)
             for number in range(len(filled))
         )
@@ -80,7 +80,8 @@ def _filled(template: dict[str, object], values: list[str]) -> tuple[str, str, s
     return said, claim, keep
 
 
-def _probe(kind: Kind, said: str, claim: str, keep: str, turn: list[str], role: str) -> Probe:
+def _probe(kind: Kind, found: tuple[str, str, str], turn: list[str], role: str) -> Probe:
+    said, claim, keep = found
     text = " ".join(part.replace("{}", said) for part in turn if part)
     own, other = (text, "Noted, I will see to it.") if role == "user" else ("How does it look?", text)
     messages = (Message("user", (Text(own),)), Message("assistant", (Text(other),)))

@@ -101,8 +101,8 @@ def _best_words(
     """Return the best choice of each row at each price: its words, and whether it is worth a clause.
 
     Dynamic programming over the positions, for all rows, prices and fines at once. The state is the length of the run
-    so far (1, 2, 3 or more), or a gap: one that began inside its part of the clause (`_INNER`) or before it (0). `sizes`
-    are those of the rows, the longest first; `counts` of the positions.
+    so far (1, 2, 3 or more), or a gap: one that began inside its part of the clause (`_INNER`) or before it (0).
+    `sizes` are those of the rows, the longest first; `counts` of the positions.
     """
     prices = np.tile(PRICES, len(orders))
     fines = np.array([order[:5] for order in orders], np.float32)

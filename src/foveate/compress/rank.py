@@ -231,7 +231,10 @@ def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
             scores = load_worth().score([Passage(words[clause])])
         rows += _rows(clause, source, words[clause], scores)
     levels = levels_of(rows, orders)
-    return [Ranking(words, _steps(rows, words, found)) for found in levels]
+    return [
+        Ranking(words, _steps(rows, words, found, binds=order.binds))
+        for order, found in zip(orders, levels, strict=True)
+    ]
 
 
 def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> Iterator[Row]:
@@ -260,14 +263,15 @@ def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> 
 def _worths(own: Floats, duties: Floats, scores: Floats) -> Floats:
     """Return the worth of each word: its own by the chance that a reader keeps it, and more of an order."""
     told = chances(scores)
-    told = (1 - CLAUSE_PART) * told + CLAUSE_PART * told.mean()
-    if chances(scores).mean() < COURTESY_CHANCE:
+    clause = float(told.sum()) / len(told)
+    told = (1 - CLAUSE_PART) * told + CLAUSE_PART * clause
+    if clause < COURTESY_CHANCE:
         duties = np.minimum(duties, 1)
     told = np.where(duties == ORDERED, np.maximum(told, ORDER_CHANCE), told)
     return np.asarray(TOLD * told * own * duties, np.float32)
 
 
-def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers) -> list[RankStep]:
+def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers, *, binds: bool) -> list[RankStep]:
     """Return the words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
     sizes = [len(row.tokens) for row in rows]
     groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
@@ -290,13 +294,14 @@ def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers)
         elif cost <= MAX_STEP_TOKENS:
             steps.append(RankStep(row.clause, tuple(places[start:end]), cost, is_first, level))
         else:
-            for number, (part_cost, part) in enumerate(_parts(row, [place - row.start for place in places[start:end]])):
+            own = [place - row.start for place in places[start:end]]
+            for number, (part_cost, part) in enumerate(_parts(row, own, binds=binds)):
                 at_words = tuple([row.start + place for place in part])
                 steps.append(RankStep(row.clause, at_words, part_cost, is_first and not number, level))
     return steps
 
 
-def _parts(row: Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
+def _parts(row: Row, places: Sequence[int], *, binds: bool = True) -> list[tuple[float, list[int]]]:
     """Divide words that enter at one price into parts of about `MAX_STEP_TOKENS`; the first has what a clause may not
     lose.
 
@@ -304,7 +309,7 @@ def _parts(row: Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
     """
     groups: list[list[int]] = []
     for place in places:
-        if groups and row.joins[place]:
+        if groups and (row.joins[place] or (binds and row.binds[place])):
             groups[-1].append(place)
         else:
             groups.append([place])

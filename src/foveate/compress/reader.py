@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
 from foveate.compress.cues import bare, estimate_tokens, is_meta
@@ -88,6 +90,8 @@ class Candidate:
     """The name that its `it` or `she` refers to, in the clause before."""
     scores: Floats | None = None
     """What the model of worth says of each word; None of lines of output beside what was said."""
+    told: float = 1.0
+    """The part of its facts that a reader keeps, at most 1."""
 
     @property
     def who(self) -> str:
@@ -112,11 +116,6 @@ class Candidate:
         if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
             return text
         return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
-
-    @property
-    def told(self) -> float:
-        """The part of its facts that a reader keeps, at most 1."""
-        return 1.0 if self.scores is None else min(1.0, LEAST_TOLD + TOLD * float(chances(self.scores).mean()))
 
     @property
     def worth(self) -> float:
@@ -199,10 +198,12 @@ def _weigh(candidates: Sequence[Candidate], worth: WorthModel) -> None:
     if not candidates:
         return
     scores = worth.score(passages_of(candidates))
+    kept = [0.0, *np.cumsum(chances(scores), dtype=np.float64).tolist()]
     last = 0
     for one in candidates:
         first, last = last, last + one.text.count(" ") + 1
         one.scores = scores[first:last]
+        one.told = min(1.0, LEAST_TOLD + TOLD * (kept[last] - kept[first]) / (last - first))
         one.factor *= one.told
 
 

@@ -42,6 +42,10 @@ WEIGHT_UNIT, UNIT, MOST = 64, 16, 127
 """A weight of 1 and an activation of 1 as integers, and the maximum of both."""
 
 
+MAX_PRODUCT = 250_000
+"""Multiplications of a matrix product; OpenBLAS uses threads from 262,144."""
+
+
 @dataclass(frozen=True, slots=True)
 class WorthModel:
     """The tables and layers, as integers in floats."""
@@ -68,7 +72,7 @@ class WorthModel:
         more = np.pad(values, ((width // 2, width // 2), (0, 0)))
         total = np.tile(biases, (len(values), 1))
         for at in range(width):
-            total += more[at : at + len(values)] @ weights[at * size : (at + 1) * size]
+            total += _product(more[at : at + len(values)], weights[at * size : (at + 1) * size])
         return total
 
     def _context(self, values: Floats, clauses: NDArray[np.int32]) -> Floats:
@@ -81,8 +85,15 @@ class WorthModel:
         turn = np.rint(values.sum(axis=0) / np.float32(len(values)))
         weights, biases = self.layers["context"]
         joined = np.hstack((more[:-2], own, more[2:], np.tile(turn, (len(own), 1))))
-        told: Floats = joined @ weights + biases
+        told = _product(joined, weights) + biases
         return told[np.repeat(np.arange(len(starts)), sizes[:, 0].astype(int))]
+
+
+def _product(values: Floats, weights: Floats) -> Floats:
+    """Multiply matrices in pieces so small that the library starts no threads, which take longer than the product."""
+    rows = max(1, MAX_PRODUCT // weights.size)
+    pieces = [values[start : start + rows] @ weights for start in range(0, len(values), rows)]
+    return np.concatenate(pieces)
 
 
 def _scaled(values: Any, divisor: int) -> Floats:
