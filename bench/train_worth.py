@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "labels" / "kept_words.jsonl"
 TARGET = Path(__file__).resolve().parents[1] / "src" / "foveate" / "compress" / "worth" / "worth.npz"
-EPOCHS, BATCH, RATE, DECAY, DROP, WORD_DROP = 24, 16, 3e-3, 0.02, 0.25, 0.1
+EPOCHS, BATCH, RATE, DECAY, DROP, WORD_DROP = 8, 16, 3e-3, 0.02, 0.4, 0.3
 TELEGRAPHIC_WEIGHT = 0.4
 """Weight of labels of another style: words without clauses, two lengths only."""
 _MARK = re.compile(r"^\[(user|assistant|result|call)(?: ([^\]]+))?\] ?", re.MULTILINE)

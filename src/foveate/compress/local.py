@@ -90,7 +90,7 @@ class LocalCompressor:
     worth_model: str = ""
     """File of the model of worth; by default the one in the package."""
     name: str = "local"
-    version: int = 8
+    version: int = 9
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
