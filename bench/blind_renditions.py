@@ -4,10 +4,11 @@
     python bench/blind_renditions.py pair old.jsonl new.jsonl --out FOLDER --key key.json
     python bench/blind_renditions.py score FOLDER key.json
 
-`make` writes S, C and T of 60 turns: those of `data/turns_held_out.toml` and a sample of the labels set apart with
-a fixed seed. `pair` writes a page for each level and `verdicts.csv`, where a reader enters `A`, `B` or `=` for each
+`make` writes S, C and T of 60 turns: those of `data/turns_held_out.toml` and a sample of the labels set apart with a
+fixed seed. `pair` writes a page for each level and `verdicts.csv`, where a reader enters `A`, `B` or `=` for each
 pair, and `sentences.md` with `broken.csv`, where a reader enters `x` for each sentence of the new C that is broken or
-says something else than the turn. The key says which of A and B is new, and is kept away from the readers. `score` counts.
+says something else than the turn. The key says which of A and B is new, and is kept away from the readers. `score`
+counts.
 """
 
 from __future__ import annotations
