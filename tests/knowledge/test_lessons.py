@@ -12,7 +12,8 @@ import pytest
 from foveate import Foveate
 from foveate.knowledge.gather import Gathered, LearnedTurn, ToolOutcome, gather
 from foveate.knowledge.lessons import find_lessons
-from foveate.knowledge.statements import own_words, statements_in
+from foveate.knowledge.own_words import own_words
+from foveate.knowledge.statements import statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
 from foveate.secrets import redact

@@ -21,7 +21,7 @@ from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.lexicon import OUTCOMES, as_words, stem
 from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
-from foveate.knowledge.statements import own_words
+from foveate.knowledge.own_words import own_words
 from foveate.words.grammar import QUESTION_MARKS
 
 if TYPE_CHECKING:

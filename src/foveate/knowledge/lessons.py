@@ -14,7 +14,8 @@ from foveate.knowledge.gather import Gathered, LearnedTurn
 from foveate.knowledge.items import item_id, same_words, word_profile
 from foveate.knowledge.profile import find_profile, technologies_in
 from foveate.knowledge.recommendations import find_recommendations
-from foveate.knowledge.statements import StatementKind, own_words, statements_in
+from foveate.knowledge.own_words import own_words
+from foveate.knowledge.statements import StatementKind, statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
 from foveate.secrets import MASK

@@ -191,13 +191,31 @@ def language_of(text: str) -> Language:
 
 def language_name(text: str) -> str | None:
     """The language of a text by its letters, or by its most common words; None if nothing tells."""
-    for name, letters in _SCRIPTS:
-        if letters.search(text):
-            return name
-    words = Counter(match[0].lower().replace(APOSTROPHE, "'") for match in _WORD.finditer(text))
-    counts = {name: sum(words[word] for word in _known(name) & words.keys()) for name in SPACED}
+    script = _script(text)
+    if script:
+        return script
+    counts = _counts(text)
     best = max(SPACED, key=counts.__getitem__)
     return best if counts[best] else None
+
+
+def likely_languages(text: str) -> tuple[str, ...]:
+    """The languages that a text may be in, the likeliest first: a short text may have words of several, or of none."""
+    script = _script(text)
+    if script:
+        return (script, ENGLISH)
+    counts = _counts(text)
+    most = max(counts.values())
+    return tuple(sorted((name for name in SPACED if counts[name] >= most - 1), key=lambda name: -counts[name]))
+
+
+def _script(text: str) -> str | None:
+    return next((name for name, letters in _SCRIPTS if letters.search(text)), None)
+
+
+def _counts(text: str) -> dict[str, int]:
+    words = Counter(match[0].lower().replace(APOSTROPHE, "'") for match in _WORD.finditer(text))
+    return {name: sum(words[word] for word in _known(name) & words.keys()) for name in SPACED}
 
 
 @cache
