@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from answers_folder import CONDITIONS, MANIFEST, TEMPLATES, file_hash, refuse_repository
+from answers_folder import CONDITIONS, MANIFEST, TASK_CONDITIONS, TEMPLATES, file_hash, refuse_repository
 from live_score import Interval, interval
 
 SCORES = {"right": 1.0, "partly": 0.5, "wrong": 0.0}
@@ -20,6 +20,7 @@ ORDERING = "event_ordering"
 """Category whose verdicts have `order`."""
 NOT_FOUND = "not in the context"
 SHEET_ITEMS = 50
+ORDER = (*CONDITIONS, *TASK_CONDITIONS)
 ANSWERS = Path("private") / "answers.json"
 
 
@@ -74,7 +75,7 @@ def write_sheets(folder: Path, files: Sequence[Path]) -> list[Path]:
     judge = folder / "judge"
     shutil.rmtree(judge, ignore_errors=True)
     judge.mkdir()
-    shutil.copyfile(TEMPLATES / "judge.md", judge / "README.md")
+    shutil.copyfile(TEMPLATES / manifest["judge"], judge / "README.md")
     # Another order than that of the items, so that a batch of readers is not judged together.
     shuffled = sorted(answers, key=lambda item: hashlib.sha256(f"judge {item}".encode()).digest())
     sheets: list[Path] = []
@@ -126,7 +127,7 @@ def load_verdicts(folder: Path, files: Sequence[Path]) -> Judged:
         manifest["reader"],
         file_hash(folder / "judge" / "README.md"),
         items=len(manifest["items"]),
-        verdicts=tuple(sorted(verdicts.values(), key=lambda one: (one.question, CONDITIONS.index(one.condition)))),
+        verdicts=tuple(sorted(verdicts.values(), key=lambda one: (one.question, ORDER.index(one.condition)))),
     )
 
 
@@ -208,7 +209,7 @@ def _by_condition(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     found: dict[str, list[Verdict]] = defaultdict(list)
     for one in verdicts:
         found[one.condition].append(one)
-    return {condition: found[condition] for condition in CONDITIONS if condition in found}
+    return {condition: found[condition] for condition in ORDER if condition in found}
 
 
 def _shown(mean: Interval | None) -> str:
