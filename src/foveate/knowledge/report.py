@@ -104,8 +104,11 @@ class RunSummary:
 def describe_changes(known: Sequence[KnowledgeRow], changes: KnowledgeChanges) -> tuple[KnowledgeChange, ...]:
     """Describe the changes to the known items: new ones first, then changed, retired and merged ones."""
     rows = {row.id: row for row in known}
-    found = [_item_change(rows.get(item.id), item) for item in changes.items]
+    gone = {each.id for each in changes.superseded}
+    found = [_item_change(rows.get(item.id), item) for item in changes.items if item.id not in gone]
     for each in changes.superseded:
+        if each.id not in rows:  # replaced before it was ever current
+            continue
         row = rows[each.id]
         found.append(replace(_change(row, "merged"), reason=each.reason))
     order: tuple[ChangeKind, ...] = ("new", "changed", "retired", "merged")

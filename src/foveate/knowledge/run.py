@@ -34,7 +34,7 @@ from foveate.knowledge.gather import (
     vectors_of,
     watermark,
 )
-from foveate.knowledge.lessons import find_lessons
+from foveate.knowledge.lessons import LessonsFound, find_lessons
 from foveate.knowledge.merge import merge
 from foveate.knowledge.model import Proposed
 from foveate.knowledge.model_steps import (
@@ -62,7 +62,7 @@ from foveate.store.knowledge import KnowledgeChanges, KnowledgeRow, KnowledgeSou
 from foveate.store.leases import Lease
 from foveate.store.rows import DAY_US, NANO
 
-LEARN_VERSION = 1
+LEARN_VERSION = 2
 """Changed when rules find different things in the same turns, so that they are read again."""
 STEPS = ("gather", "topics", "lessons", "merge", "finish")
 MAX_ATTEMPTS = 3
@@ -243,16 +243,20 @@ class _Run:
         known = await self._known()
         begun = await self._step("gather", GatherResult, lambda: _summed_up(gathered))
         topics = await self._step("topics", TopicsFound, lambda: self._topics(gathered, known))
-        rules = await self._step(
-            "lessons", tuple[NewKnowledge, ...], lambda: asyncio.to_thread(find_lessons, gathered, topics)
-        )
+        rules = await self._step("lessons", LessonsFound, lambda: asyncio.to_thread(find_lessons, gathered, topics))
         model = await self._asked(gathered, known, topics)
-        found = replace_items([*topics.items, *rules], model.items)
+        found = replace_items([*topics.items, *rules.items], model.items)
         # Not stored: it is fast, and people may have reviewed items since a run was interrupted.
         known = await self._known()
         self._tell("merge", "begin")
         changes = await asyncio.to_thread(
-            merge, known, found, now_us=begun.now_us, settings=self._fov.settings.knowledge
+            merge,
+            known,
+            found,
+            now_us=begun.now_us,
+            settings=self._fov.settings.knowledge,
+            history=rules.history,
+            replaced=await self._rows.replaced(self._fov.tenant_name, str(self._scope)),
         )
         self._tell("merge", "made")
         sessions = tuple(sorted({turn.source.session_id for turn in gathered.turns}))

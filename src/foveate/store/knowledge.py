@@ -30,7 +30,9 @@ RunState = Literal["running", "done", "failed", "replaced"]
 CHUNK_STEP = "chunk-"
 """Prefix of steps whose results depend only on their names, which are hashes of their input. A run whose input has
 changed reuses them."""
-_DETAILS = ("topics", "keywords", "technologies", "weight", "confidence")
+_DETAILS = (
+    "topics", "keywords", "technologies", "weight", "confidence", "form", "times_said", "said_on", "contradicts"
+)  # fmt: skip
 _COLUMNS = """k.tenant, k.id, k.version, k.scope, k.kind, k.state, k.title, k.text, k.data, k.maker, k.prompt_version,
     k.first_seen_us, k.last_seen_us, k.created_us, k.superseded_by, k.reason, k.digest,
     coalesce(u.uses, 0), coalesce(u.helped, 0), u.last_used_us"""
@@ -38,6 +40,9 @@ _FROM = "FROM knowledge k LEFT JOIN knowledge_uses u ON u.tenant = k.tenant AND 
 LIST = f"""SELECT {_COLUMNS} {_FROM} WHERE k.superseded_by = '' AND (:tenant IS NULL OR k.tenant = :tenant)
     AND (:scope IS NULL OR k.scope = :scope) AND (:kind IS NULL OR k.kind = :kind)
     ORDER BY k.tenant, k.scope, k.kind, k.id"""
+REPLACED = """SELECT k.id, k.superseded_by FROM knowledge k WHERE k.tenant = :tenant AND k.scope = :scope
+    AND k.superseded_by <> '' AND NOT EXISTS (SELECT 1 FROM knowledge n WHERE n.tenant = k.tenant AND n.id = k.id
+    AND n.version > k.version) ORDER BY k.id"""
 MARK = """SELECT count(*), coalesce(sum(version), 0), coalesce(max(created_us), 0) FROM knowledge
     WHERE tenant = :tenant AND scope = :scope AND superseded_by = ''"""
 VERSIONS = f"""SELECT {_COLUMNS} {_FROM} WHERE k.id = :id AND (:tenant IS NULL OR k.tenant = :tenant)
@@ -136,6 +141,13 @@ class NewKnowledge:
     """Time of its newest source turn; `first_seen_us` is that of the oldest."""
     reason: str = ""
     """Why it replaces the previous version."""
+    form: str = ""
+    """What a statement of the person is: a rule, preference, convention, decision or fact; empty for other items."""
+    times_said: int = 0
+    said_on: tuple[str, ...] = ()
+    """The newest days on which it was said."""
+    contradicts: tuple[str, ...] = ()
+    """Texts of statements of the same day that say otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -272,6 +284,11 @@ def list_items(
     for scope in wanted:
         found += _select(connection, LIST, {"tenant": tenant, "scope": scope, "kind": kind})
     return found
+
+
+def replaced(connection: Connection, tenant: str, scope: str) -> dict[str, str]:
+    """Return the ids of items that others replaced, each with what replaced it."""
+    return dict(connection.execute(REPLACED, {"tenant": tenant, "scope": scope}).fetchall())
 
 
 def mark(connection: Connection, tenant: str, scopes: Sequence[str]) -> KnowledgeMark:
@@ -463,4 +480,8 @@ def _details(data: Mapping[str, Any]) -> dict[str, Any]:
         "technologies": tuple(data["technologies"]),
         "weight": data["weight"],
         "confidence": data["confidence"],
+        "form": data.get("form", ""),
+        "times_said": data.get("times_said", 0),
+        "said_on": tuple(data.get("said_on", ())),
+        "contradicts": tuple(data.get("contradicts", ())),
     }

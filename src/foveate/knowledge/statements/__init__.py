@@ -126,17 +126,20 @@ def _statement(text: str, languages: Sequence[StatementLanguage]) -> Statement |
 
 def _statement_in(text: str, unquoted: str, language: StatementLanguage) -> Statement | None:
     """Return the statement of a sentence in one language, or of one of its parts; quoted spans are ignored."""
-    whole = _reading(unquoted, language)
-    if whole:
-        return Statement(whole.kind, text, is_standing=whole.is_standing, is_change=whole.is_change)
+    parts = [part for part in _PART_END.split(unquoted) if len(part.split()) >= MIN_WORDS]
+    is_change = any(language.correction.search(_bare(language.read(part), language)[0]) for part in (unquoted, *parts))
+
+    def stated(found: _Reading, said: str) -> Statement:
+        return Statement(found.kind, said, is_standing=found.is_standing, is_change=is_change)
+
+    if whole := _reading(unquoted, language):
+        return stated(whole, text)
     for match in reversed([*_LEAD_END.finditer(unquoted)]):
         behind = unquoted[match.end() :]
         if found := _reading(behind, language):
-            said = text[len(text) - len(behind) :] if QUOTED not in behind else text
-            return Statement(found.kind, said, is_standing=found.is_standing, is_change=found.is_change)
-    parts = _PART_END.split(unquoted)
-    found = next((one for part in parts if len(part.split()) >= MIN_WORDS and (one := _reading(part, language))), None)
-    return Statement(found.kind, text, is_standing=found.is_standing, is_change=found.is_change) if found else None
+            return stated(found, text if QUOTED in behind else text[len(text) - len(behind) :])
+    found = next((one for part in parts if (one := _reading(part, language))), None)
+    return stated(found, text) if found else None
 
 
 class _Reading(NamedTuple):
@@ -144,12 +147,10 @@ class _Reading(NamedTuple):
 
     kind: StatementKind
     is_standing: bool
-    is_change: bool
 
 
 def _reading(clause: str, language: StatementLanguage) -> _Reading | None:
     read = language.read(clause)
-    is_change = language.correction.search(read) is not None
     bare, is_reminded = _bare(read, language)
     if not bare:
         return None
@@ -157,12 +158,12 @@ def _reading(clause: str, language: StatementLanguage) -> _Reading | None:
     is_order = is_standing_order(bare) or is_standing_order(clause)
     if kind is None and (is_reminded or is_order):
         kind = "rule" if is_order else "fact"
-    if kind is None and is_change and language.changed.search(read):
+    if kind is None and all(each.search(bare) for each in (language.correction, language.changed, language.value)):
         kind = "fact"
     # "When you write SQL, use capitals" begins like a question.
     if kind is None or (is_question(bare) and not (kind == "rule" and COMMA in read)):
         return None
-    return _Reading(kind, is_reminded or is_order, is_change)
+    return _Reading(kind, is_reminded or is_order)
 
 
 def _bare(read: str, language: StatementLanguage) -> tuple[str, bool]:

@@ -9,6 +9,8 @@ A phrase is a row of words that a clause has in this order, wherever it is; `^` 
 Languages without spaces have their phrases anywhere in a clause, character by character.
 """
 
+# ruff: noqa: RUF001 (punctuation of many languages)
+
 from __future__ import annotations
 
 import re
@@ -22,14 +24,17 @@ from foveate.recall.questions import UNSPACED
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "zh", "ja")
 KINDS = ("rule", "preference", "convention", "decision", "fact")
 GAP = 12
+WORD_LISTS = (
+    "times", "deictic", "states", "transient", "roles", "past", "pronouns", "articles", "noplural", "since"
+)  # fmt: skip
 
+_RUN = r"[\w@#$€£`/~+<>=&%*.-]*[\w`/]"
+_NO_SUFFIX = r"(?!(?:s|re|ve|ll|d|m)\b)"
 _TOKEN = re.compile(
     r"https?://\S*[\w/]|(?:[jldncsmt]|qu)'(?=\w)|'(?:s|re|ve|ll|d|m)\b"
-    r"|[\w@#$€£`/~+<>=&%*.-]*[\w`/](?:n't(?!\w))?(?:[.:'@+-](?!(?:s|re|ve|ll|d|m)\b)[\w`/][\w@#$€£`/~+<>=&%*.-]*[\w`/]|[.:'@+-]"
-    r"(?!(?:s|re|ve|ll|d|m)\b)[\w`/])*[%+#€$£]*|[,;:()–—-]",
+    rf"|{_RUN}(?:n't(?!\w))?(?:[.:'@+-]{_NO_SUFFIX}[\w`/](?:[\w@#$€£`/~+<>=&%*.-]*[\w`/])?)*[%+#€$£]*|[,;:()–—-]",
     re.IGNORECASE,
 )
-_ELISION = re.compile(r"(?<!\w)(?:[jldncsmt]|qu)'(?=\w)", re.IGNORECASE)
 _WORD = r"[^\s,;:()–—]+"
 _MARKS = "[,;:–—-] "
 _CLASSES = {
@@ -71,6 +76,14 @@ class StatementLanguage:
     """The beginning of a sentence about what the one before names."""
     changed: re.Pattern[str]
     """Words that announce that something is different from now on."""
+    value: re.Pattern[str]
+    """A number, time, path or name."""
+    change_words: tuple[str, ...]
+    old: re.Pattern[str]
+    """What stands before a value that is outdated."""
+    slots: Mapping[str, re.Pattern[str]]
+    """Facts that a person has one of, by name."""
+    times: frozenset[str]
     negations: frozenset[str]
     orders: frozenset[str]
     """Verbs that begin an instruction."""
@@ -102,6 +115,11 @@ def load(name: str) -> StatementLanguage:
         own=compiler.phrases(sections.get("self", ())),
         continued=compiler.phrases(sections.get("continued", ())),
         changed=compiler.phrases(listed.get("now", ())),
+        value=compiler.phrases(["<value>"]),
+        change_words=tuple(listed.get("now", ())),
+        old=compiler.phrases(listed.get("old", ())),
+        slots=compiler.slots(sections.get("slots", ())),
+        times=frozenset(_words(sections.get("times", ()))),
         negations=frozenset(_words(sections.get("negations", ()))),
         orders=compiler.orders,
     )
@@ -142,15 +160,15 @@ class _Compiler:
 
     def __init__(self, sections: Mapping[str, Sequence[str]], *, is_spaced: bool) -> None:
         self._is_spaced = is_spaced
-        lists = {key: _words(sections.get(key, ())) for key in
-                 ("times", "deictic", "states", "transient", "roles", "past", "pronouns", "articles", "noplural", "since")}  # fmt: skip
+        lists = {key: _words(sections.get(key, ())) for key in WORD_LISTS}
         self.orders = frozenset([*_words(sections.get("verbs", ())), *_words(sections.get("orders", ()))])
         times = _alternatives(lists["times"])
+        no_names = [*lists["times"], *lists["pronouns"], *lists["deictic"], *lists["articles"], "i"]
         self._classes = {
             **_CLASSES,
             "time": times,
             "role": _alternatives(lists["roles"]),
-            "name": rf"(?!{_alternatives([*lists['times'], *lists['pronouns'], *lists['deictic'], 'i'])} )(?-i:[A-ZÀ-Þ])[\w&-]*",
+            "name": rf"(?!{_alternatives(no_names)} )(?-i:[A-ZÀ-Þ])[\w&-]*",
             "order": _alternatives(self.orders),
             "free": rf"(?!{_alternatives([*lists['deictic'], *lists['pronouns'], *lists['articles']])} ){_WORD}",
             "plural": rf"(?!{_alternatives(lists['noplural'])} )\w[\w-]+(?:s|ing)",
@@ -173,6 +191,14 @@ class _Compiler:
         """Compile phrases into one pattern."""
         found = [self._phrase(line) if self._is_spaced else _unspaced(line) for line in lines]
         return re.compile("|".join(found) or "(?!)", re.IGNORECASE)
+
+    def slots(self, lines: Iterable[str]) -> dict[str, re.Pattern[str]]:
+        """Compile lines such as `home: ^ i live in`."""
+        named: dict[str, list[str]] = {}
+        for line in lines:
+            name, _, phrase = line.partition(": ")
+            named.setdefault(name, []).append(phrase)
+        return {name: self.phrases(phrases) for name, phrases in named.items()}
 
     def _phrase(self, line: str) -> str:
         is_first = line.startswith("^")
