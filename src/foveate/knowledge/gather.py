@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -121,7 +121,17 @@ class SessionSpan:
 async def gather(fov: Foveate, scope: Scope) -> Gathered:
     """Read the current turns of a scope."""
     spans = await scope_spans(fov, scope)
-    mark = await _watermark(fov, scope, spans)
+    return await gather_spans(fov, scope, spans, await _watermark(fov, scope, spans))
+
+
+def spans_after(spans: Sequence[SessionSpan], heard: Mapping[str, int]) -> list[SessionSpan]:
+    """Return the turns of sessions after the last ones that were read."""
+    later = (replace(span, first=max(span.first, heard.get(span.row.id, 0) + 1)) for span in spans)
+    return [span for span in later if span.first <= span.last]
+
+
+async def gather_spans(fov: Foveate, scope: Scope, spans: Sequence[SessionSpan], mark: str) -> Gathered:
+    """Read the turns of these sessions."""
     count = sum(span.last - span.first + 1 for span in spans)
     held_chars = HELD_CHARS // max(1, count * TEXTS_PER_TURN)
     reader = _Reader(fov, max(MIN_TEXT_CHARS, min(MAX_TEXT_CHARS, held_chars)))

@@ -23,7 +23,7 @@ from foveate.knowledge.topics import TopicsFound
 from foveate.knowledge.truth import Claim, corrected, is_same_day, read_claim
 from foveate.recall.scopes import Scope
 from foveate.secrets import MASK
-from foveate.store.knowledge import KnowledgeRow, KnowledgeSource, NewKnowledge
+from foveate.store.knowledge import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge
 from foveate.turn import day_text
 
 SAME_STATEMENT = 0.7
@@ -86,17 +86,20 @@ class LessonsFound(Struct, frozen=True):
     """Statements that no longer hold, each with the id of the one that replaces it and the reason."""
 
 
-def find_lessons(gathered: Gathered, topics: TopicsFound) -> LessonsFound:
-    """Find the lessons of a scope, its profile and recommendations, ordered by kind and id."""
+def find_lessons(gathered: Gathered, topics: TopicsFound, known: Sequence[KnowledgeRow] = ()) -> LessonsFound:
+    """Find the lessons of a scope, its profile and recommendations, ordered by kind and id.
+
+    Statements that a person has rejected, of the known items, are not found again.
+    """
     turns = gathered.turns
     typed = [own_words(turn.user) for turn in turns]
-    groups = gather_statements(turns, typed)
+    groups = gather_statements(turns, typed, [row for row in known if is_rejected(row)])
     failures = find_failures(turns)
     maker = _Maker(gathered.scope, turns, _topics_of(topics))
-    lessons = [maker.statement(each) for each in groups if each.replaced_by is None]
+    lessons = [maker.statement(each) for each in groups if each.places and each.replaced_by is None]
     lessons += [maker.failure(each, each.ending) for each in failures if each.ending]
     lessons.sort(key=lambda item: (-item.weight, -item.last_seen_us, item.id))
-    held = [(each.kind, each.text, each.places) for each in groups if each.replaced_by is None]
+    held = [(each.kind, each.text, each.places) for each in groups if each.places and each.replaced_by is None]
     profile = find_profile(gathered, typed, held)
     advice = find_recommendations(gathered, topics, [each for each in failures if each.ending is None])
     found = {item.id: item for item in (*lessons[:MAX_LESSONS], *profile, *advice)}
@@ -120,13 +123,18 @@ def gather_statements(
     """Collect all statements of the person; equal ones are merged, and a later one replaces what it contradicts."""
     board = _Board(turns)
     for row in known:
-        if row.form and row.state != "retired":
+        if row.form and (row.state != "retired" or is_rejected(row)):
             board.know(row)
     for place, text in enumerate(typed):
         for statement in statements_in(text):
             if MASK not in statement.text:  # what is left of it says nothing, or only that there is a secret
                 board.add(place, statement)
     return board.groups
+
+
+def is_rejected(row: KnowledgeRow) -> bool:
+    """Return whether a person has rejected an item."""
+    return row.state == "retired" and row.maker == PERSON
 
 
 class _Board:
@@ -146,10 +154,13 @@ class _Board:
     def add(self, place: int, statement: Statement) -> None:
         """Add a statement of a turn."""
         text, claim = _without_conjunction(statement.text), read_claim(statement.text, is_change=statement.is_change)
-        if statement.is_change and (before := self._corrected_by(place, claim)):
+        before = self._corrected_by(place, claim) if statement.is_change else None
+        if before:
             text = corrected(text, before.text, claim, before.claim)
             claim = read_claim(text, is_change=True)
         group = self._exact.get(_plain(text)) or self._same(text)
+        if group and group.known and is_rejected(group.known):
+            return
         if group is None:
             group = StatementGroup(statement.kind, [text], claim)
             self._put(group)
@@ -163,6 +174,8 @@ class _Board:
             group.places.append(place)
         group.prompts.add(self._turns[place].user)
         group.is_standing = group.is_standing or statement.is_standing
+        if before and before is not group:
+            before.replaced_by = group
         self._replace(group, place, statement)
 
     def _put(self, group: StatementGroup) -> None:
@@ -183,14 +196,22 @@ class _Board:
     def _same(self, text: str) -> StatementGroup | None:
         """Return an earlier statement with the same meaning, or None."""
         claim = read_claim(text)
-        near = [each for each in self._near(claim) if each.claim.values == claim.values]
-        alike = [(same_words(text, group.text), -number) for number, group in enumerate(near)]
+        near = [
+            each
+            for each in self._near(claim)
+            if each.claim.values == claim.values and each.claim.is_negated == claim.is_negated
+        ]
+        alike = [
+            (max(same_words(text, group.text), claim.share(group.claim)), -number) for number, group in enumerate(near)
+        ]
         best = max(alike, default=(0.0, 0))
         return near[-best[1]] if best[0] >= SAME_STATEMENT else None
 
     def _replace(self, group: StatementGroup, place: int, statement: Statement) -> None:
         """Mark the statements that no longer hold."""
         for other in self._near(group.claim):
+            if other.known and is_rejected(other.known):
+                continue
             if other is group or other.replaced_by is not None or not group.claim.replaces(other.claim):
                 continue
             other.replaced_by = group

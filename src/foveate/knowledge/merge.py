@@ -72,9 +72,7 @@ def merge(
         items=(*past, *(item for item in items if item is not None)),
         superseded=(
             *(
-                Supersession(
-                    loser, by, f"says the same as {by}: {_share(current[loser], current[by])} of their words"
-                )
+                Supersession(loser, by, f"says the same as {by}: {_share(current[loser], current[by])} of their words")
                 for loser, by in sorted(merged.items())
             ),
             *gone,

@@ -48,6 +48,16 @@ class ModelUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedItem:
+    """An item of a model that was not stored, and why."""
+
+    kind: str
+    title: str
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeReport:
     """The results of a run in one scope."""
 
@@ -55,6 +65,8 @@ class ScopeReport:
     outcome: RunOutcome
     tenant: str = ""
     run_id: str = ""
+    is_quick: bool = False
+    """True if only the statements of new turns were found."""
     sessions: int = 0
     turns: int = 0
     usage: ModelUsage | None = None
@@ -92,6 +104,10 @@ class RunSummary:
     usage: ModelUsage | None = None
     read: Mapping[str, int] | None = None
     """The last turn of each session up to which a model has read everything; None if no model is configured."""
+    heard: Mapping[str, int] | None = None
+    """The last turn of each session whose statements were found."""
+    rejected: tuple[RejectedItem, ...] = ()
+    """Items of a model that its turns do not prove."""
     blocked_at: KnowledgeSource | None = None
     """The first turn of a chunk that no model answered; it is skipped if it fails again."""
 

@@ -65,6 +65,11 @@ class Claim:
         is_refined = self.is_negated == earlier.is_negated and not (self.values and earlier.values)
         return is_different and not is_refined and len(shared) >= SAME_WORDS * len(self.words | earlier.words)
 
+    def share(self, other: Claim) -> float:
+        """Return the share of words that two statements have in common."""
+        every = self.words | other.words
+        return len(self.words & other.words) / len(every) if every else 0.0
+
     def corrects(self, earlier: Claim) -> bool:
         """Return whether this is a correction without a subject of its own, of a value of the earlier statement."""
         own = self.words - earlier.words
@@ -141,7 +146,5 @@ def _times() -> Collection[str]:
 @cache
 def _small() -> frozenset[str]:
     every = stop_words("search") | stop_words("telegram") | stop_words("chat")
-    changes = frozenset(
-        word for name in LANGUAGES for entry in load(name).change_words for word in tokens_of(entry, {}).split()
-    )
-    return every | changes
+    entries = (entry for name in LANGUAGES for entry in load(name).lead_words)
+    return every | {word.lower() for entry in entries for word in tokens_of(entry, {}).split()}

@@ -104,6 +104,14 @@ class KnowledgeItem:
     helped: int
     """Number of answers that used the item."""
     last_used: datetime | None
+    form: str = ""
+    """What the user stated: a `rule`, `preference`, `convention`, `decision` or `fact`; empty for other items."""
+    times_said: int = 0
+    """Number of times the user said it."""
+    said_on: tuple[str, ...] = ()
+    """The newest days on which the user said it."""
+    contradicts: tuple[str, ...] = ()
+    """What the user also said on the same day, and which says otherwise."""
     tenant: str = ""
 
 
@@ -327,6 +335,9 @@ class Knowledge:
             maker=PERSON,
             first_seen_us=current.first_seen_us,
             last_seen_us=current.last_seen_us,
+            form=current.form,
+            times_said=current.times_said,
+            said_on=current.said_on,
             reason=_one_line(draft.reason) or "edited",
         )
         is_decided = current.maker == PERSON or draft.state is None

@@ -30,6 +30,8 @@ RunState = Literal["running", "done", "failed", "replaced"]
 CHUNK_STEP = "chunk-"
 """Prefix of steps whose results depend only on their names, which are hashes of their input. A run whose input has
 changed reuses them."""
+QUICK = "quick "
+"""Prefix of the version of runs that read new turns alone; only the last one of a scope is kept."""
 _DETAILS = (
     "topics", "keywords", "technologies", "weight", "confidence", "form", "times_said", "said_on", "contradicts"
 )  # fmt: skip
@@ -76,7 +78,8 @@ OPEN_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE tenant = :tenant AND scope =
     ORDER BY started_us, id"""  # noqa: S608
 GET_RUN = f"SELECT {_RUN} FROM learn_runs WHERE id = :id"  # noqa: S608
 LIST_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE (:tenant IS NULL OR tenant = :tenant)
-    AND (:scope IS NULL OR scope = :scope) ORDER BY started_us DESC, id LIMIT :limit"""  # noqa: S608
+    AND (:scope IS NULL OR scope = :scope) AND (:version IS NULL OR prompt_version = :version)
+    AND (:state IS NULL OR state = :state) ORDER BY started_us DESC, id LIMIT :limit"""  # noqa: S608
 ADD_RUN = """INSERT INTO learn_runs (id, tenant, scope, watermark, prompt_version, state, owner, until_us, started_us,
     ended_us, report) VALUES (:id, :tenant, :scope, :watermark, :prompt_version, 'running', :owner, :until_us, :now_us,
     NULL, '')"""
@@ -90,6 +93,8 @@ STEPS = "SELECT name, data, digest FROM learn_steps WHERE run = :id ORDER BY nam
 DROP_STEPS = "DELETE FROM learn_steps WHERE run = :id"
 MOVE_STEPS = f"""UPDATE learn_steps SET run = :id
     WHERE run = :replaced AND substr(name, 1, {len(CHUNK_STEP)}) = '{CHUNK_STEP}'"""  # noqa: S608
+DROP_QUICK = """DELETE FROM learn_runs WHERE tenant = :tenant AND scope = :scope AND prompt_version = :version
+    AND state = 'done' AND id <> :id"""
 NEWEST_START = "SELECT max(started_us) FROM learn_runs WHERE tenant = :tenant AND scope = :scope"
 _SOURCES_GONE = """SELECT DISTINCT tenant, id FROM knowledge_sources WHERE {where}"""
 _FORGET_SOURCES = "DELETE FROM knowledge_sources WHERE {where}"
@@ -360,10 +365,17 @@ def get_run(connection: Connection, run_id: str) -> RunRow:
 
 
 def list_runs(
-    connection: Connection, tenant: str | None, *, scope: str | None = None, limit: int = 100
+    connection: Connection,
+    tenant: str | None,
+    *,
+    scope: str | None = None,
+    version: str | None = None,
+    state: RunState | None = None,
+    limit: int = 100,
 ) -> list[RunRow]:
-    """List the runs, optionally of one scope, the newest first."""
-    return _runs(connection, LIST_RUNS, {"tenant": tenant, "scope": scope, "limit": limit})
+    """List the runs, optionally of one scope, version or state, the newest first."""
+    values = {"tenant": tenant, "scope": scope, "version": version, "state": state, "limit": limit}
+    return _runs(connection, LIST_RUNS, values)
 
 
 def keep_step(connection: Connection, run_id: str, owner: str, name: str, data: bytes) -> None:
@@ -399,6 +411,9 @@ def finish_run(connection: Connection, run_id: str, owner: str, report: str, cha
         ],
     )
     _end(connection, run_id, "done", report)
+    if run.prompt_version.startswith(QUICK):  # each has all that the next one needs
+        values = {"tenant": run.tenant, "scope": run.scope, "version": run.prompt_version, "id": run.id}
+        connection.execute(DROP_QUICK, values)
 
 
 def fail_run(connection: Connection, run_id: str, owner: str, report: str) -> None:

@@ -154,7 +154,7 @@ def _reading(clause: str, language: StatementLanguage) -> _Reading | None:
     bare, is_reminded = _bare(read, language)
     if not bare:
         return None
-    kind = _kind(bare, language) or _kind(read, language)
+    kind = _kind(read, language) or _kind(bare, language)
     is_order = is_standing_order(bare) or is_standing_order(clause)
     if kind is None and (is_reminded or is_order):
         kind = "rule" if is_order else "fact"

@@ -78,7 +78,8 @@ class StatementLanguage:
     """Words that announce that something is different from now on."""
     value: re.Pattern[str]
     """A number, time, path or name."""
-    change_words: tuple[str, ...]
+    lead_words: tuple[str, ...]
+    """Words that introduce a statement or say that something has changed, and do not name its subject."""
     old: re.Pattern[str]
     """What stands before a value that is outdated."""
     slots: Mapping[str, re.Pattern[str]]
@@ -116,7 +117,7 @@ def load(name: str) -> StatementLanguage:
         continued=compiler.phrases(sections.get("continued", ())),
         changed=compiler.phrases(listed.get("now", ())),
         value=compiler.phrases(["<value>"]),
-        change_words=tuple(listed.get("now", ())),
+        lead_words=tuple(entry for key in ("openers", "reminders", "now") for entry in listed.get(key, ())),
         old=compiler.phrases(listed.get("old", ())),
         slots=compiler.slots(sections.get("slots", ())),
         times=frozenset(_words(sections.get("times", ()))),
