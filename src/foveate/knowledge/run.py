@@ -114,6 +114,7 @@ async def learn(
     *,
     dry_run: bool = False,
     quick: bool | None = None,
+    most_turns: int | None = None,
     progress: Progress | None = None,
 ) -> LearnReport:
     """Learn from a scope; by default from each project, and from all sessions without a label together.
@@ -124,9 +125,9 @@ async def learn(
     the end.
 
     `quick` finds the statements of new turns alone, without a model and topics. None: if few turns are new in a long
-    history, and no model is configured.
+    history, and no model is configured. `most_turns` limits those that it reads.
     """
-    options = _Options(dry_run=dry_run, quick=quick, progress=progress)
+    options = _Options(dry_run=dry_run, quick=quick, most_turns=most_turns, progress=progress)
     if scope is not None:
         single = scope if isinstance(scope, Scope) else Scope.parse(scope)
         return LearnReport((await _learn_scope(fov, single, options),))
@@ -161,6 +162,7 @@ class _InputErased(Exception):
 class _Options:
     dry_run: bool
     quick: bool | None
+    most_turns: int | None
     progress: Progress | None
 
 
@@ -179,7 +181,8 @@ async def _attempt(fov: Foveate, scope: Scope, options: _Options) -> ScopeReport
         return blank
     heard = await _heard(fov, scope)
     if not options.dry_run and await _is_quick(fov, scope, options, spans, heard):
-        return await _Run(fov, scope, None, options.progress).quick(blank, spans_after(spans, heard or {}), heard or {})
+        fresh = spans_after(spans, heard or {}, options.most_turns)
+        return await _Run(fov, scope, None, options.progress).quick(blank, fresh, heard or {})
     for span in spans:
         await fov.prepare(public_id(fov.tenant_name, span.row.id))
     version = await run_version(fov)
