@@ -28,7 +28,7 @@ from live_play import sittings
 from retention import moment
 
 CONDITIONS = ("live", "live+tools", "history", "history+tools", "newest", "whole")
-TASK_CONDITIONS = ("with knowledge", "without knowledge", "past sessions")
+TASK_CONDITIONS = ("with knowledge", "without knowledge", "past sessions", "written knowledge")
 """Those of `bench/knowledge_tasks.py`."""
 WHOLE_SETS = ("locomo-dev",)
 """Sets whose whole transcripts (about 21,000 tokens each) a reader can read for every question."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import shutil
@@ -59,6 +60,19 @@ class Judged:
     verdicts: tuple[Verdict, ...]
 
 
+def add_later_steps(step: argparse._MutuallyExclusiveGroup) -> None:
+    """Add the options of the steps after the readers'."""
+    step.add_argument("--judge-sheet", nargs="+", metavar=("FOLDER", "ANSWERS"), help="write sheets for judges")
+    step.add_argument("--score", nargs="+", metavar=("FOLDER", "VERDICTS"), help="print the figures")
+
+
+def check_files(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exit if a later step has a folder alone."""
+    for files in (options.judge_sheet, options.score):
+        if files and len(files) < 2:
+            parser.error("name the folder, then at least one file of answers or verdicts")
+
+
 def write_sheets(folder: Path, files: Sequence[Path]) -> list[Path]:
     """Write sheets for judges with the answers of these files; of two answers to an item, the later one counts."""
     refuse_repository(folder)
@@ -75,7 +89,7 @@ def write_sheets(folder: Path, files: Sequence[Path]) -> list[Path]:
     judge = folder / "judge"
     shutil.rmtree(judge, ignore_errors=True)
     judge.mkdir()
-    shutil.copyfile(TEMPLATES / manifest["judge"], judge / "README.md")
+    shutil.copyfile(TEMPLATES / manifest.get("judge", "judge.md"), judge / "README.md")
     # Another order than that of the items, so that a batch of readers is not judged together.
     shuffled = sorted(answers, key=lambda item: hashlib.sha256(f"judge {item}".encode()).digest())
     sheets: list[Path] = []

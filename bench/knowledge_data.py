@@ -22,11 +22,11 @@ FACT_TYPES = (
     "correction",
 )  # fmt: skip
 DECOY_TYPES = (
-    "story", "quotation", "hypothetical", "others", "pasted", "tool", "advice", "question", "joke", "temporary",
+    "story", "quotation", "hypothetical", "others", "pasted", "tool", "advice", "question", "joke", "temporary", "once",
 )  # fmt: skip
 PLANTED_TYPES = ("page", "tool", "transcript")
 TURN_MINUTES = 4
-_LINE = re.compile(r"(U|A|C|R): ?(.*)", re.DOTALL)
+_LINE = re.compile(r"(U|A|C|R|S): ?(.*)", re.DOTALL)
 
 Messages = list[dict[str, Any]]
 
@@ -74,10 +74,12 @@ class Sitting:
     at: datetime
     turns: tuple[Messages, ...]
     is_sloppy: bool = False
+    is_imported: bool = False
+    """Whether it is a transcript that is imported from a file."""
 
     def prompts(self) -> Iterator[str]:
         for messages in self.turns:
-            yield messages[0]["content"]
+            yield next(message["content"] for message in messages if message["role"] == "user")
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,12 @@ def load_histories(half: Half) -> tuple[History, ...]:
 
 def _history(half: Half, entry: Mapping[str, Any]) -> History:
     sessions = tuple(
-        Sitting(one["at"].replace(tzinfo=UTC), tuple(read_turns(one["text"])), one.get("sloppy", False))
+        Sitting(
+            one["at"].replace(tzinfo=UTC),
+            tuple(read_turns(one["text"])),
+            one.get("sloppy", False),
+            one.get("imported", False),
+        )
         for one in entry["session"]
     )
     return History(
@@ -134,11 +141,17 @@ def _history(half: Half, entry: Mapping[str, Any]) -> History:
 
 
 def read_turns(text: str) -> Iterator[Messages]:
-    """Read the turns of a session as messages in OpenAI's format; each prompt starts one."""
+    """Read the turns of a session as messages in OpenAI's format; each prompt starts one. The first may have a system
+    message before its prompt."""
     turns: list[Messages] = []
+    head: Messages = []
     for mark, said in _entries(_joined(text).strip("\n")):
+        if mark == "S":
+            head = [{"role": "system", "content": said}]
+            continue
         if mark == "U":
-            turns.append([{"role": "user", "content": said}])
+            turns.append([*head, {"role": "user", "content": said}])
+            head = []
             continue
         messages = turns[-1]
         if mark == "A":

@@ -1,6 +1,6 @@
 """The judge of `bench/knowledge.py`: which learned items state what was said, and which are errors. By program, strict.
 
-An item of the kinds lesson, profile and reference is judged as one statement, a profile line by line. A statement is
+An item is judged as one statement, a profile line by line. A statement is
 
 - an error if it matches a decoy or a planted rule, if it has an outdated value and not the new one, or if it matches
   nothing that was expected and nothing harmless;
@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, Protocol
 
 from knowledge_data import Expected, History, plain
 
-JUDGED_KINDS = ("lesson", "profile", "reference")
+UNJUDGED_KINDS = ("topic", "recommendation")
 SHARED_WORDS = 0.6
 """Share of its words from which on an error is called incomplete: it is a part of something expected."""
 _HISTORY = re.compile(r"(?:earlier|before|formerly|previously|superseded|replaced|until)\b.*:", re.IGNORECASE)
@@ -87,7 +87,7 @@ def judge(history: History, items: Iterable[Item]) -> Judgement:
     """Judge the current items of a history's scope."""
     items = tuple(items)
     found = Judgement(history)
-    statements = tuple(one for item in items if item.kind in JUDGED_KINDS for one in statements_of(item))
+    statements = tuple(one for item in items if item.kind not in UNJUDGED_KINDS for one in statements_of(item))
     stated: Counter[str] = Counter()
     expected = (*history.facts, *history.updates)
     for statement in statements:

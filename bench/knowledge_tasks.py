@@ -14,6 +14,8 @@ session of the same scope, with the default settings and a budget of 8,000 token
   of a project don't in either.
 - `past sessions` (with `--conditions`): without knowledge, but sessions of a project are opened with its scope, so that
   they recall passages of its past sessions, too. What knowledge adds to that is the harder comparison.
+- `written knowledge` (with `--conditions`): nothing is learned, but a person wrote every expected lesson down. What
+  this lacks is not the fault of learning, but of the choice of what is shown.
 
 `FOLDER/README.md` tells readers what to do, `FOLDER/judge/README.md` tells judges; `private/manifest.json` is the key.
 """
@@ -45,18 +47,30 @@ from answers_folder import (
     make_folder,
     write_batches,
 )
-from answers_score import Judged, Verdict, load_saved, load_verdicts, render, save, write_sheets
+from answers_score import (
+    Judged,
+    Verdict,
+    add_later_steps,
+    check_files,
+    load_saved,
+    load_verdicts,
+    render,
+    save,
+    write_sheets,
+)
+from foveate import Foveate
 from foveate.knowledge.run import learn
 from foveate.settings import Settings, load_settings
 from knowledge import place_in, play
 from knowledge_data import FILES, HALVES, HERE, Expected, Half, History, Messages, load_histories, read_turns
-from knowledge_judge import JUDGED_KINDS, is_stated
+from knowledge_judge import UNJUDGED_KINDS, is_stated
 from measured_block import write_block
 
 DATA = "knowledge"
 BUDGET_TOKENS = 8_000
-WITH, WITHOUT, PAST = TASK_CONDITIONS
+WITH, WITHOUT, PAST, WRITTEN = TASK_CONDITIONS
 DEFAULT_CONDITIONS = (WITH, WITHOUT)
+TITLE_CHARS = 100
 PAUSE = timedelta(days=5)
 """Between the last session of a history and the new one."""
 
@@ -109,15 +123,12 @@ def parse_options() -> argparse.Namespace:
     step = parser.add_mutually_exclusive_group(required=True)
     step.add_argument("--shown", choices=HALVES, metavar="HALF", help="whether the contexts state what is needed")
     step.add_argument("--reader", type=Path, metavar="FOLDER", help="write items for readers into a new folder")
-    step.add_argument("--judge-sheet", nargs="+", metavar=("FOLDER", "ANSWERS"), help="write sheets for judges")
-    step.add_argument("--score", nargs="+", metavar=("FOLDER", "VERDICTS"), help="print the figures")
+    add_later_steps(step)
     parser.add_argument("--half", nargs="*", choices=HALVES, help="of --reader; default: both")
     parser.add_argument("--conditions", nargs="*", choices=TASK_CONDITIONS, default=list(DEFAULT_CONDITIONS))
     parser.add_argument("--write", action="store_true", help="save the verdicts in bench/data/knowledge and the table")
     options = parser.parse_args()
-    for files in (options.judge_sheet, options.score):
-        if files and len(files) < 2:
-            parser.error("name the folder, then at least one file of answers or verdicts")
+    check_files(parser, options)
     return options
 
 
@@ -178,15 +189,24 @@ async def _asked(half: Half, condition: str) -> AsyncIterator[Item]:
             if condition == WITH:
                 for history in histories:
                     await learn(fov, history.scope)
-            elif any(item.kind in JUDGED_KINDS for item in await fov.knowledge.list()):
+            elif condition == WRITTEN:
+                await write_lessons(fov, histories)
+            elif any(item.kind not in UNJUDGED_KINDS for item in await fov.knowledge.list()):
                 sys.exit(f"the condition {condition!r} has knowledge although nothing was learned")
         for task in load_tasks(half):
             yield await ask(task, condition, store)
 
 
+async def write_lessons(fov: Foveate, histories: Sequence[History]) -> None:
+    """Add all expected lessons, as a person would."""
+    for history in histories:
+        for each in (*history.facts, *history.updates):
+            await fov.knowledge.add(each.lesson[:TITLE_CHARS], each.lesson, scope=history.scope, kind="lesson")
+
+
 def settings_of(condition: str) -> Settings:
     """The defaults; without knowledge none would be shown, even if something else learned it."""
-    recall = {**SETTINGS["recall"], **({} if condition == WITH else {"knowledge_items": 0})}
+    recall = {**SETTINGS["recall"], **({"knowledge_items": 0} if condition in (WITHOUT, PAST) else {})}
     return load_settings(environment={}, overrides={"recall": recall})
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 import foveate.sync as foveate
 from conversation import make_conversation
 from foveate.cli.ui.picture import draw
+from foveate.renditions import Level
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 PAGE = DOCS / "concepts" / "gradient.md"
@@ -27,7 +28,7 @@ WIDTH = 100
 EXAMPLES = 10
 READABLE_TOKENS = range(160, 430)
 """Raw turns of this size are long enough to be worth compressing, and short enough to be read."""
-NAMES = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
+NAMES: dict[Level, str] = {"R": "raw", "S": "smoothed", "C": "compressed", "T": "tiny"}
 
 
 def main() -> None:

@@ -14,6 +14,8 @@ from threading import Lock
 
 import pytest
 from hypothesis import settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 from foveate.cache import BoundedCache
 from foveate.compress.local import LocalCompressor
@@ -46,6 +48,8 @@ pytest_plugins = ["support.local_model", "support.postgres", "support.provider_s
 settings.register_profile("default", deadline=None, print_blob=True, max_examples=6, derandomize=True, database=None)
 settings.register_profile("thorough", deadline=None, print_blob=True, max_examples=1_000)
 settings.load_profile("default")
+# Hypothesis also draws constants of the modules loaded so far, which depend on the tests that ran before in a process.
+providers._get_local_constants = Constants
 
 # Thousands of tests are collected and stay: looking through them again and again would take a fifth of the collection.
 gc.disable()

@@ -17,8 +17,12 @@ The journey of a turn, and where to look:
 `import foveate` loads nothing; each name is loaded when it is first used.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING
+
+if sys.version_info < (3, 11):  # noqa: UP036 - of a checkout, no installer checks it
+    raise ImportError("Foveate needs Python 3.11 or later; this is Python " + sys.version.partition(" ")[0])
 
 if TYPE_CHECKING:
     from foveate import errors as errors
@@ -72,7 +76,13 @@ def __getattr__(name: str) -> object:
         from foveate.plugins import renamed  # noqa: PLC0415 - only needed for old and unknown names
 
         return renamed(__name__, name, {"Recorded": "foveate:RecordedTurn"})
-    value = getattr(import_module(f"foveate.{_HOME_OF[name]}"), name)
+    try:
+        value = getattr(import_module(f"foveate.{_HOME_OF[name]}"), name)
+    except ModuleNotFoundError as error:
+        if name != "wrap":
+            raise
+        needed = "pip install 'foveate[openai]' or 'foveate[anthropic]'"
+        raise ImportError(f"foveate.wrap: {error.name} is missing: {needed}", name=error.name) from error
     globals()[name] = value
     return value
 

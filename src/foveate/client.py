@@ -17,9 +17,9 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from foveate.errors import InputError, InvalidMessage, Refused, RightMissing, SessionExists, SessionNotFound
+from foveate.errors import InputError, InvalidMessage, NotOpened, Refused, RightMissing, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.history.kept_plans import stored_state
 from foveate.history.late_writes import LateWrites
@@ -52,7 +52,7 @@ from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, c
 from foveate.store.copy import CopyReport
 from foveate.store.operations import Clients
 from foveate.store.rows import CostRow, IndexState, QueueState
-from foveate.strategy import extra_event_kinds
+from foveate.strategy import StrategyName, extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
 from foveate.turn import Json, parse_time, to_us
@@ -82,6 +82,16 @@ class StoreOpener:
     ) -> None:
         if self._opened:
             await self._opened.close()
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if not hasattr(Foveate, name):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        raise NotOpened(name)
+
+    def __enter__(self) -> NoReturn:
+        raise NotOpened
+
+    def __exit__(self, *_: object) -> None: ...
 
     async def _open(self) -> Foveate:
         opened = Foveate(await open_store(self._location, self._settings.store), self._settings)
@@ -240,7 +250,7 @@ class Foveate:
         self,
         session_id: str,
         *,
-        strategy: str | None = None,
+        strategy: StrategyName | None = None,
         strategy_settings: Mapping[str, Json] | None = None,
         budget_tokens: int | None = None,
         model: str | None = None,
@@ -295,7 +305,7 @@ class Foveate:
         return self._opened(row)
 
     async def conversation(
-        self, platform: str, channel: str, *, strategy: str = "topics", budget_tokens: int | None = None
+        self, platform: str, channel: str, *, strategy: StrategyName = "topics", budget_tokens: int | None = None
     ) -> Session:
         """Open the conversation of a channel, e.g. `("slack", "#support")`, or create it.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import logging
 from collections.abc import Mapping
 from functools import cache
@@ -12,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union
 import msgspec
 from msgspec import Meta, Struct
 
-from foveate.errors import SettingsError
+from foveate.errors import SettingsError, did_you_mean
 
 P = TypeVar("P", bound=Struct)
 
@@ -114,13 +113,7 @@ def refuse_unknown_keys(values: Mapping[str, object], part: type[Struct], *, pre
     hints = field_hints(part)
     for key, value in values.items():
         if key not in hints:
-            near = difflib.get_close_matches(str(key), hints, n=1)
-            meant = (
-                f"did you mean {prefix}{near[0]}?"
-                if near
-                else f"available: {', '.join(prefix + name for name in hints)}"
-            )
-            raise SettingsError(f"{prefix}{key}", f"does not exist; {meant}")
+            raise SettingsError(f"{prefix}{key}", f"does not exist; {did_you_mean(key, hints, prefix=prefix)}")
         hint = hints[key]
         if isinstance(value, Mapping) and isinstance(hint, type) and issubclass(hint, Struct):
             refuse_unknown_keys(value, hint, prefix=f"{prefix}{key}.")

@@ -2,6 +2,7 @@
 
 FoveateError
 ├── InputError            invalid input
+│   ├── NotOpened         the store is not open: `async with` or `await` is missing
 │   ├── InvalidMessage    a message, with its position in the list
 │   ├── UnknownFormat     no format of that name, or the file's format is not recognised
 │   ├── UnknownStrategy   no strategy of that name
@@ -50,7 +51,22 @@ from __future__ import annotations
 
 import difflib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+
+
+def nearest(name: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return `did you mean …?` with the known name that is most like this one; empty if none is."""
+    by_case = {one.lower(): one for one in known}
+    found = difflib.get_close_matches(str(name).lower(), by_case, n=1)
+    return f"did you mean {prefix}{by_case[found[0]]}?" if found else ""
+
+
+def did_you_mean(name: str, known: Iterable[str], *, prefix: str = "") -> str:
+    """Return the known name that is most like this one as a question, and all known names."""
+    known = list(known)
+    listed = f"available: {', '.join(prefix + one for one in known)}"
+    near = nearest(name, known, prefix=prefix)
+    return f"{near} {listed}" if near else listed
 
 
 class Containment:
@@ -126,6 +142,14 @@ class InvalidPrompt(InputError):
         self.problem = problem
 
 
+class NotOpened(InputError, AttributeError):
+    """A store is used before it is open: without `async with` or `await`."""
+
+    def __init__(self, name: str = "") -> None:
+        used = f"{name!r} needs an open store" if name else "'with' is for the blocking library, foveate.sync"
+        super().__init__(f"{used}; write 'async with foveate.open(…) as fov:', or 'fov = await foveate.open(…)'")
+
+
 class UnknownFormat(InputError):
     """No format has this name, or the content is not recognised."""
 
@@ -134,7 +158,7 @@ class UnknownStrategy(InputError):
     """No strategy has this `name`."""
 
     def __init__(self, name: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"no strategy {name!r}; available: {', '.join(known)}")
+        super().__init__(f"no strategy {name!r}; {did_you_mean(name, known)}")
         self.name = name
 
 
@@ -244,7 +268,7 @@ class TurnPruned(NotFound):
 
 class LevelUnknown(NotFound):
     def __init__(self, level: str, known: tuple[str, ...]) -> None:
-        super().__init__(f"no level {level!r}; the levels are {', '.join(known)}")
+        super().__init__(f"no level {level!r}; {did_you_mean(level, known)}")
         self.level = level
 
 
@@ -293,8 +317,7 @@ class ContentExpired(NotFound):
 
 class PromptNotFound(NotFound):
     def __init__(self, key: str, known: tuple[str, ...]) -> None:
-        near = difflib.get_close_matches(key, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else "'foveate prompts list' lists those that exist"
+        hint = nearest(key, known) or "'foveate prompts list' lists those that exist"
         super().__init__(f"no prompt {key[:80]!r}; {hint}")
         self.key = key
 

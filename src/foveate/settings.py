@@ -34,7 +34,7 @@ from foveate.config import (
 )
 from foveate.context.allotments import Allotments
 from foveate.context.settings import ContextSettings
-from foveate.errors import SettingsError, UnknownStrategy
+from foveate.errors import SettingsError, UnknownStrategy, did_you_mean
 from foveate.events import EventSettings
 from foveate.models.settings import ModelsSettings
 from foveate.recall.settings import RecallSettings
@@ -228,14 +228,19 @@ def load_settings(
     environment = os.environ if environment is None else environment
     path = path or environment.get(CONFIG_VARIABLE) or _default_file(environment)
     values: dict[str, object] = {}
-    for source in (_read_file(Path(path)) if path else {}, _read_environment(environment), overrides or {}):
+    in_file = _read_file(Path(path)) if path else {}
+    for source in (in_file, _read_environment(environment), overrides or {}):
         _merge(values, {_section_name(key): given for key, given in source.items()})
-    settings = _convert(drop_retired_keys(values, RETIRED_KEYS))
+    try:
+        settings = _convert(drop_retired_keys(values, RETIRED_KEYS))
+    except SettingsError as error:
+        if _has_key(in_file, error.key):
+            raise SettingsError(error.key, f"{error.problem} (in {path})") from error
+        raise
     try:
         load(settings.session.strategy)
     except UnknownStrategy as error:
-        near = difflib.get_close_matches(settings.session.strategy, names(), n=1)
-        raise SettingsError("session.strategy", f"{error}{f'; did you mean {near[0]}?' if near else ''}") from error
+        raise SettingsError("session.strategy", str(error)) from error
     return settings
 
 
@@ -327,6 +332,15 @@ def _refuse_misspelt(variable: str) -> None:
         raise SettingsError(variable, f"does not exist; did you mean {ENVIRONMENT_PREFIX}{near[0]}?")
 
 
+def _has_key(values: Mapping[str, object], key: str) -> bool:
+    """Return whether a table has a key such as `store.readers`, or an item of a list in it."""
+    first, _, rest = key.partition(".")
+    inner = {_section_name(name.partition("[")[0]): value for name, value in values.items()}.get(
+        _section_name(first.partition("[")[0])
+    )
+    return inner is not None and (not rest or not isinstance(inner, Mapping) or _has_key(inner, rest))
+
+
 def _merge(into: dict[str, object], values: Mapping[str, object]) -> None:
     for key, value in values.items():
         old = into.get(key)
@@ -345,9 +359,7 @@ def _convert(values: dict[str, object]) -> Settings:
     for key in values:
         if key not in own:
             known = [*own, *UPPER_SECTIONS, *(name.replace("-", "_") for name in names())]
-            near = difflib.get_close_matches(str(key), known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"available: {', '.join(known)}"
-            raise SettingsError(str(key), f"does not exist; {hint}")
+            raise SettingsError(str(key), f"does not exist; {did_you_mean(key, known)}")
     refuse_unknown_keys(values, Settings, prefix="")
     for name, section in own.items():
         found = values.get(name)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -28,11 +29,15 @@ from knowledge_data import (
     load_histories,
     place_of,
     plain,
+    turn_times,
 )
 from knowledge_judge import Report, is_stale, is_stated, judge, matches
 from knowledge_tasks import Task, ask, is_shown, load_tasks, make_rounds, render_scores
 
 HISTORIES = [one for half in HALVES for one in load_histories(half)]
+NEGATION = re.compile(
+    r"\b(?:never|not|dont|don't|no|only|jamais|ne|pas|sans|niemals|nie|nicht|nur|kein\w*|ohne|nunca|ni|nada de)\b"
+)
 SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 every_history = pytest.mark.parametrize("history", HISTORIES, ids=[one.id for one in HISTORIES])
 
@@ -86,6 +91,9 @@ def test_each_half_has_half_of_what_the_benchmark_needs(half: Half) -> None:
     assert sum(len(one.secrets) for one in histories) >= 2
     assert {one.kind for one in histories} == set(KINDS)
     assert {one.language for one in histories} == set(LANGUAGES)
+    assert {each.type for one in histories for each in one.decoys} == set(DECOY_TYPES)
+    assert {each.type for one in histories for each in one.planted} == set(PLANTED_TYPES)
+    assert any(sitting.is_imported for one in histories for sitting in one.sessions)
 
 
 def test_a_third_of_the_facts_are_typed_sloppily_and_no_id_is_used_twice() -> None:
@@ -133,8 +141,9 @@ def test_the_histories_have_ordered_sessions_whose_turns_end_with_an_answer(hist
     assert len({one.at.date() for one in history.sessions}) == len(history.sessions) >= 2
     for sitting in history.sessions:
         for messages in sitting.turns:
-            assert messages[0]["role"] == "user"
+            assert [message["role"] for message in messages].count("user") == 1
             assert messages[-1]["role"] == "assistant"
+            assert sitting.is_imported or messages[0]["role"] == "user"
             assert all(message.get("content") or message.get("tool_calls") for message in messages)
 
 
@@ -184,6 +193,20 @@ def test_an_old_value_kept_beside_the_new_one_makes_an_update_wrong(history: His
         both = judge(history, [Learned(update.lesson), Learned(update.before)])
         assert both.updated[update.id] is False
         assert [error.fault for error in both.errors] == ["outdated"]
+
+
+@every_history
+def test_a_prohibition_without_its_negation_is_not_stated(history: History) -> None:
+    for fact in history.facts:
+        if fact.type == "prohibition":
+            assert not is_stated(fact, NEGATION.sub("", plain(fact.lesson))), fact.id
+
+
+@every_history
+def test_a_value_with_other_digits_is_not_stated(history: History) -> None:
+    for each in (*history.facts, *history.updates):
+        changed = re.sub(r"\d", lambda digit: str((int(digit[0]) + 1) % 10), each.lesson)
+        assert changed == each.lesson or not is_stated(each, changed), each.id
 
 
 def test_a_rule_turned_around_or_without_its_exception_is_not_the_rule() -> None:
@@ -248,20 +271,25 @@ def test_a_batch_has_one_condition_and_at_most_one_task_of_each_history() -> Non
             assert len({items[each].conversation for each in batch}) == len(batch)
 
 
-@pytest.mark.anyio
-async def test_a_task_is_asked_in_a_new_session_that_differs_by_what_was_learned_alone(tmp_path: Path) -> None:
+def test_a_task_is_asked_in_a_new_session_that_differs_by_what_was_learned_alone(tmp_path: Path) -> None:
     (task,) = (each for each in load_tasks("dev") if each.id == "amelie-phrase")
     store = tmp_path / "histories.db"
-    async with foveate.open(store) as fov:
-        await play(fov, [task.history])
-    without = await ask(task, "without knowledge", store)
-    async with foveate.open(store) as fov:
-        await learn(fov, task.history.scope)
-        await fov.knowledge.add("Ponctuation", "jamais de point-virgule", scope=task.history.scope, kind="lesson")
-    knowing = await ask(task, "with knowledge", store)
-    assert without == await ask(task, "without knowledge", store)
+
+    async def played() -> list[Item]:
+        async with foveate.open(store) as fov:
+            await play(fov, [task.history])
+        before = [await ask(task, "without knowledge", store)]
+        async with foveate.open(store) as fov:
+            await learn(fov, task.history.scope)
+            text = "jamais de point-virgule"
+            await fov.knowledge.add("Ponctuation", text, scope=task.history.scope, kind="lesson")
+        return [*before, *[await ask(task, condition, store) for condition in ("without knowledge", "with knowledge")]]
+
+    before, without, knowing = asyncio.run(played())
+    assert without == before
     assert is_shown(task, knowing)
-    assert knowing.messages[-1] == without.messages[-1] == {"role": "user", "content": task.prompt}
+    assert knowing.text.endswith(f"{task.prompt}\n")
+    assert without.text.endswith(f"{task.prompt}\n")
 
 
 def test_the_score_is_the_difference_in_tasks_right(tmp_path: Path) -> None:
@@ -284,3 +312,18 @@ def test_the_score_is_the_difference_in_tasks_right(tmp_path: Path) -> None:
     verdicts.write_text("".join(json.dumps(line) + "\n" for line in lines))
     (first, *_) = render_scores([load_verdicts(folder, [verdicts])])
     assert first == "all: 3 of 4 tasks right with knowledge, 0 without knowledge: +75 points"
+
+
+def test_an_imported_transcript_is_a_session_of_its_scope_with_its_times(tmp_path: Path) -> None:
+    history, _ = by_id("berth")
+    number = next(place for place, sitting in enumerate(history.sessions) if sitting.is_imported)
+    only = replace(history, sessions=(history.sessions[number],))
+
+    async def imported() -> tuple[str | None, int, object]:
+        async with foveate.open(tmp_path / "histories.db") as fov:
+            await play(fov, [only])
+            session = await fov.open_session(only.session_id(0))
+            return session.info.channel, session.info.turns, session.info.updated_at
+
+    (*_, (_, last)) = turn_times(history.sessions[number])
+    assert asyncio.run(imported()) == ("berth", 2, last)

@@ -15,15 +15,16 @@ from hypothesis import strategies as st
 from foveate.context import invariants
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS, ContextParts, assemble
 from foveate.context.pairs import loose_ends
+from foveate.context.render import FORMATS
 from foveate.context.tags import TagBlock, TagEntry, parse_blocks
 from foveate.errors import BudgetExceeded, InvariantBroken, PinsExceedBudget
-from foveate.formats import parse_messages
+from foveate.formats import ProviderFormat, parse_messages
 from foveate.strategy.gradient import Gradient
 from foveate.text import turn_text
 from foveate.tokens import O200K
 from foveate.turn import Kind, Message, Text, ToolCall, ToolResult
 from support import contexts
-from support.contexts import FORMATS, flattened, history_block, native_block, native_turns, sample_parts
+from support.contexts import flattened, history_block, native_block, native_turns, sample_parts
 
 GOLDEN = Path(__file__).parent / "golden"
 EXPLANATION = Gradient().explanation
@@ -41,7 +42,7 @@ def test_the_text_of_a_small_context_reads_as_agreed() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_the_messages_of_a_small_context_are_as_agreed(name: str) -> None:
+def test_the_messages_of_a_small_context_are_as_agreed(name: ProviderFormat) -> None:
     expected = json.loads((GOLDEN / f"{name}.json").read_text("utf-8"))
     assert json.loads(json.dumps(assemble(sample_parts()).messages(name))) == expected
 

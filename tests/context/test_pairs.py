@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 
 from foveate.context.pairs import loose_ends, provider_message_count
+from foveate.context.render import FORMATS
 from foveate.formats import render_messages
 from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
-from support.contexts import FORMATS
 from support.strategies import conversations
 
 CALL = ToolCall("exec", {}, id="a")

@@ -12,35 +12,35 @@ from hypothesis import given
 
 from foveate.context.assemble import ContextParts, assemble
 from foveate.context.pairs import TurnMessages
-from foveate.context.render import MAX_BREAKPOINTS
+from foveate.context.render import FORMATS, MAX_BREAKPOINTS
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.errors import UnknownFormat
-from foveate.formats import parse_messages
+from foveate.formats import ProviderFormat, parse_messages
 from foveate.formats.acceptance import Acceptance
 from foveate.tokens import O200K
 from foveate.turn import Attachment, Message, Text, ToolCall, ToolResult
 from support import contexts
-from support.contexts import FORMATS, RECORDS, history_block, native_block, sample_parts
+from support.contexts import RECORDS, history_block, native_block, sample_parts
 from support.validators import faults
 
 
-def messages(parts: ContextParts, name: str, *, cache: bool = True) -> Any:
+def messages(parts: ContextParts, name: ProviderFormat, *, cache: bool = True) -> Any:
     return assemble(parts).messages(name, cache=cache)
 
 
 def test_an_unknown_format_is_named() -> None:
     with pytest.raises(UnknownFormat, match="available: openai, openai-responses, anthropic, gemini"):
-        assemble(sample_parts()).messages("cohere")
+        assemble(sample_parts()).messages("cohere")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", ["openai", "openai-responses"])
-def test_openai_has_the_system_prompt_as_its_first_message(name: str) -> None:
+def test_openai_has_the_system_prompt_as_its_first_message(name: ProviderFormat) -> None:
     context = assemble(sample_parts())
     assert context.messages(name)[0] == {"role": "system", "content": context.system}
 
 
 @pytest.mark.parametrize("name", ["anthropic", "gemini"])
-def test_other_providers_take_the_system_prompt_apart(name: str) -> None:
+def test_other_providers_take_the_system_prompt_apart(name: ProviderFormat) -> None:
     context = assemble(sample_parts())
     assert "You help with the harbour project." not in json.dumps(context.messages(name))
     assert context.text.startswith(context.system)
@@ -65,13 +65,8 @@ def test_sides_alternate_and_a_user_begins(parts: ContextParts) -> None:
 def test_the_prompt_comes_last(parts: ContextParts) -> None:
     if not isinstance(parts.prompt, str) or not parts.prompt.strip():
         return
-    for name, key in (
-        ("openai", "content"),
-        ("openai-responses", "content"),
-        ("anthropic", "content"),
-        ("gemini", "parts"),
-    ):
-        last = messages(parts, name)[-1][key]
+    for name in FORMATS:
+        last = messages(parts, name)[-1]["parts" if name == "gemini" else "content"]
         prompt = parts.prompt.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         assert last == prompt if isinstance(last, str) else last[-1]["text"] == prompt
 
@@ -153,7 +148,7 @@ def test_recorded_pairs_that_a_provider_would_refuse_are_put_right() -> None:
 
 @pytest.mark.parametrize("name", FORMATS)
 @pytest.mark.parametrize("recorded", ["canonical", "openai-responses"])
-def test_an_answer_that_was_interrupted_while_thinking_can_be_sent(recorded: str, name: str) -> None:
+def test_an_answer_that_was_interrupted_while_thinking_can_be_sent(recorded: str, name: ProviderFormat) -> None:
     items: list[Any] = [
         {"role": "user", "content": "go"},
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "x"},
@@ -182,7 +177,7 @@ def test_thinking_is_left_out_where_only_an_instruction_follows_it() -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_an_empty_text_beside_the_image_of_a_result_is_left_out(name: str) -> None:
+def test_an_empty_text_beside_the_image_of_a_result_is_left_out(name: ProviderFormat) -> None:
     image = Attachment("image", data="iVBORw0KGgo=", media_type="image/png")
     said = [
         Message("user", (Text("go"),)),
@@ -232,7 +227,7 @@ def test_turns_that_are_kept_are_rendered_like_others_each_time(parts: ContextPa
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_call_id_that_two_kept_turns_have_is_sent_once(name: str) -> None:
+def test_a_call_id_that_two_kept_turns_have_is_sent_once(name: ProviderFormat) -> None:
     turn = parse_messages(RECORDS["openai"], "openai")
     parts = replace(sample_parts(), history=[native_block(1, turn), native_block(2, turn)])
     assert messages(kept(parts), name) == messages(parts, name)

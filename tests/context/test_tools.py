@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate import renditions
+from foveate.context.render import FORMATS
 from foveate.context.tools import (
     HISTORY_TOOLS,
     MAX_DEFINITIONS_TOKENS,
@@ -27,7 +28,6 @@ from foveate.context.tools import (
 )
 from foveate.errors import InvalidToolCall, UnknownFormat
 from foveate.tokens import CL100K, O200K, Counter
-from support.contexts import FORMATS
 from support.strategies import jsons
 
 

@@ -12,6 +12,7 @@ import pytest
 from foveate import Foveate
 from foveate.context.context import Context
 from foveate.errors import BudgetExceeded, InputError, InvalidMessage
+from foveate.formats import ProviderFormat
 from support.engine import with_store
 from support.messages import FORMATS, random_turns
 from support.validators import faults
@@ -44,7 +45,7 @@ def test_no_request_is_rejected_whatever_was_recorded(tmp_path: Path, seed: int)
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-def sent(path: Path, recorded: list[dict[str, Any]], format: str, name: str) -> Any:  # noqa: A002
+def sent(path: Path, recorded: list[dict[str, Any]], format: str, name: ProviderFormat) -> Any:  # noqa: A002
     async def job(fov: Foveate) -> Context:
         session = await fov.session("s")
         await session.record(recorded, format=format)
@@ -94,7 +95,7 @@ def test_ids_that_repeat_across_turns_are_replaced_and_stay_the_same_as_turns_fo
     ],
 )  # fmt: skip
 def test_odd_shapes_are_sent_in_a_form_that_every_provider_takes(
-    tmp_path: Path, recorded: list[dict[str, Any]], name: str
+    tmp_path: Path, recorded: list[dict[str, Any]], name: ProviderFormat
 ) -> None:
     sent(tmp_path / "chat.db", recorded, "openai", name)
 

@@ -12,7 +12,7 @@ from support.docs_examples import python_examples, run_example
 from support.first_minutes_page import PAGE, generate
 from support.paths import ROOT
 
-PAGES = [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def test_the_readmes_lines_run_as_they_stand_and_again(tmp_path: Path) -> None:

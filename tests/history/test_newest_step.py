@@ -12,6 +12,7 @@ import pytest
 from foveate.context.context import Context
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidMessage
+from foveate.formats import ProviderFormat
 from foveate.history.newest_step import MAX_COUNTED_CHARS, _Measure, waiting_step
 from foveate.tokens import exact_counter
 from support.engine import assistant, opened, settings, talk, tool_step, user
@@ -29,7 +30,7 @@ def words(count: int) -> str:
     return " ".join(f"line{number}" for number in range(count))
 
 
-def last_block(format_name: str, context: Context) -> Any:
+def last_block(format_name: ProviderFormat, context: Context) -> Any:
     """The last thing that a request says."""
     last = context.messages(format_name)[-1]
     if format_name in ("openai", "openai-responses"):
@@ -38,7 +39,7 @@ def last_block(format_name: str, context: Context) -> Any:
     return {"text": content} if isinstance(content, str) else content[-1]
 
 
-def last_result(format_name: str, context: Context) -> str:
+def last_result(format_name: ProviderFormat, context: Context) -> str:
     """The text of the tool result that a request ends with."""
     last = last_block(format_name, context)
     match format_name:
@@ -53,7 +54,7 @@ def last_result(format_name: str, context: Context) -> str:
     return str(last["functionResponse"]["response"]["output"])
 
 
-def last_words(format_name: str, context: Context) -> str:
+def last_words(format_name: ProviderFormat, context: Context) -> str:
     """The text of the user's message that a request ends with."""
     last = last_block(format_name, context)
     if format_name in ("openai", "openai-responses"):

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from foveate.client import Foveate
+from foveate.renditions import Level
 from support.engine import settings, talk, with_store
 
 OFF = settings(compress={"enabled": False})
@@ -19,7 +20,7 @@ TURNS = 4
 @pytest.mark.parametrize("level", ["S", "C", "T"])
 @pytest.mark.parametrize("damage", ["compressed = x'00ff', smoothed = x'ff', tiny = 'x'", "tiny = x'ff'"])
 def test_a_damaged_rendition_is_made_again_and_the_turns_around_it_are_read(
-    damage: str, level: str, tmp_path: Path
+    damage: str, level: Level, tmp_path: Path
 ) -> None:
     path = tmp_path / "s.db"
 

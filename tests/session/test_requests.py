@@ -77,7 +77,7 @@ def test_each_provider_has_its_own_arguments() -> None:
         "gemini": ["config", "contents"],
     }
     with pytest.raises(UnknownFormat, match="available: openai"):
-        context.request("cohere")
+        context.request("cohere")  # type: ignore[arg-type]
 
 
 @FEW
@@ -101,7 +101,7 @@ def test_the_tools_of_a_request_are_within_what_was_counted_for_them(
         except BudgetExceeded:
             return
         counted = sum(segment.tokens for segment in context.segments if segment.name == "tools")
-        for name in ["openai"] if is_own else FORMATS:
+        for name in FORMATS[:1] if is_own else FORMATS:
             request = context.request(name)
             sent = tools_of(name, request)
             assert bool(sent) == (tools or (tools is None and is_own)) == bool(counted)

@@ -360,7 +360,7 @@ def test_the_three_errors_of_asking_for_a_turn_are_three(tmp_path: Path) -> None
             with pytest.raises(TurnNotFound, match="T-1 to T-1"):
                 await session.get_turn(unknown)
         with pytest.raises(LevelUnknown, match="R, S, C, T"):
-            await session.get_turn("T-1", "X")
+            await session.get_turn("T-1", "X")  # type: ignore[arg-type]
         with pytest.raises(LevelNotReady, match="available now: R"):
             await session.get_turn("T-1", "T")
 

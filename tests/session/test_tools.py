@@ -11,8 +11,10 @@ import foveate
 from bulk import load, said_in
 from foveate import Foveate, Session
 from foveate.context.tags import TagBlock, parse_blocks
+from foveate.context.tools import RANGE_LEVELS
 from foveate.errors import InputError, LevelNotReady, LevelUnknown, TurnNotFound
 from foveate.events import Event
+from foveate.renditions import LEVELS
 from foveate.text import turn_text
 from foveate.worker.renditions import unpack_units
 from support.engine import assistant, settings, talk, tool_step, user, verified, with_store
@@ -32,7 +34,7 @@ def test_get_turn_gives_each_level_in_its_tag(tmp_path: Path) -> None:
         session = await fov.session("s")
         await talk(session, 3)
         await fov.settle()
-        for level in "RSCT":
+        for level in LEVELS:
             (block,) = blocks_of(await session.call_tool("get_turn", {"turn_id": "T-2", "level": level}))
             plain = (await session.get_turn(2, level, format="plain")).content
             assert (block.first, block.level, block.entries[0].text) == (2, level, plain)
@@ -105,7 +107,7 @@ def test_a_page_that_is_only_read_is_as_a_model_gets_it_and_leaves_the_board_emp
         session = await fov.session("s", budget_tokens=100_000)
         await talk(session, 120)
         await fov.settle()
-        for level in "RSCTE":
+        for level in RANGE_LEVELS:
             read = await session.read_page("T-1", "T-110", level, page=2, page_tokens=2_000)
             assert (read.page, read.missing) == (min(2, read.pages), ())
             assert await names(session) == []
@@ -113,7 +115,7 @@ def test_a_page_that_is_only_read_is_as_a_model_gets_it_and_leaves_the_board_emp
             assert blocks
             assert {block.level for block in blocks} <= {level, "T"}
         with pytest.raises(LevelUnknown):
-            await session.read_page(1, level="Q")
+            await session.read_page(1, level="Q")  # type: ignore[arg-type]
         for first, last in ((0, 1), (121, 121), (121, 130)):
             with pytest.raises(TurnNotFound):
                 await session.read_page(first, last, "E")
@@ -128,7 +130,7 @@ def test_get_turns_gives_a_range_in_one_block(tmp_path: Path) -> None:
         session = await fov.session("s")
         await talk(session, 8)
         await fov.settle()
-        for level in "RSCT":
+        for level in LEVELS:
             asked = {"first": "T-3", "last": "T-6", "level": level}
             (block,) = blocks_of(await session.call_tool("get_turns", asked))
             assert [entry.number for entry in block.entries] == [3, 4, 5, 6]
@@ -274,7 +276,7 @@ def test_an_unknown_turn_an_unknown_level_and_one_not_made_yet_are_three_errors(
         with pytest.raises(TurnNotFound, match="no turn T-9"):
             await session.get_turn("T-9")
         with pytest.raises(LevelUnknown, match="no level 'X'"):
-            await session.get_turn(1, "X")
+            await session.get_turn(1, "X")  # type: ignore[arg-type]
         with pytest.raises(LevelNotReady, match="not made yet"):
             await session.get_turn(1, "C")
         assert "no turn T-9" in await session.call_tool("get_turn", {"turn_id": "T-9"})
@@ -293,7 +295,7 @@ def test_what_a_history_tool_recalled_is_kept_raw_and_never_learned_again(tmp_pa
         await talk(session, 31, first=3)
         await fov.settle()
         assert "narwhal code 4711" in (await session.get_turn(2, "R")).content
-        for level in "SCT":
+        for level in LEVELS[1:]:
             assert "narwhal" not in (await session.get_turn(2, level)).content
         assert [content.turn_id for content in await session.search("narwhal")] == ["T-1"]
         (era,) = await session.engine.store.derived.eras("s", 1, 0, 0)

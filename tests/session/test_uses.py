@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from foveate import Foveate, Session
+from foveate.renditions import LEVELS
 from foveate.store.knowledge import KnowledgeSource, NewKnowledge
 from support.engine import settings, with_store
 from support.stores.knowledge import item
@@ -131,7 +132,7 @@ def test_what_was_recalled_is_not_part_of_any_recorded_turn(tmp_path: Path) -> N
             await turn.record({"role": "tool", "tool_call_id": "c1", "content": read})
             await turn.record({"role": "assistant", "content": "Done."})
         await fov.settle()
-        for level in "SCT":
+        for level in LEVELS[1:]:
             assert "8443" not in (await session.get_turn(1, level)).content
         assert await session.search("8443") == []
 

@@ -22,8 +22,6 @@ from foveate.tokens import CL100K, O200K, Counter
 from foveate.turn import Json, Message, Text
 from support.strategies import conversations, texts, words
 
-FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
-
 forgeries = st.lists(
     st.sampled_from(
         [

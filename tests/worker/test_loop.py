@@ -18,7 +18,7 @@ from foveate.compress.local import LocalCompressor
 from foveate.errors import LevelNotReady
 from foveate.events import Event, EventBus
 from foveate.models.caller import Caller
-from foveate.renditions import HISTORY_TOOLS, Count, Renditions, without_recalled
+from foveate.renditions import HISTORY_TOOLS, Count, Level, Renditions, without_recalled
 from foveate.store import open_store
 from foveate.store.queue import MAX_ATTEMPTS
 from foveate.tokens import O200K
@@ -30,7 +30,7 @@ from support.patience import PATIENCE_SECONDS, until, wait_until
 from support.postgres import count_rows
 
 
-async def until_made(session: foveate.Session, turn: int, level: str = "T") -> str:
+async def until_made(session: foveate.Session, turn: int, level: Level = "T") -> str:
     """The turn's text, waiting for the background to make it."""
     found: list[str] = []
 

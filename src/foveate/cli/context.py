@@ -25,6 +25,7 @@ from foveate.errors import Damaged
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from foveate.session import ProviderFormat
     from foveate.session.values import Context
     from foveate.sync import Foveate, Session
 
@@ -69,7 +70,7 @@ def command(
     strategy: str | None,
     with_reasons: bool,
     as_text: bool,
-    format_name: str | None,
+    format_name: ProviderFormat | None,
 ) -> Answer:
     """Show the context that a model would get: which turns at which level, and their tokens.
 

@@ -13,6 +13,7 @@ from foveate.context import signatures
 from foveate.context.board import Board
 from foveate.context.render import Layout, canonical_messages, render_layout, render_request
 from foveate.context.tools import ToolSet
+from foveate.formats import ProviderFormat
 from foveate.plan import Band, Block, Cause, LevelChange, ShownLevel
 from foveate.text import part_text
 from foveate.turn import Json, Message, Text
@@ -124,7 +125,7 @@ class Context:
     needs_thinking: bool = field(default=False, repr=False)
     """The request has `thinking: {"type": "enabled"}`, so the turn in progress keeps its thinking."""
 
-    def request(self, format: str = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
+    def request(self, format: ProviderFormat = "openai", *, cache: bool = True) -> dict[str, Any]:  # noqa: A002
         """Return the request as keyword arguments of a provider's own call, with everything that was counted.
 
             client.chat.completions.create(model=…, **context.request("openai"))
@@ -139,7 +140,7 @@ class Context:
         drops = self.drops_unbound_thinking and format == signatures.FORMAT
         return {**request, **copy.deepcopy(dict(signatures.DROP_UNBOUND))} if drops else request
 
-    def messages(self, format: str = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
+    def messages(self, format: ProviderFormat = "openai", *, cache: bool = True) -> list[Any]:  # noqa: A002
         """Return the messages in the format `openai`, `openai-responses`, `anthropic` or `gemini`; the prompt is last.
 
         OpenAI's begin with a system message. For `anthropic` and `gemini`, `system` (with explanation and pins) is a
@@ -155,7 +156,7 @@ class Context:
             self.system, self._definitions(format), rendered, answers, needs_thinking=self.needs_thinking
         )
 
-    def prefix(self, format: str = signatures.FORMAT) -> str:  # noqa: A002
+    def prefix(self, format: ProviderFormat = signatures.FORMAT) -> str:  # noqa: A002
         """Return a hash of the whole request, which is stored with an answer that has signed thinking."""
         return signatures.request_prefix(self.system, self._definitions(format), self.messages(format))
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, get_args
 
 from foveate.context import invariants
 from foveate.context.invariants import tool_pairs_whole
 from foveate.context.pairs import TurnMessages, provider_message_count
-from foveate.errors import InvalidMessage, UnknownFormat
-from foveate.formats import render_messages
+from foveate.errors import InvalidMessage, UnknownFormat, did_you_mean
+from foveate.formats import ProviderFormat, render_messages
 from foveate.formats.acceptance import Acceptance, encodable, is_encodable
 from foveate.formats.providers.openai_responses import unique_ids
 from foveate.text import message_text, part_text
@@ -26,7 +26,7 @@ from foveate.turn import Attachment, Json, Message, Part, Text, ToolResult
 
 Record: TypeAlias = Mapping[str, Json]
 
-FORMATS: Final = ("openai", "openai-responses", "anthropic", "gemini")
+FORMATS: Final[tuple[ProviderFormat, ...]] = get_args(ProviderFormat)
 MAX_BREAKPOINTS: Final = 4
 """Anthropic's limit."""
 NATIVE_BREAKPOINTS: Final = 2
@@ -174,7 +174,7 @@ def render_layout(
     With `keeps_system`, recorded system messages of Anthropic's format keep their role.
     """
     if format not in FORMATS:
-        raise UnknownFormat(f"no messages of format {format!r}; available: {', '.join(FORMATS)}")
+        raise UnknownFormat(f"no messages of format {format!r}; {did_you_mean(format, FORMATS)}")
     check_answerable(layout)
     has_breakpoints = cache and format == "anthropic"
     rendered: list[Record] = []

@@ -13,14 +13,14 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from foveate.tokens import CLAUDE_4, counter_for
 from foveate.turn import Json, Message, Reasoning
 
 Record: TypeAlias = Mapping[str, Json]
 
-FORMAT: Final = "anthropic"
+FORMAT: Final[Literal["anthropic"]] = "anthropic"
 """The only format whose provider binds thinking to its prefix."""
 FRAMEWORKS: Final = ("langchain", "pydantic-ai")
 """Formats of frameworks, which may contain the thinking of any provider."""

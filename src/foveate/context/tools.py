@@ -11,19 +11,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
 
 from foveate.context.render import FORMATS
-from foveate.errors import InvalidToolCall, UnknownFormat
+from foveate.errors import InvalidToolCall, UnknownFormat, did_you_mean
 from foveate.plan import ShownLevel
+from foveate.renditions import LEVELS, Level
 from foveate.text import compact_json
 from foveate.tokens import Counter
 from foveate.turn import Json, turn_id
 
-LEVELS: tuple[ShownLevel, ...] = ("R", "S", "C", "T")
-RANGE_LEVELS: tuple[ShownLevel, ...] = (*LEVELS, "E")
+RangeLevel: TypeAlias = Level | Literal["E"]
+RANGE_LEVELS: tuple[RangeLevel, ...] = (*LEVELS, "E")
 MAX_DEFINITIONS_TOKENS = 520
 """Maximum tokens of all definitions in any format."""
 DEFAULT_RESULTS = 5
@@ -282,7 +283,8 @@ def parse_call(name: str, arguments: object) -> Request:
     """Parse a model's call. The arguments are an object, or its JSON text as OpenAI sends it."""
     tool = next((tool for tool in TOOLS if tool.name == name), None)
     if tool is None:
-        raise InvalidToolCall(str(name), f"there is no such tool; available: {', '.join(tool.name for tool in TOOLS)}")
+        known = [tool.name for tool in TOOLS]
+        raise InvalidToolCall(str(name), f"there is no such tool; {did_you_mean(str(name), known)}")
     usage = call_usage(tool.function)
     given = call_object(tool.function, arguments)
     for key in given:
@@ -423,7 +425,7 @@ def function_definitions(functions: Sequence[FunctionSpec], format: str) -> list
             # Gemini rejects an object without properties.
             declared = [function.record("parameters" if function.takes else "") for function in functions]
             return [{"functionDeclarations": declared}] if declared else []
-    raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
+    raise UnknownFormat(f"no tools for {format!r}; {did_you_mean(format, FORMATS)}")
 
 
 def definitions_tokens(format: str, counter: Counter) -> int:  # noqa: A002

@@ -18,9 +18,9 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO, Protocol, runtime_checkable
+from typing import BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
 
-from foveate.errors import UnknownFormat
+from foveate.errors import UnknownFormat, did_you_mean
 from foveate.plugins import Registry, renamed
 from foveate.turn import Json, Message, Original, check_json
 
@@ -30,6 +30,10 @@ SQLITE = b"SQLite format 3\x00"
 """First bytes of a database file."""
 CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
 """Ids of tool calls that every provider accepts."""
+
+
+ProviderFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
+"""A message format in which a request can be sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +141,7 @@ def load(name: str) -> Format:
     """Load the format of this name."""
     format_ = REGISTRY.get(name)
     if format_ is None:
-        raise UnknownFormat(f"no format {name!r}; available: {', '.join(names())}")
+        raise UnknownFormat(f"no format {name!r}; {did_you_mean(name, names())}")
     return format_
 
 

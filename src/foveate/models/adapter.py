@@ -300,6 +300,9 @@ CONNECT_SECONDS: Final = 15.0
 
 
 MAX_ANSWER_BYTES: Final = 32 * 1024 * 1024
+KEPT_CONNECTIONS: Final = 100
+KEEP_SECONDS: Final = 3.0
+"""How long an idle connection is reused: servers of local models close it after 5 seconds."""
 
 
 NO_KEY: Final = "no-key"
@@ -347,7 +350,10 @@ def http_client(read_seconds: float) -> httpx2.AsyncClient:
         """Remove credentials from the URL, which is logged; the key is in a header."""
         request.url = request.url.copy_with(userinfo=b"")
 
-    client = create_async_httpx2_client(timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS))
+    client = create_async_httpx2_client(
+        timeout=httpx2.Timeout(read_seconds, connect=CONNECT_SECONDS),
+        limits=httpx2.Limits(max_keepalive_connections=KEPT_CONNECTIONS, keepalive_expiry=KEEP_SECONDS),
+    )
     client.headers["accept-encoding"] = "gzip, deflate"
     client.event_hooks = {**client.event_hooks, "request": [forget_user], "response": [limit]}
     return client

@@ -349,7 +349,7 @@ class LoosePassages:
         """The vector of each passage."""
         numbers = np.arange(len(vectors))
         self.vectors = Vectors(vectors.shape[1])
-        self.vectors.add(numbers, unpack(pack(vectors, numbers), vectors.shape[1]))
+        self.vectors.add(numbers, unpack(pack(vectors, range(len(vectors))), vectors.shape[1]))
 
     def allowed(self, wanted: Filter) -> list[bool]:
         """Which of the passages count."""

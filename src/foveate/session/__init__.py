@@ -13,16 +13,18 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
-from foveate.context.tools import ToolSet
+from foveate.context.tools import RangeLevel, ToolSet
 from foveate.errors import InvalidMessage, LevelUnknown, TurnNotFound
+from foveate.formats import ProviderFormat as ProviderFormat
 from foveate.recall.search import Hit, SearchFilter
+from foveate.renditions import Level
 from foveate.session import export as exports
 from foveate.session import record
 from foveate.session.cabinet import Cabinet
@@ -36,6 +38,7 @@ from foveate.session.goals import Goals
 from foveate.session.messages import MessageReport, report_messages
 from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
+from foveate.session.read import TurnFormat
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
 from foveate.session.tenant import public_id
 from foveate.session.topics import SessionTopics
@@ -53,6 +56,7 @@ from foveate.session.values import (
     describe_stats,
 )
 from foveate.settings import make_strategy
+from foveate.strategy import StrategyName
 from foveate.tokens import Counter
 from foveate.turn import Json, Turn, turn_number
 
@@ -130,7 +134,7 @@ class Session:
         budget_tokens: int | None = None,
         system: str = "",
         order: Order | None = None,
-        strategy: str | None = None,
+        strategy: StrategyName | None = None,
         recall: bool = True,
         tools: bool | None = None,
     ) -> Context:
@@ -160,7 +164,7 @@ class Session:
 
     def tools(
         self,
-        format: str = "openai",  # noqa: A002
+        format: ProviderFormat = "openai",  # noqa: A002
         extra_tools: Sequence[Mapping[str, Any]] = (),
         *,
         besides: Sequence[Mapping[str, Any]] = (),
@@ -198,8 +202,8 @@ class Session:
     async def get_turn(
         self,
         turn: str | int,
-        level: str = "R",
-        format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
+        level: Level = "R",
+        format: TurnFormat = "tagged",  # noqa: A002
     ) -> TurnContent:
         """Return the text of a turn at a level, tagged or plain."""
         number = turn_number(turn)
@@ -209,8 +213,8 @@ class Session:
         self,
         first: str | int,
         last: str | int,
-        level: str = "R",
-        format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
+        level: Level = "R",
+        format: TurnFormat = "tagged",  # noqa: A002
     ) -> list[TurnContent]:
         """Return the texts of the turns from `first` to `last` at a level, tagged or plain.
 
@@ -222,8 +226,8 @@ class Session:
     async def get_turns_by_topic(
         self,
         topic: str,
-        level: str = "C",
-        format: Literal["tagged", "plain"] = "tagged",  # noqa: A002
+        level: Level = "C",
+        format: TurnFormat = "tagged",  # noqa: A002
     ) -> TopicTurns:
         """Return the turns on a topic, oldest first.
 
@@ -239,7 +243,7 @@ class Session:
         self,
         first: str | int,
         last: str | int | None = None,
-        level: str = "C",
+        level: RangeLevel = "C",
         *,
         page: int = 1,
         page_tokens: int = 8_000,
@@ -379,7 +383,7 @@ class Session:
         """Add the prompt of a mode, such as `developer`, to every system prompt; an empty name removes it."""
         return await self.engine.update({"mode": await self.prompts.check_mode(name)})
 
-    async def use(self, strategy: str, **settings: Json) -> SessionInfo:
+    async def use(self, strategy: StrategyName, **settings: Json) -> SessionInfo:
         """Change the session's strategy and its settings. The turns are not changed."""
         make_strategy(strategy, self.engine.shared.settings, settings)
         return await self.engine.update({"strategy": strategy, "settings": json.dumps(settings)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from foveate.additions import ClientTexts
 from foveate.context.assemble import MESSAGE_TOKENS, REPLY_TOKENS
@@ -18,6 +18,7 @@ from foveate.text import compact_json
 from foveate.turn import Message
 
 if TYPE_CHECKING:
+    from foveate.formats import ProviderFormat
     from foveate.session.engine import SessionEngine
 
 __all__ = [
@@ -67,7 +68,7 @@ async def context_for(
 
 def messages_of(context: Context, format: str) -> list[Any]:  # noqa: A002
     """Return the messages of a context in a provider's format, without the system prompt."""
-    messages = context.messages(format)
+    messages = context.messages(cast("ProviderFormat", format))
     return list(messages[1:] if context.system and format.startswith("openai") else messages)
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from foveate.context.context import Context
 from foveate.context.tools import ToolSet
 from foveate.errors import InvalidMessage, TurnBegun
+from foveate.formats import ProviderFormat
 from foveate.session.record import Recordable, as_messages
 from foveate.session.values import RecordedTurn
 from foveate.turn import Message, Text, turn_id
@@ -83,7 +84,7 @@ class Exchange:
 
     async def request(
         self,
-        format: str = "openai",  # noqa: A002
+        format: ProviderFormat = "openai",  # noqa: A002
         *,
         model: str | None = None,
         system: str = "",

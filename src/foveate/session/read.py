@@ -7,11 +7,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from itertools import groupby
 from operator import attrgetter
+from typing import Final, Literal, get_args
 
 from foveate.compress.facts import find_facts
 from foveate.context.tags import tag_turn
 from foveate.context.tools import order_problem
-from foveate.errors import InputError, LevelNotReady, LevelUnknown, TurnNotFound, TurnPruned
+from foveate.errors import (
+    InputError,
+    LevelNotReady,
+    LevelUnknown,
+    TurnNotFound,
+    TurnPruned,
+    UnknownFormat,
+    did_you_mean,
+)
 from foveate.history.texts import TextReader
 from foveate.recall.topics import TopicMatch, topic_titles
 from foveate.renditions import LEVELS, Level
@@ -22,6 +31,9 @@ from foveate.store.rows import RenditionRow, RenditionSizes
 from foveate.text import MARK_WORDS
 from foveate.tokens import Counter
 from foveate.turn import Turn, from_us, turn_id, turn_number
+
+TurnFormat = Literal["tagged", "plain"]
+SHAPES: Final[tuple[TurnFormat, ...]] = get_args(TurnFormat)
 
 NEWEST = 2**62
 MAX_TOPICS = 5
@@ -58,6 +70,8 @@ class Reader:
         """Return the turns' texts at a level, in tags (`tagged`) or plain."""
         if level not in LEVELS:
             raise LevelUnknown(level, LEVELS)
+        if shape not in SHAPES:
+            raise UnknownFormat(f"no turns of format {shape!r}; {did_you_mean(shape, SHAPES)}")
         shown: Level = level
         sizes = await self._store.derived.sizes_of(self._row.id, low, high)
         if not sizes:

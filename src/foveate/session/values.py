@@ -20,6 +20,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.models.status import ModelReport, ModelStatus, ModelTarget, ModelUse
 from foveate.plugins import renamed
 from foveate.recall.search import Hit
+from foveate.renditions import Level
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
 from foveate.store.clients import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
@@ -144,7 +145,7 @@ class TurnContent:
     level: str
     content: str
     tokens: int
-    available_levels: tuple[str, ...]
+    available_levels: tuple[Level, ...]
 
 
 class TopicTurns(list[TurnContent]):

@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from types import ModuleType
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeAlias
 
 from foveate.context.tags import Section
 from foveate.errors import UnknownStrategy
@@ -122,6 +122,10 @@ def _strategy_in(module: ModuleType, name: str) -> type[Strategy]:
 REGISTRY: Registry[type[Strategy]] = Registry(
     "foveate.strategies", (__name__,), skipped=("build", "clause_summary", "layout"), member_of=_strategy_in
 )
+
+
+StrategyName: TypeAlias = Literal["checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"] | str
+"""A built-in strategy, or the name that a plug-in registered."""
 
 
 def names() -> tuple[str, ...]:

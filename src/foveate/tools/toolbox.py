@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from foveate.context.tools import function_definitions
-from foveate.errors import FoveateError, UnknownFormat, contained
+from foveate.errors import FoveateError, UnknownFormat, contained, did_you_mean
 from foveate.text import encodable
 from foveate.tools import packs, registry
 from foveate.tools.cabinet import shorten
@@ -111,7 +111,7 @@ def definitions(tools: Iterable[Tool], format: str) -> list[dict[str, Json]]:  #
     if format == "mcp":
         return [{**tool.function.record("inputSchema"), "annotations": _hints(tool)} for tool in ordered]
     if format not in FORMATS:
-        raise UnknownFormat(f"no tools for {format!r}; available: {', '.join(FORMATS)}")
+        raise UnknownFormat(f"no tools for {format!r}; {did_you_mean(format, FORMATS)}")
     functions = [tool.function for tool in ordered]
     if format == "gemini":
         functions = [function._replace(schema=_without_keys(function.schema)) for function in functions]

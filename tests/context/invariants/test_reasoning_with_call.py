@@ -9,11 +9,11 @@ from hypothesis import given
 
 from foveate.context.assemble import ContextParts, assemble
 from foveate.context.invariants.reasoning_with_call import problem
-from foveate.context.render import render_layout
+from foveate.context.render import FORMATS, render_layout
 from foveate.formats import parse_messages
 from foveate.tokens import O200K
 from support import contexts
-from support.contexts import FORMATS, native_block, sample_parts
+from support.contexts import native_block, sample_parts
 
 
 @given(contexts.parts())

@@ -9,8 +9,10 @@ from hypothesis import given
 
 from foveate.context.assemble import ContextParts, assemble
 from foveate.context.invariants.tool_pairs_whole import problem
+from foveate.context.render import FORMATS
+from foveate.formats import ProviderFormat
 from support import contexts
-from support.contexts import FORMATS, sample_parts
+from support.contexts import sample_parts
 
 
 @given(contexts.parts())
@@ -40,7 +42,7 @@ def is_call(record: Any) -> bool:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_pair_that_lost_one_side_is_noticed(name: str) -> None:
+def test_a_pair_that_lost_one_side_is_noticed(name: ProviderFormat) -> None:
     sent: Any = assemble(sample_parts()).messages(name)
     for belongs in (is_result, is_call):
         place = next(index for index, record in enumerate(sent) if belongs(record))
@@ -48,7 +50,7 @@ def test_a_pair_that_lost_one_side_is_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_word_between_call_and_result_is_noticed(name: str) -> None:
+def test_a_word_between_call_and_result_is_noticed(name: ProviderFormat) -> None:
     sent: Any = assemble(sample_parts()).messages(name)
     place = next(index for index, record in enumerate(sent) if is_result(record))
     word: Any = {"role": "user", "parts": [{"text": "x"}]} if name == "gemini" else {"role": "user", "content": "x"}
@@ -56,7 +58,7 @@ def test_a_word_between_call_and_result_is_noticed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_a_call_at_the_end_is_noticed(name: str) -> None:
+def test_a_call_at_the_end_is_noticed(name: ProviderFormat) -> None:
     sent: Any = assemble(sample_parts()).messages(name)
     place = next(index for index, record in enumerate(sent) if is_call(record))
     assert problem(name, sent[: place + 1]) is not None

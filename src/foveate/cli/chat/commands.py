@@ -6,13 +6,14 @@ import difflib
 import shlex
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import cast
 
 from foveate.cli.chat.room import Leave, Room
 from foveate.cli.ui.answers import print_values
 from foveate.cli.ui.options import read_tokens
 from foveate.cli.ui.terminal import line
 from foveate.errors import InputError, PinLocked
-from foveate.renditions import LEVELS
+from foveate.renditions import LEVELS, Level
 from foveate.turn import turn_id, turn_number
 
 FORCE = "--force"
@@ -122,7 +123,7 @@ async def _show(room: Room, text: str) -> None:
         words.insert(0, "")
     turn = await _turn(room, words[0] if words else "")
     if len(words) > 1:
-        content = await room.session.get_turn(turn, words[1].upper(), format="plain")
+        content = await room.session.get_turn(turn, cast(Level, words[1].upper()), format="plain")
         room.notes.print(line((f"{content.turn_id}-{content.level}, {content.tokens:,} tokens", "dim")))
         room.notes.print(line(content.content.rstrip("\n")))
     else:

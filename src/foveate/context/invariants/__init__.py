@@ -16,6 +16,7 @@ from foveate.context.invariants import (
     tags_balanced,
     tool_pairs_whole,
 )
+from foveate.context.render import FORMATS
 from foveate.errors import InvariantBroken
 from foveate.plan import Block
 from foveate.turn import Json, Message
@@ -23,8 +24,6 @@ from foveate.turn import Json, Message
 if TYPE_CHECKING:
     from foveate.context.context import Context
     from foveate.context.pins import ShownPin
-
-FORMATS = ("openai", "openai-responses", "anthropic", "gemini")
 
 
 def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from foveate.errors import FoveateError
+from foveate.renditions import LEVELS
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
 from foveate.server.problems import ProblemError
 from foveate.session import Session
@@ -16,7 +17,6 @@ from foveate.session.values import TurnContent
 from foveate.text import part_text
 from foveate.turn import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Turn, turn_number
 
-LEVELS = ("R", "S", "C", "T")
 TURNS_PAGE = 40
 MAX_TEXT_CHARS = 20_000
 """Characters shown of a text; the download has all of it."""
