@@ -25,7 +25,7 @@ LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "zh", "ja")
 KINDS = ("rule", "preference", "convention", "decision", "fact")
 GAP = 12
 WORD_LISTS = (
-    "times", "deictic", "states", "transient", "roles", "past", "pronouns", "articles", "noplural", "since"
+    "times", "deictic", "states", "transient", "roles", "past", "pronouns", "articles", "noplural", "since", "shared"
 )  # fmt: skip
 
 _RUN = r"[\w@#$€£`/~+<>=&%*.-]*[\w`/]"
@@ -177,6 +177,7 @@ class _Compiler:
             "stable": rf"(?!{_alternatives([*lists['transient'], *lists['deictic']])} ){_WORD}",
             "stative": rf"(?!{_alternatives(lists['states'])} ){_WORD}",
         }
+        self._classes["local"] = rf"(?!{_alternatives(lists['shared'])} ){_WORD}"
         self._classes["passing"] = rf"(?!{_alternatives(lists['since'])} )\S+"
         outside = [*lists["transient"], *lists["deictic"], *lists["pronouns"], *lists["articles"]]
         self._classes["fixed"] = rf"(?!{_alternatives(outside)} ){_WORD}"
