@@ -418,8 +418,12 @@ class _Run:
                     break
             results[step.name] = data
             left -= {turn.source for turn in chunk.turns} if chunk else set()
-        items = await asyncio.to_thread(lambda: plan.with_topics(read_steps(results).items))
-        return ModelResult(items, usage, read_marks(gathered, left), blocked_at)
+        read = await asyncio.to_thread(read_steps, results)
+        items = await asyncio.to_thread(plan.with_topics, read.items)
+        rejected = tuple(
+            RejectedItem(kind=each.kind, title=each.title, reason=each.reason, text=each.text) for each in read.refused
+        )
+        return ModelResult(items, usage, read_marks(gathered, left), blocked_at, rejected)
 
     async def _model_step(self, step: ModelStep, results: Mapping[str, bytes]) -> bytes:
         """Run a step of a model; a failed result is not stored, so that a resumed run tries again."""

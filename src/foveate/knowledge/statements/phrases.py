@@ -126,6 +126,7 @@ def load(name: str) -> StatementLanguage:
     )
 
 
+@cache
 def order_verbs() -> frozenset[str]:
     """Return the verbs that begin an instruction, of all languages."""
     return frozenset().union(*(_words(_sections(name).get("verbs", ())) for name in LANGUAGES))
