@@ -106,6 +106,8 @@ class KnowledgeItem:
     helped: int
     """Number of answers that used the item."""
     last_used: datetime | None
+    area: str = ""
+    """The project area of a topic: the title of the heaviest topic of its group."""
     form: str = ""
     """What the user stated: a `rule`, `preference`, `convention`, `decision` or `fact`; empty for other items."""
     times_said: int = 0
@@ -411,6 +413,7 @@ class Knowledge:
             maker=PERSON,
             first_seen_us=current.first_seen_us,
             last_seen_us=current.last_seen_us,
+            area=current.area,
             form=current.form,
             times_said=current.times_said,
             said_on=current.said_on,

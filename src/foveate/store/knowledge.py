@@ -33,7 +33,7 @@ changed reuses them."""
 QUICK = "quick "
 """Prefix of the version of runs that read new turns alone; only the last one of a scope is kept."""
 _DETAILS = (
-    "topics", "keywords", "technologies", "weight", "confidence", "form", "times_said", "said_on", "contradicts"
+    "topics", "keywords", "technologies", "weight", "confidence", "area", "form", "times_said", "said_on", "contradicts"
 )  # fmt: skip
 _COLUMNS = """k.tenant, k.id, k.version, k.scope, k.kind, k.state, k.title, k.text, k.data, k.maker, k.prompt_version,
     k.first_seen_us, k.last_seen_us, k.created_us, k.superseded_by, k.reason, k.digest,
@@ -146,6 +146,8 @@ class NewKnowledge:
     """Time of its newest source turn; `first_seen_us` is that of the oldest."""
     reason: str = ""
     """Why it replaces the previous version."""
+    area: str = ""
+    """The project area of a topic: the title of the heaviest topic of its group."""
     form: str = ""
     """What a statement of the person is: a rule, preference, convention, decision or fact; empty for other items."""
     times_said: int = 0
@@ -495,6 +497,7 @@ def _details(data: Mapping[str, Any]) -> dict[str, Any]:
         "technologies": tuple(data["technologies"]),
         "weight": data["weight"],
         "confidence": data["confidence"],
+        "area": data.get("area", ""),
         "form": data.get("form", ""),
         "times_said": data.get("times_said", 0),
         "said_on": tuple(data.get("said_on", ())),
