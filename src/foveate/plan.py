@@ -50,6 +50,8 @@ class TurnSizes:
     """Its messages have code or paths."""
     is_later: bool = False
     """It began on another day than the turn before it, or hours after it: a date is shown before it."""
+    is_pruned: bool = False
+    """Its content was removed by a prune command."""
 
 
 @dataclass(frozen=True, slots=True)
