@@ -317,7 +317,7 @@ def _print_news(news: KnowledgeNews, out: Console) -> None:
         if len(items) > MAX_NEWS:
             out.print(line((f"{sign} … {len(items) - MAX_NEWS:,} more: foveate knowledge list", style)))
     counts = f"{len(news.new):,} new, {len(news.changed):,} changed, {len(news.replaced):,} replaced"
-    run = f"last run {moment(news.last_run.started)}" if news.last_run else "no run yet; 'foveate knowledge learn' starts one"
+    run = f"last run {moment(news.last_run.started)}" if news.last_run else "no run yet: 'foveate knowledge learn'"
     out.print(line((f"Since {moment(news.since)}: {counts}. {news.waiting:,} to review; {run}.", "dim")))
 
 

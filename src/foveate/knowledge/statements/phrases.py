@@ -116,7 +116,7 @@ def load(name: str) -> StatementLanguage:
         own=compiler.phrases(sections.get("self", ())),
         continued=compiler.phrases(sections.get("continued", ())),
         changed=compiler.phrases(listed.get("now", ())),
-        value=compiler.phrases(["<value>"]),
+        value=compiler.phrases(["^ _ … <value>"]),
         lead_words=tuple(entry for key in ("openers", "reminders", "now") for entry in listed.get(key, ())),
         old=compiler.phrases(listed.get("old", ())),
         slots=compiler.slots(sections.get("slots", ())),
