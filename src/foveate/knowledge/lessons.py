@@ -24,6 +24,7 @@ from foveate.knowledge.truth import Claim, corrected, is_same_day, read_claim
 from foveate.recall.scopes import Scope
 from foveate.secrets import MASK
 from foveate.store.knowledge import PERSON, KnowledgeRow, KnowledgeSource, NewKnowledge
+from foveate.text import encodable
 from foveate.turn import day_text
 
 SAME_STATEMENT = 0.7
@@ -153,7 +154,10 @@ class _Board:
 
     def add(self, place: int, statement: Statement) -> None:
         """Add a statement of a turn."""
-        text, claim = _without_conjunction(statement.text), read_claim(statement.text, is_change=statement.is_change)
+        text, claim = (
+            encodable(_without_conjunction(statement.text)),
+            read_claim(statement.text, is_change=statement.is_change),
+        )
         before = self._corrected_by(place, claim) if statement.is_change else None
         if before:
             text = corrected(text, before.text, claim, before.claim)
