@@ -432,4 +432,7 @@ def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(client:
     written = {"title": "Ports", "text": "The shop listens on 8443.", "scope": "project:shop", "kind": "reference"}
     added = client.post("/ui/knowledge", data=written, follow_redirects=False)
     assert "8443" in client.get(added.headers["location"]).text
-    assert client.post("/ui/knowledge", data={"title": "", "text": ""}, follow_redirects=False).status_code in (400, 422)
+    assert client.post("/ui/knowledge", data={"title": "", "text": ""}, follow_redirects=False).status_code in (
+        400,
+        422,
+    )
