@@ -22,6 +22,8 @@ SAME_WORDS = 0.6
 """Minimum share of common words of two statements that differ in values only."""
 CHANGED_WORDS = 0.4
 """The same, of the shorter one, if the later statement says that something has changed."""
+FEW_WORDS = 2
+"""One common word is enough for a statement of at most this many, if both have values of the same kind, or none."""
 OLD_WORDS = 4
 """An earlier statement of at most this many words is replaced by one that names one of them as outdated."""
 OLD_SPAN = 3
@@ -56,7 +58,9 @@ class Claim:
         is_different = self.values != earlier.values or self.is_negated != earlier.is_negated
         if self.is_change:
             names_old = self.old & earlier.values or (self.old & earlier.words and len(earlier.words) <= OLD_WORDS)
-            least = max(2, CHANGED_WORDS * min(len(self.words), len(earlier.words)))
+            fewest = min(len(self.words), len(earlier.words))
+            is_alike = _kinds(self.values) == _kinds(earlier.values)
+            least = 1 if is_alike and fewest <= FEW_WORDS else max(2, CHANGED_WORDS * fewest)
             is_new = is_different or bool(self.words - earlier.words)
             return bool(names_old) or (is_new and len(shared) >= least)
         if self.old & earlier.values and self.values - earlier.values:
@@ -124,6 +128,11 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(text.replace("\u2019", "'"))
 
 
+def _kinds(values: Collection[str]) -> set[bool]:
+    """Return whether there are numbers among some values, and whether there are days."""
+    return {value[-1:].isdigit() for value in values}
+
+
 @lru_cache(maxsize=50_000)
 def _value(word: str) -> str:
     """Return a number, time, date or day in its normal form; empty for other words."""
@@ -132,7 +141,7 @@ def _value(word: str) -> str:
         return _ORDINAL.sub("", plain)
     if NUMBER_WORDS.get(plain):
         return NUMBER_WORDS[plain]
-    for form in (plain, plain.removesuffix("s")):
+    for form in (plain.removesuffix("s"), plain):
         if form in MONTHS or form in DAY_WORDS or form in _times():
             return form
     return ""

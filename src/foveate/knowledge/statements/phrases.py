@@ -77,7 +77,7 @@ class StatementLanguage:
     changed: re.Pattern[str]
     """Words that announce that something is different from now on."""
     value: re.Pattern[str]
-    """A number, time, path or name."""
+    """A number, time or path."""
     lead_words: tuple[str, ...]
     """Words that introduce a statement or say that something has changed, and do not name its subject."""
     old: re.Pattern[str]
@@ -116,7 +116,7 @@ def load(name: str) -> StatementLanguage:
         own=compiler.phrases(sections.get("self", ())),
         continued=compiler.phrases(sections.get("continued", ())),
         changed=compiler.phrases(listed.get("now", ())),
-        value=compiler.phrases(["^ _ … <value>"]),
+        value=compiler.phrases(["^ _ … <number>/<time>/<code>"]),
         lead_words=tuple(entry for key in ("openers", "reminders", "now") for entry in listed.get(key, ())),
         old=compiler.phrases(listed.get("old", ())),
         slots=compiler.slots(sections.get("slots", ())),
