@@ -27,7 +27,7 @@ GROUPS = {
     "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
     "Connect": ("connect", "disconnect", "watch", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
-    "Maintain": ("compress", "learn", "models", "prune", "copy", "doctor"),
+    "Maintain": ("compress", "learn", "models", "prune", "erase", "copy", "doctor"),
     ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),
 }
 

@@ -72,6 +72,13 @@ def _as_json(format_name: str, text: str) -> object:
         return {"format": format_name, "content": text}
 
 
+def write_new(path: Path, pieces: Iterable[str]) -> int:
+    """Write a file that does not exist yet."""
+    if path.exists():
+        raise InputError(f"{path} exists already; name another file")
+    return _write(path, pieces)
+
+
 def _write(path: Path, pieces: Iterable[str]) -> int:
     """Write to a temporary file in the same folder and rename it, so that a failed export leaves no partial file.
 

@@ -32,6 +32,7 @@ from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import given_settings
 from foveate.session.documents import Documents
 from foveate.session.engine import SessionEngine
+from foveate.session.erase import NOT_SWEPT, Eraser, EraseReport, Erasure, describe_erasure, sweep
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
@@ -407,6 +408,38 @@ class Session:
         turn).
         """
         return Session(await self.engine.fork(session_id, at, title=title, exist_ok=exist_ok))
+
+    async def erase(
+        self,
+        *turns: str | int,
+        text: str | None = None,
+        forks: bool = False,
+        pins: bool = False,
+        by: str = "",
+        dry_run: bool = True,
+        overwrite: bool = True,
+    ) -> EraseReport:
+        """Erase turns, or one text in the session's own turns, wherever the store has it. By default, only report.
+
+        Rejected while forks read the turns, unless `forks`. Pins that quote it are reported; `pins` erases them too.
+        `by` is who did it, for the audit. With `overwrite`, the file is rewritten so that its free pages have nothing
+        of it; writers wait meanwhile.
+        """
+        eraser = Eraser(self.engine, forks=forks, pins=pins, by=by)
+        if (text is None) == (not turns):
+            raise InvalidMessage("erase", "takes turns or a text, and one of them is needed")
+        report = await (eraser.turns(turns, dry_run=dry_run) if text is None else eraser.text(text, dry_run=dry_run))
+        if report.is_erased:
+            await self.engine.reload()
+            self.engine.shared.worker.wake(self.engine.stored_id)
+            rest = await sweep(self.engine.store) if overwrite else NOT_SWEPT
+            return replace(report, notes=(*report.notes, *filter(None, [rest])))
+        return report
+
+    async def erasures(self) -> list[Erasure]:
+        """List what was erased in this session, when and by whom, oldest first."""
+        found = await self.engine.store.erasures.list_all(session_id=self.engine.stored_id)
+        return [describe_erasure(row, self.engine.tenant) for row in found]
 
     async def stats(self) -> SessionStats:
         """Return counts, sizes and the state of background work."""
