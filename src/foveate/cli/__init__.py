@@ -25,7 +25,7 @@ ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
-    "Connect": ("connect", "disconnect", "watch", "mcp"),
+    "Connect": ("connect", "disconnect", "watch", "handoff", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
     "Maintain": ("compress", "learn", "models", "prune", "erase", "copy", "doctor"),
     ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),

@@ -36,6 +36,7 @@ from foveate.session.erase import NOT_SWEPT, Eraser, EraseReport, Erasure, descr
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
+from foveate.session.handoff import Handoff, HandoffTarget, hand_over
 from foveate.session.messages import MessageReport, report_messages
 from foveate.session.picture import PastPicture, past_picture
 from foveate.session.prompts import Prompts
@@ -357,7 +358,7 @@ class Session:
     def files(self) -> Files:
         """Files and todos that tool calls name: `files.list()`, `summarize(path, "…")`, `summaries()`."""
         row = self.engine.row
-        return Files(self.engine.store, row.id, row.last_turn, self.load_turns)
+        return Files(self.engine.store, row.id, row.last_turn, self._kept_turns)
 
     @property
     def topics(self) -> SessionTopics:
@@ -486,6 +487,20 @@ class Session:
         span, high = exports.Span.between(after, before), min(high, info.turns)
         async for piece in exports.pieces(writer, reader.kept, results, first=low, last=high, span=span):
             yield piece
+
+    async def handoff(self, to: HandoffTarget = "file", *, budget_tokens: int = 8_000, folder: str = "/") -> Handoff:
+        """Write what another client needs to continue: a transcript that `claude` or `codex` resumes in `folder`, or a
+        first prompt for `opencode` or as a `file`.
+
+        Within the budget it has the pins and the newest turns verbatim, goals, decisions, open steps, files, and a line
+        for each earlier turn. Nothing is written to disk.
+        """
+        return await hand_over(self, to, budget_tokens=budget_tokens, folder=folder)
+
+    async def _kept_turns(self, first: int) -> list[Turn]:
+        """Load the turns from `first` on that were not removed."""
+        reader = self.engine.reader()
+        return [turn for turn in await reader.kept(*reader.between(first, None)) if isinstance(turn, Turn)]
 
     async def _found(self, turn: str | int, found: Sequence[_T]) -> _T:
         if not found:
