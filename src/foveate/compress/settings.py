@@ -11,7 +11,7 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Background compression of turns."""
 
     enabled: bool = True
-    """false: turns are compressed only by `foveate compress`."""
+    """false: turns are compressed only by `foveate store compress`."""
     processes: Annotated[int, Meta(ge=0, le=64)] = 1
     """Number of compression processes. 0: a thread of the program is used."""
     batch_turns: Annotated[int, Meta(ge=1, le=1_000)] = 16
@@ -33,3 +33,6 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Share of the weighted facts of a turn that C must keep; otherwise it is rejected."""
     tiny_facts: Annotated[float, Meta(ge=0, le=1)] = 0.25
     """Share of the weighted facts of a turn that T must keep."""
+    worth_model: str = ""
+    """File of a model of worth made by `bench/train_worth.py`, which chooses the words of turns recorded from then on.
+    Default: the model in the package."""

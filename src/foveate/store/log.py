@@ -126,12 +126,20 @@ _OWNED = (
     "answer_tails",
     "responses",
     "agents",
+    "sent_requests",
 )
 # Memory layers of the tenant's other sessions may contain text of the removed turns; they are rebuilt.
 _FORGET_LAYERS = """DELETE FROM recalled WHERE session IN (SELECT o.number FROM sessions s
     JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :{0})"""
+# Requests since a session began may have recalled its text.
+_FORGET_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :number)
+    AND at_us >= (SELECT s.created_us FROM sessions s WHERE s.number = :number)"""
+_FORGET_ALL_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant WHERE s.number = :session)"""
 DELETE_SESSION = (
     _FORGET_LAYERS.format("number"),
+    _FORGET_SENT,
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     *(f"DELETE FROM {table} WHERE session = :number" for table in _OWNED),  # noqa: S608
@@ -156,6 +164,7 @@ def forget_made(where: str) -> tuple[str, ...]:
     return (
         f"DELETE FROM renditions WHERE {where}",  # noqa: S608
         _FORGET_LAYERS.format("session"),
+        _FORGET_ALL_SENT,
         f"DELETE FROM responses WHERE {where}",  # noqa: S608
         *(f"DELETE FROM {table} WHERE session = :session" for table in MADE if table != "states"),  # noqa: S608
         f"""DELETE FROM states WHERE session = :session
@@ -261,7 +270,8 @@ def append(
     exact: bool = False,
     tail: str = "",
 ) -> list[Place]:
-    """Store all drafts, in order and durably, or none. A draft whose key exists in the session is skipped.
+    """Store all drafts, in order and durably, or none. A draft whose key exists in the session or in an earlier draft
+    is skipped.
 
     With `newest_turn`: raise `TurnBegun` if a later turn has started. With `after`: raise `SessionContinued` unless it
     is the key of the session's last message with a key (empty: no message has a key). With `exact`: raise `KeyReused`
@@ -274,7 +284,8 @@ def append(
     number, turn, position, head = row
     state = HeadState(turn, position, head)
     known = _known_places(connection, number, drafts)
-    fresh = [draft for index, draft in enumerate(drafts) if index not in known]
+    repeated = _repeated(drafts)
+    fresh = [draft for index, draft in enumerate(drafts) if index not in known and index not in repeated]
     if exact:
         _check_same(connection, number, drafts, known)
     if not fresh:
@@ -297,8 +308,29 @@ def append(
     connection.signal()
     if tail:
         connection.defer(ADD_TAIL, {"session": number, "hash": tail, "turn": state.turn})
+    return _in_order(placed, known, repeated)
+
+
+def _in_order(placed: Sequence[Place], known: Mapping[int, Place], repeated: Mapping[int, int]) -> list[Place]:
+    """Return the places of all drafts, from those of the fresh and of the known ones."""
     rest = iter(placed)
-    return [known[index] if index in known else next(rest) for index in range(len(drafts))]
+    places: list[Place] = []
+    for index in range(len(placed) + len(known.keys() | repeated)):
+        if index in repeated:
+            places.append(replace(places[repeated[index]], is_new=False))
+        else:
+            places.append(known[index] if index in known else next(rest))
+    return places
+
+
+def _repeated(drafts: Sequence[Draft]) -> dict[int, int]:
+    """Return the drafts whose key an earlier draft has: their index, and that of the first."""
+    first: dict[str, int] = {}
+    return {
+        index: found
+        for index, draft in enumerate(drafts)
+        if draft.key is not None and (found := first.setdefault(draft.key, index)) != index
+    }
 
 
 def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> dict[int, Place]:

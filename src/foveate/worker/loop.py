@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from foveate.compress.worth import load_worth
 from foveate.errors import Damaged, SessionNotFound, contained
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
@@ -70,6 +72,8 @@ class Worker:
         self._store = store
         self._events = events
         self._settings = settings.compress
+        if settings.compress.worth_model:
+            load_worth(settings.compress.worth_model)  # an unusable file is reported here, not by each turn
         self._embeddings = settings.recall.embeddings
         self._pool = Pool(settings.compress.processes)
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
@@ -141,7 +145,9 @@ class Worker:
         self._idle.clear()
         self._woken.set()
         if not self._lanes:
-            self._lanes = [asyncio.create_task(self._run()) for _ in range(LANES * self._pool.width)]
+            # Lanes outlive the request that starts them, whose id events would have.
+            lanes = range(LANES * self._pool.width)
+            self._lanes = [asyncio.create_task(self._run(), context=Context()) for _ in lanes]
 
     async def watch(self, is_stopping: Callable[[], bool] | None = None, *, drain: bool = False) -> None:
         """Process what any process records in the store, until stopped or, with `drain`, until nothing is left."""
