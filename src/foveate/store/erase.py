@@ -20,7 +20,7 @@ from foveate.store.log import DROP_BODIES, forget_made
 from foveate.store.redaction import MARK, Redactor
 from foveate.store.rows import Draft, SessionRow
 from foveate.store.sql import Connection, Values, now_us
-from foveate.turn import turn_id
+from foveate.turn import Json, turn_id
 
 MAX_TURNS = 1_000
 """Turns of one erasure: their numbers are part of its statements."""
@@ -70,7 +70,12 @@ END_RUNS = (
     """DELETE FROM learn_steps WHERE run IN (SELECT id FROM learn_runs WHERE tenant = :tenant)""",
     """UPDATE learn_runs SET state = 'failed', owner = '', until_us = 0, ended_us = :now_us
     WHERE tenant = :tenant AND state = 'running'""",
+    # What these have learned is the start of the next one.
+    f"""DELETE FROM learn_runs WHERE tenant = :tenant AND state = 'done'
+    AND substr(prompt_version, 1, {len(knowledge.QUICK)}) = '{knowledge.QUICK}'""",  # noqa: S608
 )
+LIST_REPORTS = "SELECT id, report FROM learn_runs WHERE tenant = :tenant AND report <> ''"
+REPLACE_REPORT = "UPDATE learn_runs SET report = :report WHERE id = :id"
 RUNNING_AGENT = "SELECT id FROM agents WHERE session = :session AND ended_us IS NULL"
 ERASE_AGENT = """UPDATE agents SET task = :mark, result = CASE WHEN result IS NULL THEN NULL ELSE :mark END,
     problem = CASE WHEN problem IS NULL THEN NULL ELSE :mark END WHERE session = :session"""
@@ -394,9 +399,20 @@ def _founded(work: _Erasing) -> list[tuple[str, bool]]:
 
 
 def _end_runs(work: _Erasing) -> None:
-    """End the tenant's learning runs, which may have read the turns; their results are rejected."""
+    """End the tenant's learning runs, which may have read the turns; their results are rejected. Reports of earlier
+    runs keep their counts, without the texts that were rejected or changed."""
+    own = work.values(work.reach[0])
     for statement in END_RUNS:
-        work.connection.execute(statement, work.values(work.reach[0]))
+        work.connection.execute(statement, own)
+    for run, report in work.connection.execute(LIST_REPORTS, own).fetchall():
+        work.connection.execute(REPLACE_REPORT, {"id": run, "report": json.dumps(_without_texts(json.loads(report)))})
+
+
+def _without_texts(value: Json) -> Json:
+    """Remove the items with a text from the lists of a report."""
+    if isinstance(value, list):
+        return [_without_texts(item) for item in value if not (isinstance(item, dict) and "text" in item)]
+    return {name: _without_texts(item) for name, item in value.items()} if isinstance(value, dict) else value
 
 
 def _replace(work: _Erasing, redaction: Redaction) -> None:
