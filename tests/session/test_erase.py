@@ -14,6 +14,7 @@ import zstandard
 
 from foveate import Foveate
 from foveate.errors import ForkInUse, InputError, InvalidMessage, TurnNotFound, TurnPruned
+from foveate.store import erase
 from foveate.store.bodies import ZSTD_MAGIC
 from foveate.store.operations import Derived
 from support.engine import assistant, opened, talk, tool_step, user, with_store
@@ -323,3 +324,41 @@ def test_a_text_of_many_turns_is_erased_while_others_record(tmp_path: Path) -> N
             assert not await session.search(SECRET)
 
     asyncio.run(job())
+
+
+def test_an_erasure_that_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the power failed")
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await fov.settle()
+        before = [piece async for piece in session.export()]
+        monkeypatch.setattr(erase, "_note", fail)
+        for given in ({"text": SECRET}, {}):
+            with pytest.raises(RuntimeError):
+                await session.erase(*(() if given else ("T-4",)), **given, dry_run=False)
+        monkeypatch.undo()
+        assert [piece async for piece in session.export()] == before
+        assert await session.search(SECRET)
+        assert await session.erasures() == []
+        assert await sound(fov)
+        assert (await session.erase("T-4", dry_run=False)).is_erased
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_contexts_board_that_was_read_before_an_erasure_is_not_stored_after_it(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await talk(session, 3, first=5)
+        await fov.settle()
+        await session.call_tool("get_turn", {"turn_id": "T-4"})
+        origin = await fov.store.origin("s")
+        board = await fov.store.artefacts.board("s")
+        assert board
+        await session.erase("T-4", dry_run=False)
+        await fov.store.artefacts.keep_board("s", board, origin)
+        assert await fov.store.artefacts.board("s") is None
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))

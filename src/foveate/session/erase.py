@@ -16,7 +16,7 @@ from foveate.session.record import check_text
 from foveate.session.tenant import public_id
 from foveate.store import Store
 from foveate.store.codec import redact_message, restore_message
-from foveate.store.erase import BOARDS, NAMES, ErasureRow, ErasureSurvey, QuotingPin, Redaction
+from foveate.store.erase import BOARDS, NAMES, SENT, ErasureRow, ErasureSurvey, QuotingPin, Redaction
 from foveate.store.redaction import Redactor
 from foveate.text import turn_text
 from foveate.turn import from_us, turn_id, turn_number
@@ -24,7 +24,7 @@ from foveate.turn import from_us, turn_id, turn_number
 SHORTEST_TEXT = 4
 """Characters of a text that can be erased: a shorter one occurs inside words."""
 BATCH_TURNS = 200
-FOUND = {"messages", "pins", "knowledge items", "stored responses", "whole tool results", NAMES, BOARDS}
+FOUND = {"messages", "pins", "knowledge items", "stored responses", "whole tool results", NAMES, BOARDS, SENT}
 """What a text is found in; the other counts are of what is made again."""
 ATTEMPTS = 5
 """How often an erasure starts again because the session changed meanwhile."""

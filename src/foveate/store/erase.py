@@ -43,6 +43,7 @@ BY_SESSION = {
     "plans": "plans",
     "recalled": "memory layers",
     "boards": "boards",
+    "sent_requests": "requests as they were sent",
 }
 """Tables of what was made from many turns: all rows of the session are removed and made again without the erased."""
 ERASE_MESSAGES = """UPDATE messages SET digest = :nothing, pruned_us = coalesce(pruned_us, :now_us),
@@ -112,6 +113,8 @@ DROP_CONTENT = tuple(
 LIST_NAMES = "SELECT key, name, source FROM cabinet WHERE session = :session"
 RENAME = "UPDATE cabinet SET name = :name, source = :source WHERE tenant = :tenant AND key = :key"
 LIST_RESPONSES = "SELECT id, data FROM responses WHERE session = :session"
+LIST_SENT = "SELECT data FROM sent_requests WHERE session = :session"
+SENT = "requests as they were sent"
 LIST_BOARDS = "SELECT data FROM boards WHERE session = :session"
 DROP_BOARDS = "DELETE FROM boards WHERE session = :session"
 LIST_GOALS = "SELECT number, data FROM goals WHERE session = :session"
@@ -349,7 +352,8 @@ def _counts(work: _Erasing, *, is_text: bool) -> dict[str, int]:
             if not is_text or table in ("renditions", "passages"):
                 found[name] += _count(work, table, reach.where, values)
         for table, name in BY_SESSION.items():
-            found[name] += _count(work, table, "session = :session", values) if reach.turns else 0
+            if reach.turns and not (is_text and table == "sent_requests"):
+                found[name] += _count(work, table, "session = :session", values)
     return dict(found)
 
 
@@ -452,6 +456,9 @@ def _changes(work: _Erasing, redactor: Redactor) -> Iterator[_Change]:
         for (data,) in work.connection.execute(LIST_BOARDS, values).fetchall():
             if redactor.is_in(bodies.expand_bytes(data)):
                 yield _Change(BOARDS, (DROP_BOARDS,), values)
+        for (data,) in work.connection.execute(LIST_SENT, values).fetchall():
+            if redactor.is_in(bodies.expand_bytes(data)):
+                yield _Change(SENT, (), values)  # all of the tenant's are removed
     own = work.values(work.reach[0])
     yield from _texts(work, OF_TENANT, own, redactor)
     yield from _items(work, own, redactor)

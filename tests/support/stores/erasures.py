@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from foveate.errors import ErasureOutdated, ForkInUse
 from foveate.store import Store, bodies
 from foveate.store.erase import Redaction
+from foveate.store.knowledge import PERSON, KnowledgeSource
 from foveate.store.redaction import Redactor
 from foveate.turn import Json
 from support.stores import Case, OpenStore, draft, new_session, raises
 from support.stores.derived import entry, rendition
+from support.stores.knowledge import item
 
 TURNS = 3
 WORD = "zebrafish"
@@ -103,9 +106,29 @@ async def a_text_is_replaced_unless_the_session_changed(store: Store, _: OpenSto
     assert await _problems(store) == []
 
 
+async def what_was_learned_from_an_erased_turn_goes(store: Store, _: OpenStore) -> None:
+    await _talked(store)
+    cited = (KnowledgeSource("s", 2),)
+    both = (*cited, KnowledgeSource("s", 1))
+    learned = [
+        replace(item("k-own"), kind="lesson", sources=cited),
+        replace(item("k-both"), kind="lesson", sources=both),
+        replace(item("k-person"), kind="lesson", sources=cited, maker=PERSON),
+        replace(item("k-topic"), kind="topic", sources=both),
+        replace(item("k-other"), kind="lesson", sources=(KnowledgeSource("s", 1),)),
+    ]
+    await store.knowledge.add("", learned)
+    survey = await store.erasures.survey("s", [2])
+    assert (survey.counts["knowledge items"], survey.kept_items) == (2, ("k-person",))
+    await store.erasures.erase_turns("s", [2], forks=None, pins=(), actor="")
+    left = {row.id: {source.turn for source in row.sources} for row in await store.knowledge.list_items("")}
+    assert left == {"k-person": set(), "k-topic": {1}, "k-other": {1}}
+
+
 CASES: tuple[Case, ...] = (
     an_erased_turn_keeps_its_place_and_nothing_else,
     the_newest_turn_is_closed_when_it_is_erased,
     a_fork_keeps_its_parents_turns_unless_it_is_named,
     a_text_is_replaced_unless_the_session_changed,
+    what_was_learned_from_an_erased_turn_goes,
 )
