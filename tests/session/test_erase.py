@@ -220,7 +220,7 @@ def test_a_rendition_in_progress_does_not_write_an_erased_turn_back(
     async def job(fov: Foveate) -> None:
         session = await tell(fov)
         await talk(session, 3, first=5)
-        erased = []
+        erased: list[object] = []
 
         async def late(derived: Derived, *given: Any, **named: Any) -> Any:
             if not erased:
@@ -294,7 +294,7 @@ def test_bad_input_is_rejected_and_erases_nothing(tmp_path: Path) -> None:
             ({"text": "   \n  "}, InvalidMessage),
         ):
             with pytest.raises(error):
-                await session.erase(**given, dry_run=False)  # type: ignore[arg-type]
+                await session.erase(**given, dry_run=False)
         with pytest.raises(InvalidMessage):
             await session.erase("T-4", text=SECRET, dry_run=False)
         with pytest.raises(InvalidMessage):

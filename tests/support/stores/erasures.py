@@ -83,7 +83,7 @@ async def a_fork_keeps_its_parents_turns_unless_it_is_named(store: Store, _: Ope
 async def a_text_is_replaced_unless_the_session_changed(store: Store, _: OpenStore) -> None:
     await _talked(store)
     await store.artefacts.keep_document("s", "epic", f"about {WORD}")
-    (row, _) = await store.read("s", 2, 2)
+    (row, *_rest) = await store.read("s", 2, 2)
     clean = draft("[erased] 2")
     redaction = Redaction(turn=2, position=1, old_digest=row.digest, draft=clean)
     redactor = Redactor(WORD)
