@@ -27,9 +27,9 @@ ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
     "Inspect": ("knowledge", "requests", "stats", "tokens", "compare"),
-    "Connect": ("connect", "disconnect", "watch", "mcp"),
+    "Connect": ("connect", "disconnect", "watch", "handoff", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
-    "Maintain": ("store", "models", "doctor"),
+    "Maintain": ("store", "erase", "models", "doctor"),
     ADVANCED: ("cabinet", "prompts", "run", "agents", "tools"),
 }
 NESTED = {

@@ -195,6 +195,9 @@ class TurnOutline:
     ended_at: datetime
     raw_bytes: int
     is_pruned: bool
+    """Its messages were removed, by a prune command or an erasure."""
+    erased_at: datetime | None = None
+    """When the turn, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)

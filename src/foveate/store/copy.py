@@ -60,6 +60,7 @@ SHARED = {
     "learn_runs": ("id",),
     "learn_steps": ("run", "name"),
     "access_keys": ("id",),
+    "erasures": ("id",),
 }
 """Tables of the whole store, with their keys. Rows with the same key are replaced."""
 AREAS = Locks(names=frozenset(("agents", "cabinet", "calls", "knowledge", "prompts")))

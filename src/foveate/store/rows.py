@@ -164,6 +164,9 @@ class MessageRow:
     body: bytes | None
     problem: str | None = None
     """The damage, if any; the body is then a note."""
+    digest: bytes = b""
+    erased_us: int | None = None
+    """When it, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,8 @@ class TurnRow:
     last_at_us: int
     size: int
     pruned: bool
+    erased_us: int | None = None
+    """When it, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +343,8 @@ class RenditionSizes:
     brief: int | None = None
     at_us: int = 0
     """When the turn began."""
+    erased_us: int | None = None
+    """When it, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)

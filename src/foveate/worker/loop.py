@@ -399,6 +399,7 @@ class Worker:
         """Make the missing eras of every complete block of turns, then of every block of eras."""
         derived = self._store.derived
         session = await self._store.get_session(session_id)
+        origin = await self._store.origin(session_id)
         settled = await derived.settled(session_id)
         level = 1
         while settled // ERA_FANOUT**level:
@@ -409,7 +410,7 @@ class Worker:
                 known = {index for index, _ in await derived.era_tokens(session_id, level, place, end - 1)}
                 missing = [index for index in range(place, end) if index not in known]
                 made = [await self._make_era(session, level, index) for index in missing]
-                await derived.add_eras(session_id, made)
+                await derived.add_eras(session_id, made, origin)
                 place = end
             level += 1
 
