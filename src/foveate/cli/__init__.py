@@ -24,7 +24,18 @@ INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
-    "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
+    "Inspect": (
+        "levels",
+        "board",
+        "checkpoints",
+        "topics",
+        "knowledge",
+        "requests",
+        "stats",
+        "tokens",
+        "compare",
+        "replay",
+    ),
     "Connect": ("connect", "disconnect", "watch", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
     "Maintain": ("compress", "learn", "models", "prune", "copy", "doctor"),

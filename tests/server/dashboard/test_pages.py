@@ -51,7 +51,16 @@ HOSTILE = [
 ]
 """Thirty contents that must stay text."""
 SESSION = "chat"
-NAMES = {"session": SESSION, "turn": "T-1", "job": "", "item": "", "agent": "", "key": "", "action": "cancel"}
+NAMES = {
+    "session": SESSION,
+    "turn": "T-1",
+    "job": "",
+    "item": "",
+    "agent": "",
+    "key": "",
+    "action": "cancel",
+    "number": "1",
+}
 FOREIGN = {"img", "iframe", "object", "base", "style", "math"}
 """Elements that no page has of its own."""
 
