@@ -12,7 +12,7 @@ import click
 
 import foveate
 from foveate.cli.ui.terminal import whole_error
-from foveate.errors import FoveateError
+from foveate.errors import FoveateError, InputError
 
 NOT_COMMANDS = {"ui"}
 """Packages in this folder that are not commands; the command `ui` is in the module `ui_`."""
@@ -21,6 +21,9 @@ RENAMED = ("import", "ui")
 COMPLETION = "_FOVEATE_COMPLETE"
 """Environment variable that a shell's completion script sets."""
 INTERRUPTED = 130
+INVALID = 2
+"""Exit code for invalid options, as Click's own; of services also for invalid settings, where a restart can't help."""
+SERVICES = ("serve", "worker")
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
@@ -50,7 +53,10 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FoveateError as error:
-            raise click.ClickException(whole_error(error)) from error
+            failure = click.ClickException(whole_error(error))
+            if ctx.invoked_subcommand in SERVICES and isinstance(error, InputError):
+                failure.exit_code = INVALID
+            raise failure from error
         except click.NoSuchOption as error:
             group = error.ctx.command if error.ctx else None
             if not isinstance(group, click.Group) or group is self:

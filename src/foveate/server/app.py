@@ -18,7 +18,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import foveate
 from foveate.client import Foveate
-from foveate.errors import FoveateError, StoreError
+from foveate.errors import FoveateError
 from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address, view_of
 from foveate.server.admission import AdmissionMiddleware
 from foveate.server.api.context import OpenSessions
@@ -29,9 +29,10 @@ from foveate.server.api.table import api_routes
 from foveate.server.dashboard.approvals import Approvals
 from foveate.server.dashboard.table import dashboard_routes
 from foveate.server.gateway.routes import GatewayEndpoints
+from foveate.server.health import Health
 from foveate.server.mcp import McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
-from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, problem_response, refusal
+from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, refusal
 from foveate.server.request_log import RequestLogMiddleware
 from foveate.server.settings import ServerSettings
 from foveate.server.time_limits import TimeLimitMiddleware
@@ -101,6 +102,7 @@ def create_app(
     app.state.settings = settings
     app.state.access = access
     app.state.metrics = metrics
+    app.state.health = Health(fov, settings)
     app.state.gateway = gateway
     app.state.end_streams = events.stop
     return app
@@ -135,19 +137,26 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
-async def _health(_request: Request) -> Response:
-    """Answer that the process is alive."""
-    return JSONResponse({"status": "ok", "version": foveate.__version__})
+async def _health(request: Request) -> Response:
+    """Answer that the process is alive; nothing else is asked."""
+    health: Health = request.app.state.health
+    seconds = round(health.uptime_seconds, 1)
+    return JSONResponse({"status": "ok", "version": foveate.__version__, "uptime_seconds": seconds})
 
 
 async def _ready(request: Request) -> Response:
-    """Answer whether the store can be read."""
-    fov: Foveate = request.app.state.fov
+    """Answer whether requests can be served: 503 if they would fail."""
+    health: Health = request.app.state.health
+    access: AccessControl = request.app.state.access
+    report = await health.ready()
     try:
-        await fov.keys.exist()
-    except StoreError:
-        return problem_response(ProblemError(503, "the store can't be read", headers={"Retry-After": "1"}))
-    return JSONResponse({"status": "ready"})
+        principal = await access.identify(request)
+    except ProblemError:
+        is_owner = False
+    else:
+        is_owner = principal.may("admin") and not principal.tenant
+    body = report.body(is_owner=is_owner)
+    return JSONResponse(body, 503, {"Retry-After": "1"}) if report.failed else JSONResponse(body)
 
 
 async def _metrics(request: Request) -> Response:

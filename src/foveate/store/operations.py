@@ -28,6 +28,7 @@ from foveate.store import (
     prompts,
     queue,
     sent,
+    workers,
 )
 from foveate.store import snapshot as snapshots
 from foveate.store.agents import NewAgent
@@ -328,6 +329,13 @@ class SentRequests(_Part):
     prune = _writes(sent.prune, _of())
 
 
+class WorkerRows(_Part):
+    """Heartbeats of processes that do background work; `derived.due.state` lists them."""
+
+    beat = _writes(workers.beat, _of())
+    end = _writes(workers.end, _of())
+
+
 class Store(_Part):
     """An open store: its operations on sessions, turns and pins, and its other parts.
 
@@ -351,6 +359,7 @@ class Store(_Part):
         self.knowledge = KnowledgeRows(database)
         self.pictures = Pictures(database)
         self.sent = SentRequests(database)
+        self.workers = WorkerRows(database)
         self._dialect = dialect
 
     def for_tenant(self, tenant: str) -> Store:
