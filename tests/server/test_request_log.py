@@ -37,9 +37,10 @@ def test_a_call_is_one_line_with_route_tokens_session_and_id(tmp_path: Path, cap
             body = body_of([{"role": "user", "content": "the question's words"}], stream=is_stream)
             answer = client.post("/v1/messages", json=body, headers={**HEADERS, "x-foveate-session": "chat"})
             request_id = answer.headers["x-foveate-request-id"]
+            session = answer.headers["x-foveate-session"]
             line = lines_of(caplog)[-1]
             assert " INFO POST /v1/messages 200 " in line
-            assert f"in=40 out=5 cached=0 session=chat request={request_id}" in line
+            assert f"in=40 out=5 cached=0 session={session} request={request_id}" in line
             assert "words" not in line
             assert "sk-client" not in line
 

@@ -15,7 +15,6 @@ from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from foveate.cache import BoundedCache
 from foveate.errors import FoveateError, contained
@@ -26,7 +25,7 @@ from foveate.models.names import window_of
 from foveate.models.prices import Tariff, tariff_at
 from foveate.models.settings import ModelsSettings
 from foveate.session.budgets import BudgetState, KeyBudget
-from foveate.session.sent import SentBodies, SentBody
+from foveate.session.sent import SentBodies, SentBody, host_of, plain
 from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.calls import GATEWAY
@@ -51,7 +50,6 @@ CHARS_PER_TOKEN: Final = 4
 """For output that a provider did not report."""
 MAX_FACTOR: Final = 2.0
 """How far a provider's count may be from ours, before ours is taken for the comparison with whole conversations."""
-MAX_TEXT_CHARS: Final = 200
 OK_STATUSES: Final = range(200, 300)
 
 _log = logging.getLogger(__name__)
@@ -321,8 +319,8 @@ class ClientCalls:
             session_id=note.session_id,
             turn=note.turn or None,
             at_us=int((time.time() - (time.perf_counter() - note.began)) * 1_000_000),
-            provider=_host(note.address),
-            model=_plain(note.model),
+            provider=host_of(note.address),
+            model=plain(note.model),
             purpose=GATEWAY,
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
@@ -333,7 +331,7 @@ class ClientCalls:
             outcome=note.outcome,
             tenant=note.tenant,
             key_id=note.key_id,
-            client=_plain(note.client),
+            client=plain(note.client),
             request_id=note.request_id,
             status=note.status,
             first_byte_us=int(note.first_byte_seconds * 1_000_000),
@@ -359,17 +357,3 @@ class ClientCalls:
             await self._store.sent.prune(before_us)
         except FoveateError as error:
             _log.warning("old calls of clients could not be removed: %s", error)
-
-
-def _host(address: str) -> str:
-    """Return the host of a provider's URL, without credentials."""
-    try:
-        return urlsplit(address).netloc.rpartition("@")[2][:MAX_TEXT_CHARS]
-    except ValueError:
-        return ""
-
-
-def _plain(text: str) -> str:
-    """Return a text of a client that can be stored and printed in a line."""
-    kept = "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT_CHARS])
-    return kept.encode("utf-8", "replace").decode()

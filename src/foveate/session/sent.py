@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -46,6 +47,7 @@ CACHED_FIELDS: Final = (
 )
 """Fields that providers cache, in their order."""
 MAX_LABEL_CHARS: Final = 80
+MAX_TEXT_CHARS: Final = 200
 _HINT = re.compile(rb',?"cache_control":\{[^{}]*\}')
 Change = Literal["kept", "rewritten", "appended"]
 
@@ -127,10 +129,10 @@ class SentBodies:
             base=before.request_id if before is not None and kept else "",
             at_us=int((time.time() - note.seconds) * 1_000_000),
             turn=note.turn,
-            provider=note.address.rpartition("@")[2].rpartition("//")[2],
-            model=note.model,
+            provider=host_of(note.address),
+            model=plain(note.model),
             format=note.format,
-            path=note.path,
+            path=plain(note.path),
             status=note.status,
             tokens=note.tokens,
             input_tokens=note.first.input_tokens,
@@ -147,6 +149,19 @@ class SentBodies:
         self._bytes += len(last.body) + len(last.plain)
         while self._bytes > MAX_REMEMBERED_BYTES and self._last:
             self.forget(next(iter(self._last)))
+
+
+def host_of(address: str) -> str:
+    """Return the host of a provider's URL, without credentials."""
+    try:
+        return plain(urlsplit(address).netloc.rpartition("@")[2])
+    except ValueError:
+        return ""
+
+
+def plain(text: str) -> str:
+    """Return a text of a client that can be stored and printed in a line."""
+    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT_CHARS])
 
 
 def common_prefix(left: bytes, right: bytes) -> int:
