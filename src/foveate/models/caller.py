@@ -37,7 +37,7 @@ from foveate.models.limits import (
 )
 from foveate.models.settings import ModelsSettings
 from foveate.store.operations import Calls
-from foveate.store.rows import OK
+from foveate.store.rows import OK, CallRow
 
 if TYPE_CHECKING:
     from foveate.models.prices import Tariff
@@ -121,6 +121,8 @@ class Caller:
         self._warming: list[asyncio.Task[None]] = []
         self.batches = Batches(self._priced, self._accounts, settings.timeout_seconds)
         self._unavailable: dict[str, tuple[float, ModelUnavailable]] = {}
+        self.watchers: list[Callable[[CallRow], object]] = []
+        """Called with each call that has ended."""
 
     async def ask(
         self,
@@ -300,6 +302,8 @@ class Caller:
         row, errand.number = await self._accounts.settle(
             call.booking, outcome=call.outcome, answer=call.answer, received=call.received
         )
+        for watch in self.watchers:
+            watch(row)
         call.taken.tokens = row.input_tokens + row.output_tokens
         errand.nano_usd += row.nano_usd
         errand.seconds += row.latency_us / 1_000_000

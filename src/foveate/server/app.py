@@ -56,7 +56,7 @@ def create_app(
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)
     jobs, replies = Jobs(settings.max_jobs), Replies(settings.idempotency_buffer)
-    gateway = GatewayEndpoints(fov, settings)
+    gateway = GatewayEndpoints(fov, settings, metrics.count_client_call)
     parts = ApiParts(fov, settings, access, events, jobs, replies, OpenSessions(), Approvals())
     routes = [
         Route("/healthz", _health, methods=["GET"]),
@@ -76,10 +76,12 @@ def create_app(
         await asyncio.to_thread(counter_for(None).count, "warm up")
         events.start()
         fov.warm()
+        fov.caller.watchers.append(metrics.count_own_call)
         try:
             async with mcp.running():
                 yield
         finally:
+            fov.caller.watchers.remove(metrics.count_own_call)
             events.stop()
             await replies.stop()
             await jobs.stop()
@@ -167,13 +169,9 @@ async def _metrics(request: Request) -> Response:
         raise ProblemError(403, "metrics are for the owner of the store; use a key without a tenant")
     fov: Foveate = request.app.state.fov
     metrics.set("foveate_sessions", len(await fov.sessions()))
-    queue = await fov.queue_state(limit=0)
-    metrics.set("foveate_queue_sessions", queue.due_sessions)
-    metrics.set("foveate_queue_model_turns", queue.due_model_turns)
-    metrics.set("foveate_queue_waited_seconds", queue.waited_seconds)
-    metrics.set("foveate_turns_in_progress", queue.leased)
-    metrics.set("foveate_leases_expired", queue.expired)
-    metrics.set("foveate_turns_parked", queue.parked)
+    metrics.set_queue(await fov.queue_state(limit=0))
+    gateway: GatewayEndpoints = request.app.state.gateway
+    metrics.raise_to("foveate_calls_dropped_total", gateway.dropped)
     return PlainTextResponse(metrics.render(), media_type=MEDIA_TYPE)
 
 

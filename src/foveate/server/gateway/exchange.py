@@ -130,6 +130,7 @@ class Gateway:
         if note is None or self._account is None:
             return
         note.tokens, note.fixed_tokens = prepared.tokens, prepared.fixed_tokens
+        note.budget_tokens = prepared.budget_tokens
         if (placed := prepared.placement) is not None:
             counter, calibration = placed.session.engine.counter, prepared.calibration
             note.session, note.scale = placed.name, lambda tokens: counter.scale(tokens, calibration)
