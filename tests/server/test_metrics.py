@@ -99,7 +99,7 @@ def test_errors_of_a_provider_are_counted_by_outcome_and_status(tmp_path: Path) 
 
 def test_calls_of_its_own_models_are_counted(tmp_path: Path) -> None:
     script = tmp_path / "script.json"
-    script.write_text(json.dumps({"reply": ["A reply.", {"fails": "server"}]}))
+    script.write_text(json.dumps({"reply": [{"says": "A reply."}, {"fails": "server"}]}))
     model = f"scripted:{script}"
     settings = load_settings(overrides={"models": {"max_retries": 0}, "compress": {"processes": 0}})
     ask = Ask(purpose="chat", messages=(Message("user", (Text("Hi"),)),), max_output_tokens=10, input_tokens=1)
