@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from foveate.agents.worker import AgentWorker
     from foveate.events import Event
     from foveate.session.values import QueueState, RunningWorker
+    from foveate.settings import Settings
 
 MAX_PARKED = 20
 MAX_WORKERS = 20
@@ -55,11 +56,16 @@ def command(
         return _alive(state.workers) if alive else Answer(state, lambda out: _show_status(out, state))
     import asyncio
 
-    ended = asyncio.run(_work(store_file(store_path, create=True), concurrency, drain=drain, as_json=as_json))
+    from foveate.settings import load_settings
+    from foveate.telemetry import exporting
+
+    path, settings = store_file(store_path, create=True), load_settings()
+    with exporting(settings.telemetry):
+        ended = asyncio.run(_work(path, settings, concurrency, drain=drain, as_json=as_json))
     return None if as_json else Answer(ended, f"Stopped; {several(ended, 'agent')} ended here.")
 
 
-async def _work(path: Path, concurrency: int | None, *, drain: bool, as_json: bool) -> int:
+async def _work(path: Path, settings: Settings, concurrency: int | None, *, drain: bool, as_json: bool) -> int:
     import asyncio
 
     import foveate
@@ -74,7 +80,7 @@ async def _work(path: Path, concurrency: int | None, *, drain: bool, as_json: bo
         else:
             out.print(line((f"{event.data['agent']} ", "bold"), str(event.data["state"])))
 
-    async with foveate.open(path) as fov:
+    async with foveate.open(path, settings=settings) as fov:
         worker = AgentWorker(fov, concurrency=concurrency)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import foveate
+from foveate import telemetry
 from foveate.client import Foveate
 from foveate.errors import FoveateError
 from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address, view_of
@@ -91,6 +92,7 @@ def create_app(
         routes=routes,
         middleware=[
             Middleware(RequestLogMiddleware),
+            *_tracing(),
             Middleware(MetricsMiddleware, metrics=metrics),
             Middleware(AccessMiddleware, access=access),
             Middleware(AdmissionMiddleware),
@@ -108,6 +110,15 @@ def create_app(
     app.state.gateway = gateway
     app.state.end_streams = events.stop
     return app
+
+
+def _tracing() -> list[Middleware]:
+    """Trace requests, if telemetry is on: without its extra, its module can't be imported."""
+    if not telemetry.is_on():
+        return []
+    from foveate.server.tracing import TracingMiddleware  # noqa: PLC0415 - only with the extra
+
+    return [Middleware(TracingMiddleware)]
 
 
 _RAW = (f"{BASE}/", f"{DASHBOARD_PATH}/")

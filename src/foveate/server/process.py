@@ -17,6 +17,7 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from foveate import telemetry
 from foveate.agents.heartbeat import beating
 from foveate.agents.worker import working
 from foveate.client import Foveate
@@ -89,7 +90,7 @@ async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeRe
     read_schedule(settings.knowledge)  # report an invalid schedule before anything starts
     own = settings.server
     assert isinstance(own, ServerSettings)
-    with logging_to_stderr(own):
+    with logging_to_stderr(own), telemetry.exporting(settings.telemetry):
         await _serve_store(location, settings, on_ready)
 
 
