@@ -99,7 +99,8 @@ def test_a_context_is_a_span_with_its_steps(tmp_path: Path, collected: Collected
             for _ in range(3):
                 await session.record(SAID)
             await fov.settle()
-            await session.context(f"What was the code {SECRET}? Which one did I say before?", budget_tokens=None)
+            await session.context(f"What was the code {SECRET}? Which one did I say before?")
+            assert await session.search(SECRET)
 
     asyncio.run(run())
     (context,) = collected.of("foveate.context")
@@ -109,9 +110,10 @@ def test_a_context_is_a_span_with_its_steps(tmp_path: Path, collected: Collected
     for name in ("foveate.snapshot", "foveate.plan", "foveate.recall", "foveate.assemble"):
         assert any(_is_child(span, context) for span in collected.of(name)), name
     (recall,) = collected.of("foveate.recall")
-    search = next(span for span in collected.of("search_memory") if _is_child(span, recall))
-    assert _attributes(search)["gen_ai.operation.name"] == "search_memory"
-    assert _attributes(search)["gen_ai.memory.record.count"] >= 0
+    (search,) = collected.of("search_memory")
+    for span in (recall, search):
+        assert _attributes(span)["gen_ai.operation.name"] == "search_memory"
+        assert _attributes(span)["gen_ai.memory.record.count"] >= 0
     (fill,) = collected.points("foveate.context.fill")
     assert (fill.count, 0 < fill.sum < 1) == (1, True)
     steps = {point.attributes["foveate.operation"] for point in collected.points("foveate.operation.duration")}
@@ -199,7 +201,7 @@ def test_a_call_of_the_gateway_is_a_client_span_below_its_request(
     assert (told["gen_ai.usage.output_tokens"], told["server.address"], told["server.port"]) == (5, "upstream", 80)
     assert ("gen_ai.response.time_to_first_chunk" in told) == is_stream
     assert "error.type" not in told
-    assert called.start_time and called.end_time and request.start_time and request.start_time <= called.start_time
+    assert (request.start_time or 0) <= (called.start_time or 0) < (called.end_time or 0)
     tokens = {
         point.attributes["gen_ai.token.type"]: point.sum for point in collected.points("gen_ai.client.token.usage")
     }

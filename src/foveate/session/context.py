@@ -500,12 +500,9 @@ class Contexts:
                 marks = {"mark": _layer_mark(request, view), "asked": _asked_mark(request)}
                 layer = await self._recaller.recall_once(request.snapshot, recall, **marks)
             if span:
-                span.set(
-                    {
-                        "foveate.recall.turns": len(layer.turns) + len(layer.others),
-                        "foveate.recall.tokens": layer.tokens,
-                    }
-                )
+                found = {telemetry.OPERATION: "search_memory", telemetry.SESSION: self._session_id}
+                span.set(found | {"foveate.recall.tokens": layer.tokens})
+                span.set({telemetry.RECORDS: len(layer.turns) + len(layer.others) + len(layer.knowledge)})
         return layer
 
     async def _query(self, session: SessionRow, said: str) -> str:
