@@ -85,12 +85,26 @@ def test_a_provider_can_not_set_the_id(tmp_path: Path) -> None:
 def test_events_have_the_id_of_the_request_that_caused_them(tmp_path: Path) -> None:
     events: list[Any] = []
     with client_of(tmp_path / "a.db") as client:
-        client.fov.subscribe(events.append, "turn-recorded")
+        client.fov.subscribe(events.append, ["turn-recorded"])
         client.post("/api/v1/sessions", json={"id": "chat"})
         said = [{"role": "user", "content": "hi"}]
         recorded = client.post("/api/v1/sessions/chat/turns", json={"messages": said})
         call(client, _record, client.fov)
     assert [event.request_id for event in events] == [recorded.headers["x-foveate-request-id"], ""]
+
+
+def test_background_work_has_no_request_although_one_started_it(tmp_path: Path) -> None:
+    events: list[Any] = []
+    with client_of(tmp_path / "a.db") as client:
+        client.fov.subscribe(events.append)
+        client.post("/api/v1/sessions", json={"id": "chat"})
+        for text in ("one", "two", "three"):
+            said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"{text} it is"}]
+            client.post("/api/v1/sessions/chat/turns", json={"messages": said})
+            call(client, client.fov.settle)
+    made = [event.request_id for event in events if event.kind == "compressed"]
+    assert len(made) > 1
+    assert set(made) == {""}
 
 
 async def _record(fov: Any) -> None:
@@ -107,8 +121,12 @@ def test_what_a_client_sends_can_not_begin_another_line(
         client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
         body = body_of([{"role": "user", "content": "hi"}], model=EVIL)
         for path in PATHS:
-            for name in ("x-foveate-session", "user-agent"):
-                client.post(path, json=body, headers=[*HEADERS.items(), (name, b"a%0aINFO forged\x85")])
+            for name in (b"x-foveate-session", b"user-agent"):
+                hostile = {
+                    **{key.encode(): value.encode() for key, value in HEADERS.items()},
+                    name: b"a%0aINFO forged\x85",
+                }
+                client.post(path, json=body, headers=hostile)
         client.request("FORGED", "/healthz")
         call(client, client.server.state.gateway.settle)
         names = [row["name"] for row in client.get("/api/v1/spending?by=model").json()["items"]]

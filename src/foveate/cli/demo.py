@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.answers import Answer, store_command
-from foveate.cli.ui.terminal import Column, line, print_table
+from foveate.cli.ui.options import DEFAULT_STORE
+from foveate.cli.ui.terminal import Column, line, print_pairs, print_table, timeline_width, to_copy
 from foveate.text import amount
 
 if TYPE_CHECKING:
@@ -20,10 +21,12 @@ if TYPE_CHECKING:
 
     from foveate.demo import DemoConversation, PlantedFact
     from foveate.replay.replay import ReplayReport
+    from foveate.session.picture import Picture
     from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
 
 COLUMNS = (Column("mentioned once", "fold"), Column("in"), Column("asked later", "cut"), Column("shown as"))
+DEMO_STORE = DEFAULT_STORE.with_name("demo.db")
 FACTS_SHOWN = 6
 BUDGET_TOKENS = 16_000
 REPLAYED_TURNS = 300
@@ -40,6 +43,7 @@ class DemoResult:
     conversation: DemoConversation
     stats: SessionStats
     context: Context
+    picture: Picture
     kept: dict[str, bool]
     """Whether each fact can be read back from its turn, by fact id."""
     found_again: str
@@ -51,20 +55,21 @@ class DemoResult:
         return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
 
 
-@store_command("demo", "Record a sample conversation and show its live context.", create=True)
+@store_command("demo", "Record a sample conversation and show its live context.", create=True, store=DEMO_STORE)
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="Number of turns to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
 @click.option("--replay/--no-replay", default=True, help="Also replay it, to measure what stays cached.")
 def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, replay: bool, store_path: Path) -> Answer:
     """Record a conversation of 300 turns in a session of 16,000 tokens, compress it, and show its live context.
 
-    The conversation is made up, with planted facts, decisions, tool calls and errors. Running it again adds nothing.
+    The conversation is made up, with planted facts, decisions, tool calls and errors. It has a store of its own, so
+    that searches in yours don't find it. Running it again adds nothing.
 
     \b
     foveate demo
-    foveate context demo                   the live context again
-    foveate context demo --budget 8000     a preview
-    foveate levels demo T-87
+    foveate --db ~/.foveate/demo.db context demo                   the live context again
+    foveate --db ~/.foveate/demo.db context demo --budget 8000     a preview
+    foveate --db ~/.foveate/demo.db sessions levels demo T-87
     """
     from foveate.demo import load_conversation
 
@@ -78,6 +83,7 @@ def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, re
         conversation=conversation,
         stats=session.stats(),
         context=context,
+        picture=session.picture(context, columns=timeline_width()),
         kept={fact.id: fact.needle in _raw(session, fact) for fact in conversation.facts},
         found_again=_raw(session, lost) if lost else "",
         replayed=_replay(progress, conversation) if replay else None,
@@ -154,19 +160,24 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
         f"{amount(stats.tokens)} tokens, all kept; the live context at its own {BUDGET_TOKENS:,}:\n"
     )
-    draw(out, shown.context, one_off=False)
+    call = to_copy("context", shown.session_id)
+    draw(out, shown.context, shown.picture, one_off=False, call=call)
     out.print()
     _show_facts(out, shown)
     _show_found(out, shown)
     _show_figures(out, shown)
-    where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {store_path}"
-    for call, note in (
-        (f"foveate context {shown.session_id} --budget 8000{where}", "a preview at half the budget"),
-        (f"foveate levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}", "a turn at its levels"),
-        (f"foveate doctor{where}", "verify every byte"),
-        ("foveate serve --upstream URL", "the same for any client, by changing its base URL"),
-    ):
-        out.print(line((f"  {call:<46}", "bold"), (f" {note}", "dim")))
+    foveate = "foveate" if store_path == DEFAULT_STORE else f"foveate --db {store_path}"
+    fact = shown.conversation.facts[0]
+    calls = {
+        f"{foveate} context {shown.session_id} --budget 8000": "a preview at half the budget",
+        f"{foveate} sessions levels {shown.session_id} T-{fact.turn}": "a turn at its levels",
+        f"{foveate} doctor": "verify every byte",
+        "foveate connect claude-code": "the same for your coding agent",
+        "foveate serve --upstream URL": "the same for any client, by changing its base URL",
+    }
+    width = max(map(len, calls)) + 2
+    for call, note in calls.items():
+        out.print(line((f"  {call:<{width}}", "bold"), (note, "dim")), soft_wrap=True)
 
 
 def _show_facts(out: Console, shown: DemoResult) -> None:
@@ -187,13 +198,16 @@ def _show_found(out: Console, shown: DemoResult) -> None:
         return
     level = _level_of(shown.context, fact.turn)
     tag = next(part for part in shown.context.segments if part.last and (part.first or 0) <= fact.turn <= part.last)
-    out.print()
-    out.print(line(("asked     ", "dim"), fact.question))
     name = "an era" if level == "E" else "one line" if level == "T" else "a shortened text"
     opening = tag.text.partition(">")[0] + ">"
-    out.print(line(("it sees   ", "dim"), (opening, _style(level)), f" in which T-{fact.turn} is part of {name}"))
-    out.print(line(("it calls  ", "dim"), (f'get_turn("T-{fact.turn}", "R")', "bold")))
-    out.print(line(("it reads  ", "dim"), *_around(shown.found_again, fact.needle)))
+    rows = [
+        ("asked", line(fact.question)),
+        ("it sees", line((opening, _style(level)), f" in which T-{fact.turn} is part of {name}")),
+        ("it calls", line((f'get_turn("T-{fact.turn}", "R")', "bold"))),
+        ("it reads", line(*_around(shown.found_again, fact.needle))),
+    ]
+    out.print()
+    print_pairs(out, rows)
     out.print()
 
 
@@ -219,8 +233,7 @@ def _show_figures(out: Console, shown: DemoResult) -> None:
         calls = f"{len(shown.replayed.calls):,} model calls at this budget"
         cached = f"{shown.replayed.cached_share:.0%} of all prompts cached"
         figures.append(("replayed", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price."))
-    for name, text in figures:
-        out.print(line((f"{name:<10}", "dim"), text))
+    print_pairs(out, figures)
     out.print()
 
 

@@ -177,10 +177,9 @@ def command(
 def _spending(by: SpendDimension, rows: Sequence[SpendRow], fov: Foveate) -> Answer:
     names = {key.id: key.name for key in fov.keys.list()} if by == "key" else {}
 
-    def name(row: SpendRow) -> str:
-        return f"{row.name} {names[row.name]}".strip() if row.name in names else row.name or "-"
-
-    cells: Cells[SpendRow] = {Column(by, "cut"): name, **SPEND_CELLS}
+    named: Cells[SpendRow] = {Column("name", "cut"): lambda row: names.get(row.name, "")} if by == "key" else {}
+    first = Column(by) if by in ("day", "key") else Column(by, "cut")
+    cells: Cells[SpendRow] = {first: lambda row: row.name or "-", **named, **SPEND_CELLS}
 
     def show(out: Console) -> None:
         if not rows:

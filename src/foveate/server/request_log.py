@@ -10,11 +10,11 @@ import secrets
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from logging.handlers import QueueHandler
-from typing import Any, Final
+from typing import Any, Final, TextIO
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -151,14 +151,15 @@ class _QueueingHandler(QueueHandler):
 def logging_to_stderr(settings: ServerSettings) -> Iterator[None]:
     """Write the log of Foveate to standard error, by the settings, in a thread of its own."""
     formatter = LineFormatter(is_json=settings.log_format == "json")
-    error_stream = sys.stderr.fileno()
+    put = _put_to(sys.stderr)
+    is_over = threading.Event()
     waiting: queue.Queue[logging.LogRecord | None] = queue.Queue(MAX_QUEUED)
     handler = _QueueingHandler(waiting)
 
     def write() -> None:
-        while (record := waiting.get()) is not None:
+        while (record := waiting.get()) is not None and not is_over.is_set():
             with contained():  # neither a closed error stream nor a record that can't be formatted ends the log
-                os.write(error_stream, f"{formatter.format(record)}\n".encode("utf-8", "backslashreplace"))
+                put(f"{formatter.format(record)}\n")
 
     writer = threading.Thread(target=write, name="foveate-log", daemon=True)
     logger = logging.getLogger("foveate")
@@ -176,6 +177,17 @@ def logging_to_stderr(settings: ServerSettings) -> Iterator[None]:
         with suppress(queue.Full):
             waiting.put_nowait(None)
             writer.join(CLOSE_SECONDS)  # a standard error that nobody reads must not keep the server from stopping
+        is_over.set()
+
+
+def _put_to(stream: TextIO) -> Callable[[str], object]:
+    """Return a function that writes to a stream, by its file descriptor: the stream's own lock would keep the
+    interpreter from ending while a write waits for a reader."""
+    try:
+        number = os.dup(stream.fileno())  # of our own, so that no late write reaches another file
+    except (OSError, ValueError):
+        return stream.write
+    return lambda text: os.write(number, text.encode("utf-8", "backslashreplace"))
 
 
 def _quoted(value: object) -> str:

@@ -9,10 +9,9 @@ one.kept_tokens, one.appended_tokens, one.rewritten_tokens
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
 import time
+import zlib
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -48,7 +47,9 @@ CACHED_FIELDS: Final = (
 """Fields that providers cache, in their order."""
 MAX_LABEL_CHARS: Final = 80
 MAX_TEXT_CHARS: Final = 200
-_HINT = re.compile(rb',?"cache_control":\{[^{}]*\}')
+_HINT: Final = b'"cache_control":{'
+NEAR_END_BYTES: Final = 4_096
+"""Requests usually differ from the one before at its end, which is looked at first."""
 Change = Literal["kept", "rewritten", "appended"]
 
 
@@ -73,7 +74,7 @@ class _Last:
 
     body: bytes
     plain: bytes
-    """Without hints to the cache, from what providers cache on."""
+    """Without hints to the cache."""
     request_id: str
     target: tuple[str, str]
     at: float
@@ -93,14 +94,14 @@ class SentBodies:
         """Compare a request with the one before it, and remember it."""
         session_id = note.session_id or ""
         before = self._last.get(session_id)
-        plain = _HINT.sub(b"", note.body) if b'"cache_control"' in note.body else note.body
+        plain = without_hints(note.body)
         head = len(msgspec.json.encode(note.head)) - 1 if note.head else 0
         now = time.monotonic()
         target = note.address, note.model
-        last = _Last(note.body, plain[head:], note.request_id, target, now, 0, before.whole_tokens if before else None)
+        last = _Last(note.body, plain, note.request_id, target, now, 0, before.whole_tokens if before else None)
         share = None
         if before is not None and before.target == target and now - before.at - note.seconds <= CACHE_SECONDS:
-            share = common_prefix(before.plain, last.plain) / max(1, len(last.plain))
+            share = max(0, common_prefix(before.plain, plain, head) - head) / max(1, len(plain) - head)
         row = self._row(note, last, before) if self._is_stored else None
         self._remember(session_id, last)
         return SentBody(row, share)
@@ -139,7 +140,7 @@ class SentBodies:
             cached_tokens=note.first.cache_read_tokens,
             size=len(note.body),
             kept_bytes=kept,
-            digest=hashlib.sha256(note.body).digest(),
+            digest=checksum(note.body),
             data=bodies.squeeze_bytes(note.body[kept:]),
         )
 
@@ -149,6 +150,11 @@ class SentBodies:
         self._bytes += len(last.body) + len(last.plain)
         while self._bytes > MAX_REMEMBERED_BYTES and self._last:
             self.forget(next(iter(self._last)))
+
+
+def checksum(body: bytes) -> bytes:
+    """Return the checksum of a body: whether its differences were put together as they were taken apart."""
+    return zlib.crc32(body).to_bytes(4)
 
 
 def host_of(address: str) -> str:
@@ -164,11 +170,26 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT_CHARS])
 
 
-def common_prefix(left: bytes, right: bytes) -> int:
-    """Return the number of equal bytes at the beginning."""
-    low, high = 0, min(len(left), len(right))
-    if left[:high] == right[:high]:
-        return high
+def without_hints(body: bytes) -> bytes:
+    """Return a JSON body without hints to the cache, which move from request to request.
+
+    In texts quotes are escaped, so none is found there.
+    """
+    if _HINT not in body:
+        return body
+    kept, end = [], 0
+    while (at := body.find(_HINT, end)) >= 0:
+        kept.append(body[end:at].removesuffix(b","))
+        end = (body.find(b"}", at) + 1) or len(body)
+        end += body[at - 1 : at] != b"," and body[end : end + 1] == b","
+    return b"".join([*kept, body[end:]])
+
+
+def common_prefix(left: bytes, right: bytes, start: int = 0) -> int:
+    """Return how many bytes are equal from the beginning, or from `start` on; at least `start`."""
+    low, high = min(start, len(left), len(right)), min(len(left), len(right))
+    if high - low > NEAR_END_BYTES and right.startswith(left[low : high - NEAR_END_BYTES], low):
+        low = high - NEAR_END_BYTES
     while low < high:
         middle = (low + high + 1) // 2
         if left[low:middle] == right[low:middle]:
@@ -254,7 +275,7 @@ def opened_request(rows: Sequence[SentRow], session_id: str, number: int) -> Sen
     for one in rows:
         base = restored.get(one.base, b"") if one.base else b""
         body = base[: one.kept_bytes] + bodies.expand_bytes(one.data)
-        if hashlib.sha256(body).digest() == one.digest:
+        if checksum(body) == one.digest:
             restored[one.request_id] = body
             previous = one if one.number < number else previous
     found = sent_request(row)

@@ -62,7 +62,7 @@ class SentRow:
     kept_bytes: int
     """Bytes at its beginning that equal those of the base."""
     digest: bytes
-    """SHA-256 of the body."""
+    """Checksum of the body."""
     data: bytes = b""
     """The difference; empty in lists."""
 
