@@ -88,9 +88,18 @@ def test_a_full_disk_fails_and_one_without_room_for_a_backup_warns(tmp_path: Pat
 
 def test_turns_that_wait_for_a_model_longer_than_two_leases_are_a_warning(tmp_path: Path) -> None:
     def queue(waited_seconds: float) -> QueueState:
-        counts = dict.fromkeys(("sessions", "due_sessions", "model_turns", "due_model_turns", "leased"), 0)
-        rest = dict.fromkeys(("expired", "owners", "parked"), 0)
-        return QueueState(**counts, **rest, waited_seconds=waited_seconds, parked_turns=())
+        return QueueState(
+            sessions=0,
+            due_sessions=0,
+            model_turns=0,
+            due_model_turns=0,
+            waited_seconds=waited_seconds,
+            leased=0,
+            expired=0,
+            owners=0,
+            parked=0,
+            parked_turns=(),
+        )
 
     with client_of(tmp_path / "a.db") as client:
         checked = client.server.state.health._background

@@ -44,6 +44,10 @@ NESTED = {
 HIDDEN = {"hook", *(name for names in NESTED.values() for name in names)}
 
 
+class _Invalid(click.ClickException):
+    exit_code = INVALID
+
+
 class _Commands(click.Group):
     """Loads each command from the module of its name, and reports user errors in one sentence, without a traceback."""
 
@@ -51,10 +55,9 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FoveateError as error:
-            failure = click.ClickException(whole_error(error))
-            if ctx.invoked_subcommand in SERVICES and isinstance(error, InputError):
-                failure.exit_code = INVALID
-            raise failure from error
+            is_invalid = ctx.invoked_subcommand in SERVICES and isinstance(error, InputError)
+            failure = _Invalid if is_invalid else click.ClickException
+            raise failure(whole_error(error)) from error
         except click.NoSuchOption as error:
             group = error.ctx.command if error.ctx else None
             if not isinstance(group, click.Group) or group is self:
