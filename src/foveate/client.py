@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from foveate import telemetry
 from foveate.errors import InputError, InvalidMessage, NotOpened, Refused, RightMissing, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.history.kept_plans import stored_state
@@ -143,6 +144,8 @@ class Foveate:
 
     def __init__(self, store: Store, settings: Settings, *, load: Load | None = None) -> None:
         self.settings = settings
+        if settings.telemetry.enabled:
+            telemetry.start()
         self._store = store
         self._events = EventBus(settings.events.queue_limit, extra_event_kinds())
         named = (settings.recall.filter_model, settings.recall.judge_model, settings.knowledge.model)

@@ -29,6 +29,7 @@ from foveate.store import (
     prompts,
     queue,
     sent,
+    workers,
 )
 from foveate.store import snapshot as snapshots
 from foveate.store.agents import NewAgent
@@ -352,6 +353,13 @@ class SentRequests(_Part):
     prune = _writes(sent.prune, _of())
 
 
+class WorkerRows(_Part):
+    """Heartbeats of processes that do background work; `derived.due.state` lists them."""
+
+    beat = _writes(workers.beat, _of())
+    end = _writes(workers.end, _of())
+
+
 class Store(_Part):
     """An open store: its operations on sessions, turns and pins, and its other parts.
 
@@ -376,6 +384,7 @@ class Store(_Part):
         self.pictures = Pictures(database)
         self.erasures = Erasures(database, dialect)
         self.sent = SentRequests(database)
+        self.workers = WorkerRows(database)
         self._dialect = dialect
 
     def for_tenant(self, tenant: str) -> Store:

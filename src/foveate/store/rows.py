@@ -273,6 +273,38 @@ class ParkedTurn:
     reason: str
 
 
+WorkerKind = Literal["worker", "serve"]
+"""The command of a process that does background work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerBeat:
+    """A process that says that it does background work."""
+
+    id: str
+    kind: WorkerKind
+    host: str
+    pid: int
+    version: str
+    compresses: bool
+    """Whether it compresses and indexes turns, besides running agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningWorker:
+    """A process that does background work, by its heartbeat."""
+
+    kind: WorkerKind
+    host: str
+    pid: int
+    version: str
+    compresses: bool
+    """Whether it compresses and indexes turns, besides running agents."""
+    running_seconds: float
+    seen_seconds: float
+    """Time since its last heartbeat."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """The work queue of a store."""
@@ -294,6 +326,8 @@ class QueueState:
     parked: int
     parked_turns: tuple[ParkedTurn, ...]
     """A few of them, the newest first."""
+    workers: tuple[RunningWorker, ...] = ()
+    """Processes of `foveate worker` and `foveate serve` that run, idle or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
