@@ -20,6 +20,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
+from foveate import telemetry
 from foveate.errors import BadUpstream, FoveateError, contained
 from foveate.events import Event
 from foveate.intake.recorder import Placement, Recorder
@@ -38,6 +39,7 @@ from foveate.session import Session
 from foveate.session.budgets import BudgetState
 from foveate.session.client_calls import CHARS_PER_TOKEN, CallNote, ClientCalls
 from foveate.session.client_requests import read_overflow
+from foveate.session.sent import plain
 from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
 
@@ -167,6 +169,8 @@ class Gateway:
                     note.answer_chars = len(encode(answer.round_messages))
         note.status, note.outcome = status, outcome
         note.end()
+        if note.is_sent and telemetry.is_on():
+            telemetry.model_call(_told(note, is_stream=call.request.is_stream))
         if note.is_sent or note.reservation is not None:
             self._account.add(note)
 
@@ -478,6 +482,27 @@ def _query(call: ClientCall) -> str:
 
 def _described(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _told(note: CallNote, *, is_stream: bool) -> telemetry.ModelCall:
+    """Return what a trace tells of a client's call."""
+    used = note.used
+    return telemetry.ModelCall(
+        provider="gemini" if note.format == "gemini" else note.format,
+        operation="generate_content" if note.format == "gemini" else "chat",
+        model=plain(note.model),
+        outcome=note.outcome,
+        seconds=note.seconds,
+        session_id=note.session_id or "",
+        address=note.address,
+        first_seconds=note.first_byte_seconds if is_stream else 0.0,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cached_tokens=used.cache_read_tokens,
+        written_tokens=used.cache_write_tokens,
+        thinking_tokens=used.reasoning_tokens,
+        status=note.status,
+    )
 
 
 def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:
