@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from foveate.server.gateway import prepare
+from foveate.session.client_requests import context_for
 from foveate.session.picture import Picture, picture_of
 from foveate.session.sent import bytes_changed
 from foveate.session.values import Context
@@ -46,13 +46,13 @@ def test_a_request_that_was_sent_has_the_picture_of_its_context(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format_name: str
 ) -> None:
     made: list[Context] = []
-    build = prepare.context_for
+    build = context_for
 
     async def noted(*arguments: Any, **options: Any) -> Context:
         made.append(await build(*arguments, **options))
         return made[-1]
 
-    monkeypatch.setattr(prepare, "context_for", noted)
+    monkeypatch.setattr("foveate.server.gateway.prepare.context_for", noted)
     monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "3000")
     path, body = FORMATS[format_name]
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
