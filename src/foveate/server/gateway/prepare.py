@@ -13,7 +13,6 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from foveate.cache import BoundedCache
-from foveate.context.context import Segment
 from foveate.errors import (
     BudgetExceeded,
     FoveateError,
@@ -47,7 +46,7 @@ from foveate.session.client_requests import (
     messages_of,
     whole_tokens,
 )
-from foveate.session.values import Context
+from foveate.session.values import Context, Segment
 
 Record = dict[str, Any]
 
