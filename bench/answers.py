@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 from answers_folder import CONDITIONS, WHOLE_SETS, write_folder
-from answers_score import load_saved, load_verdicts, render, save, write_sheets
+from answers_score import add_later_steps, check_files, load_saved, load_verdicts, render, save, write_sheets
 from measured_block import write_block
 from retention import SETS, SHARED
 
@@ -46,17 +46,14 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     step = parser.add_mutually_exclusive_group(required=True)
     step.add_argument("--reader", type=Path, metavar="FOLDER", help="write items for readers into a new folder")
-    step.add_argument("--judge-sheet", nargs="+", metavar=("FOLDER", "ANSWERS"), help="write sheets for judges")
-    step.add_argument("--score", nargs="+", metavar=("FOLDER", "VERDICTS"), help="print the figures")
+    add_later_steps(step)
     parser.add_argument("--data", default=SETS[0], choices=SETS)
     parser.add_argument("--budget", type=int, default=4_000, metavar="TOKENS")
     parser.add_argument("--questions", type=int, default=100, help="of all conversations together")
     parser.add_argument("--conditions", nargs="*", choices=CONDITIONS, help="default: all that the data allows")
     parser.add_argument("--write", action="store_true", help="save the verdicts in bench/data/answers and the tables")
     options = parser.parse_args()
-    for files in (options.judge_sheet, options.score):
-        if files and len(files) < 2:
-            parser.error("name the folder, then at least one file of answers or verdicts")
+    check_files(parser, options)
     return options
 
 

@@ -1,4 +1,4 @@
-"""The first step of `bench/answers.py`: writes what a model would see for each question into a folder.
+"""The first step of `bench/answers.py` and `bench/knowledge_tasks.py`: a folder with what a model would see.
 
 The folder has `items/ID.txt`, `batches.txt`, `README.md` (instructions for the reader), `tool.py`, `tools.json`,
 `stores/` (for the tools) and `private/manifest.json`, which maps an item to its question, condition and gold answer.
@@ -28,6 +28,8 @@ from live_play import sittings
 from retention import moment
 
 CONDITIONS = ("live", "live+tools", "history", "history+tools", "newest", "whole")
+TASK_CONDITIONS = ("with knowledge", "without knowledge", "past sessions", "written knowledge")
+"""Those of `bench/knowledge_tasks.py`."""
 WHOLE_SETS = ("locomo-dev",)
 """Sets whose whole transcripts (about 21,000 tokens each) a reader can read for every question."""
 TEMPLATES = Path(__file__).resolve().parent / "data" / "answers"
@@ -71,11 +73,7 @@ def write_folder(
     conditions: Sequence[str],
 ) -> None:
     """Play the conversations and write an item for each chosen question and condition."""
-    refuse_repository(folder)
-    if folder.exists() and any(folder.iterdir()):
-        sys.exit(f"{folder} is not empty; choose a new folder")
-    for part in ("items", "stores", "private"):
-        (folder / part).mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     chosen = choose_questions(conversations, questions)
     items: list[Item] = []
     for conversation in conversations:
@@ -84,22 +82,51 @@ def write_folder(
             print(f"{conversation['id']}: {len(own)} questions", file=sys.stderr, flush=True)
             items += make_items(conversation, own, conditions, budget_tokens=budget_tokens, stores=folder / "stores")
     items.sort(key=lambda item: item.id)
-    for item in items:
-        (folder / "items" / f"{item.id}.txt").write_text(item.text)
-    rounds = ("".join(f"{' '.join(batch)}\n" for batch in batches) for batches in make_batches(items))
-    (folder / "batches.txt").write_text("\n".join(rounds))
     stores = {item.id: f"{item.conversation}.db" for item in items if item.tools}
     source = str(Path(foveate.__file__).resolve().parents[1])
     tools = {"source": source, "settings": SETTINGS, "stores": stores}
     (folder / "tools.json").write_text(json.dumps(tools, indent=1))
     shutil.copyfile(Path(__file__).with_name("answers_tool.py"), folder / "tool.py")
-    shutil.copyfile(TEMPLATES / "reader.md", folder / "README.md")
+    gold = {key: question for one in conversations for key, question in _gold(one) if key in chosen}
+    write_batches(folder, make_batches(items))
+    fill_folder(folder, items, gold, data=data, budget_tokens=budget_tokens)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a new folder outside of any repository."""
+    refuse_repository(folder)
+    if folder.exists() and any(folder.iterdir()):
+        sys.exit(f"{folder} is not empty; choose a new folder")
+    for part in ("items", "stores", "private"):
+        (folder / part).mkdir(parents=True, exist_ok=True)
+
+
+def write_batches(folder: Path, rounds: Iterable[Sequence[Sequence[str]]]) -> None:
+    """Write a line for each batch, and an empty one between two rounds."""
+    lines = ("".join(f"{' '.join(batch)}\n" for batch in batches) for batches in rounds)
+    (folder / "batches.txt").write_text("\n".join(lines))
+
+
+def fill_folder(
+    folder: Path,
+    items: Sequence[Item],
+    gold: Mapping[str, Mapping[str, Any]],
+    *,
+    data: str,
+    budget_tokens: int,
+    kind: str = "",
+) -> None:
+    """Write the items, the instructions of their kind, and the key: questions with their gold answers."""
+    for item in items:
+        (folder / "items" / f"{item.id}.txt").write_text(item.text)
+    shutil.copyfile(TEMPLATES / f"reader{kind}.md", folder / "README.md")
     manifest = {
         "data": data,
         "budget_tokens": budget_tokens,
         "foveate": foveate.__version__,
         "reader": file_hash(folder / "README.md"),
-        "questions": {key: question for one in conversations for key, question in _gold(one) if key in chosen},
+        "judge": f"judge{kind}.md",
+        "questions": gold,
         "items": {
             item.id: {
                 "question": item.question,

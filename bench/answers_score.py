@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import shutil
@@ -12,7 +13,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from answers_folder import CONDITIONS, MANIFEST, TEMPLATES, file_hash, refuse_repository
+from answers_folder import CONDITIONS, MANIFEST, TASK_CONDITIONS, TEMPLATES, file_hash, refuse_repository
 from live_score import Interval, interval
 
 SCORES = {"right": 1.0, "partly": 0.5, "wrong": 0.0}
@@ -20,6 +21,7 @@ ORDERING = "event_ordering"
 """Category whose verdicts have `order`."""
 NOT_FOUND = "not in the context"
 SHEET_ITEMS = 50
+ORDER = (*CONDITIONS, *TASK_CONDITIONS)
 ANSWERS = Path("private") / "answers.json"
 
 
@@ -58,6 +60,19 @@ class Judged:
     verdicts: tuple[Verdict, ...]
 
 
+def add_later_steps(step: argparse._MutuallyExclusiveGroup) -> None:
+    """Add the options of the steps after the readers'."""
+    step.add_argument("--judge-sheet", nargs="+", metavar=("FOLDER", "ANSWERS"), help="write sheets for judges")
+    step.add_argument("--score", nargs="+", metavar=("FOLDER", "VERDICTS"), help="print the figures")
+
+
+def check_files(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Exit if a later step has a folder alone."""
+    for files in (options.judge_sheet, options.score):
+        if files and len(files) < 2:
+            parser.error("name the folder, then at least one file of answers or verdicts")
+
+
 def write_sheets(folder: Path, files: Sequence[Path]) -> list[Path]:
     """Write sheets for judges with the answers of these files; of two answers to an item, the later one counts."""
     refuse_repository(folder)
@@ -74,7 +89,7 @@ def write_sheets(folder: Path, files: Sequence[Path]) -> list[Path]:
     judge = folder / "judge"
     shutil.rmtree(judge, ignore_errors=True)
     judge.mkdir()
-    shutil.copyfile(TEMPLATES / "judge.md", judge / "README.md")
+    shutil.copyfile(TEMPLATES / manifest.get("judge", "judge.md"), judge / "README.md")
     # Another order than that of the items, so that a batch of readers is not judged together.
     shuffled = sorted(answers, key=lambda item: hashlib.sha256(f"judge {item}".encode()).digest())
     sheets: list[Path] = []
@@ -126,7 +141,7 @@ def load_verdicts(folder: Path, files: Sequence[Path]) -> Judged:
         manifest["reader"],
         file_hash(folder / "judge" / "README.md"),
         items=len(manifest["items"]),
-        verdicts=tuple(sorted(verdicts.values(), key=lambda one: (one.question, CONDITIONS.index(one.condition)))),
+        verdicts=tuple(sorted(verdicts.values(), key=lambda one: (one.question, ORDER.index(one.condition)))),
     )
 
 
@@ -208,7 +223,7 @@ def _by_condition(verdicts: Sequence[Verdict]) -> dict[str, list[Verdict]]:
     found: dict[str, list[Verdict]] = defaultdict(list)
     for one in verdicts:
         found[one.condition].append(one)
-    return {condition: found[condition] for condition in CONDITIONS if condition in found}
+    return {condition: found[condition] for condition in ORDER if condition in found}
 
 
 def _shown(mean: Interval | None) -> str:

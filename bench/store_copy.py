@@ -1,8 +1,8 @@
 """Copies of a large store: `python bench/store_copy.py` copies a file to PostgreSQL and back, with kills.
 
 The store has one session of 100,000 turns with its search index, and a short one with a fork, renditions and eras. A
-copy is the command `foveate copy`, killed with SIGKILL when a third and when two thirds of the turns are there. Then
-the hashes of all rows must be equal in all three stores, and searches are timed in the first two.
+copy is the command `foveate store copy`, killed with SIGKILL when a third and when two thirds of the turns are there.
+Then the hashes of all rows must be equal in all three stores, and searches are timed in the first two.
 """
 
 from __future__ import annotations

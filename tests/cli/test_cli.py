@@ -14,7 +14,7 @@ import click
 import pytest
 
 from foveate import sync
-from foveate.cli import cli
+from foveate.cli import NESTED, cli
 from support.command_line import AWKWARD, SHOWN, Shell, command, shell_with
 from support.command_line_page import PAGE, generate, helps
 from support.patience import PATIENCE_SECONDS, wait_until
@@ -71,7 +71,7 @@ def test_help_goes_to_the_screen_and_is_no_error(flag: str, tmp_path: Path) -> N
 
 def test_a_command_that_is_not_there_is_a_mistake_with_a_hint(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    assert "Did you mean 'sessions'?" in shell.error("sesions", code=2)
+    assert "Did you mean sessions?" in shell.error("sesions", code=2)
     assert "No such command 'xyzzy'" in shell.error("xyzzy", code=2)
     assert "No such option" in shell.error("stats", "--nope", code=2)
 
@@ -101,7 +101,7 @@ STORE_COMMANDS = [
 @pytest.mark.parametrize("words", STORE_COMMANDS, ids=" ".join)
 def test_a_store_that_is_not_there_is_not_made_by_reading_it(words: list[str], tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    assert "does not exist yet; 'foveate import' or 'foveate demo' creates it" in shell.error(*words)
+    assert "does not exist yet; 'foveate import' creates it" in shell.error(*words)
     assert not shell.db.exists()
 
 
@@ -281,3 +281,31 @@ def test_commands_are_grouped_in_the_help_each_once(tmp_path: Path) -> None:
     ]
     listed = re.findall(r"^  ([a-z]+)  +[A-Z]", shown, re.MULTILINE)
     assert sorted(listed) == cli.list_commands(click.Context(cli))
+
+
+def test_a_nested_command_is_the_same_under_its_old_name(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    shell("demo", "--turns", "3")
+    assert shell("sessions", "levels", "demo", "T-1") == shell("levels", "demo", "T-1")
+    assert shell("store", "compress", "--all", "--json") == shell("compress", "--all", "--json")
+    listed = shell("--help")
+    assert not any(f"\n  {name} " in listed for names in NESTED.values() for name in names)
+    assert "board" in shell("sessions", "--help")
+
+
+def test_a_store_may_be_named_before_the_command(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    other = tmp_path / "other.db"
+    shell("--db", str(other), "demo", "--turns", "3")
+    assert other.exists()
+    assert '"demo"' in shell("--db", str(other), "sessions", "--json")
+    assert not shell.db.exists()
+
+
+def test_the_budget_of_a_session_is_shown_and_set(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    shell("demo", "--turns", "3")
+    assert "demo has a budget of 16,000 tokens." in shell("sessions", "budget", "demo")
+    assert "demo has a budget of 32,000 tokens." in shell("sessions", "budget", "demo", "32k")
+    assert "demo has a budget of 32,000 tokens." in shell("sessions", "budget", "demo")
+    assert "Error" in shell.error("sessions", "budget", "demo", "lots", code=2)

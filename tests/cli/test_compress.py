@@ -69,7 +69,7 @@ def test_an_answer_that_can_not_be_read_is_told_with_who_asks_again_and_when(
 ) -> None:
     answering(tmp_path, monkeypatch, {"says": "no JSON at all"})
     shown = " ".join(shell("compress", "s", "--again").split())
-    assert "its answer could not be read), by the next 'foveate compress'" in shown
+    assert "its answer could not be read), by the next 'foveate store compress'" in shown
     assert "A model is called for 1 more turn from 20" in shown
 
 
@@ -81,7 +81,7 @@ def test_a_turn_that_is_given_up_is_told_of_with_why(
     shown = " ".join(shell("compress", "s", "--again").split())
     assert "No model is retried for 1 turn (" in shown
     assert "its answers did not pass the guard): the rule-based version is used." in shown
-    assert "'foveate compress --again' retries." in shown
+    assert "'foveate store compress --again' retries." in shown
 
 
 def test_commands_that_only_read_ask_no_model(shell: Shell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

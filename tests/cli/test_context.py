@@ -81,8 +81,8 @@ def test_turns_that_are_not_compressed_yet_are_told_of(tmp_path: Path, monkeypat
     shell = Shell(tmp_path / "chat.db", width=120)
     with sync.open(shell.db) as fov:
         fov.session("a talk").record([*HELLO, *HELLO])
-    assert "2 turns not compressed yet; run 'foveate compress 'a talk''." in shell("context", "a talk")
-    assert "'foveate compress 'a talk'' makes them." in shell("levels", "a talk", "T-1")
+    assert "2 turns not compressed yet; run 'foveate store compress 'a talk''." in shell("context", "a talk")
+    assert "'foveate store compress 'a talk'' makes them." in shell("levels", "a talk", "T-1")
     assert "'foveate pin 'a talk' TEXT' makes one." in shell("pin", "a talk")
 
 

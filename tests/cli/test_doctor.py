@@ -57,7 +57,7 @@ def test_what_is_still_to_be_compressed_is_no_fault(tmp_path: Path) -> None:
         fov.open_session("s").record([{"role": "user", "content": "One more"}])
     assert shell.json("doctor")["pending_turns"] >= 1
     told = " ".join(shell("doctor").split())
-    assert re.search(r"\d turns? not compressed yet; run 'foveate compress --all'", told)
+    assert re.search(r"\d turns? not compressed yet; run 'foveate store compress --all'", told)
 
 
 def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
@@ -73,9 +73,9 @@ def test_a_turn_with_a_stand_in_is_told_of_with_why_and_what_to_do(
     shell("compress", "s", "--again")
     told = " ".join(shell("doctor").split())
     assert "fallbacks: 1 turn (a short version lost too much, or a model failed; " in told
-    assert "nothing is lost); 'foveate compress --all --again' retries" in told
+    assert "nothing is lost); 'foveate store compress --all --again' retries" in told
     monkeypatch.delenv("FOVEATE_MODELS__DEFAULT")
-    assert "set models.default, then 'foveate compress --all --again'" in " ".join(shell("doctor").split())
+    assert "set models.default, then 'foveate store compress --all --again'" in " ".join(shell("doctor").split())
 
 
 @pytest.mark.parametrize(

@@ -36,7 +36,7 @@ def test_items_are_listed_by_scope_kind_and_state_with_their_sources(shell: Shel
     assert [each["id"] for each in shell.json("knowledge", "list", "--scope", "user:anna")] == [OTHER]
     assert [each["sources"] for each in shell.json("knowledge", "list", "--kind", "lesson")] == [["chat/T-1"]]
     assert shell.json("knowledge", "list", "--state", "pinned") == []
-    assert "'foveate learn' makes it" in shell("knowledge", "list", "--scope", "org:nobody")
+    assert "'foveate knowledge learn' makes it" in shell("knowledge", "list", "--scope", "org:nobody")
     assert "is not a scope" in shell.error("knowledge", "list", "--scope", "shop")
     assert "\x1b[33mproposed" in shell("knowledge", "list", colours=True)
 

@@ -101,10 +101,10 @@ def test_older_turns_that_are_not_indexed_yet_are_told_and_pruned_ones_are_not(t
         for number in range(40):
             fov.session("s").record([{"role": "user", "content": f"port {number}"}], at="2026-02-01T10:00:00Z")
         assert fov.unsearched_turns("s") == fov.unsearched_turns() == 41 - MAX_LOOSE_TURNS
-    told = "Indexing is not finished: 9 older turns not searched; 'foveate compress s' finishes it."
+    told = "Indexing is not finished: 9 older turns not searched; 'foveate store compress s' finishes it."
     assert " ".join(shell("search", "-s", "s", "port").split()).startswith(told)
     assert shell.json("search", "-s", "s", "port")["unsearched_turns"] == 9
-    assert "'foveate compress --all' finishes it" in " ".join(shell("search", "--all", "port").split())
+    assert "'foveate store compress --all' finishes it" in " ".join(shell("search", "--all", "port").split())
     with sync.open(shell.db, settings=settings) as fov:
         fov.prune("s", before="2026-02-02", dry_run=False)
         assert fov.unsearched_turns("s") == 0

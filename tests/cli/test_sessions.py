@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from foveate import sync
-from support.command_line import Shell, shell_with
+from support.command_line import Shell, command, shell_with
 
 UUID = "d703a1a9-1b7b-4fb1-b512-c9738b1fe617"
 
@@ -185,3 +186,14 @@ def test_a_session_has_a_scope(tmp_path: Path) -> None:
     assert shell.json("sessions", "scope", "s")["scope"] == "user:anna"
     assert "scope" in shell.error("sessions", "scope", "s", "pirate")
     assert shell("sessions", "scope", "s", "--off") == "s has no scope.\n"
+
+
+def test_titles_are_whole_where_no_terminal_limits_them(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    title = "a long title of many words " * 8
+    shell("demo", "--turns", "3")
+    shell("sessions", "rename", "demo", title)
+    environment = {key: value for key, value in shell.environment().items() if key != "COLUMNS"}
+    listed = subprocess.run(command("sessions"), env=environment, capture_output=True, text=True, check=True).stdout
+    assert title.strip() in listed
+    assert title.strip() not in shell("sessions")

@@ -16,8 +16,8 @@ HEAD = """# The command line
 Written by `python tests/support/command_line_page.py` from the help of each command.
 
 Every command takes `--json`, and then answers with one JSON value; `chat` and `run` write one a line, as things happen.
-`goal` and `topics` are groups of commands: `foveate goal list demo --json`. A command that fails says why in a sentence
-on the error stream.
+Groups have commands inside: `foveate sessions goal list demo --json`. `--db` can come first: `foveate --db FILE …`.
+A command that fails says why in a sentence on the error stream.
 
 | exit code | meaning |
 | --- | --- |

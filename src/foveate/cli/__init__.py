@@ -11,8 +11,10 @@ from pkgutil import iter_modules
 import click
 
 import foveate
+from foveate.cli.ui.answers import StoreGroup
+from foveate.cli.ui.options import STORE_VARIABLE
 from foveate.cli.ui.terminal import whole_error
-from foveate.errors import FoveateError
+from foveate.errors import FoveateError, nearest
 
 NOT_COMMANDS = {"ui"}
 """Packages in this folder that are not commands; the command `ui` is in the module `ui_`."""
@@ -24,12 +26,19 @@ INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
-    "Inspect": ("levels", "board", "checkpoints", "topics", "knowledge", "stats", "tokens", "compare", "replay"),
+    "Inspect": ("knowledge", "stats", "tokens", "compare"),
     "Connect": ("connect", "disconnect", "watch", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
-    "Maintain": ("compress", "learn", "models", "prune", "copy", "doctor"),
-    ADVANCED: ("cabinet", "fork", "goal", "prompts", "run", "agents", "shrink", "tools"),
+    "Maintain": ("store", "models", "doctor"),
+    ADVANCED: ("cabinet", "prompts", "run", "agents", "tools"),
 }
+NESTED = {
+    "sessions": ("board", "checkpoints", "fork", "goal", "levels", "replay", "shrink", "topics"),
+    "knowledge": ("learn",),
+    "store": ("compress", "copy", "prune"),
+}
+"""Commands of a group that have modules of their own. Their names without the group are aliases, for one release."""
+HIDDEN = {"hook", *(name for names in NESTED.values() for name in names)}
 
 
 class _Commands(click.Group):
@@ -53,8 +62,7 @@ class _Commands(click.Group):
             ctx.exit(INTERRUPTED)
 
     def list_commands(self, _ctx: click.Context) -> list[str]:
-        names = (module.name for module in iter_modules(__path__))
-        return sorted(name.rstrip("_") for name in names if name not in NOT_COMMANDS)
+        return sorted(modules() - HIDDEN)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands in groups; a command without a group is listed as advanced."""
@@ -68,11 +76,13 @@ class _Commands(click.Group):
             with formatter.section(title):
                 formatter.write_dl(rows)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in self.list_commands(ctx):
+    def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in modules():
             return None
         suffix = "_" if cmd_name in RENAMED else ""
         command: click.Command = import_module(f"{__name__}.{cmd_name}{suffix}").command
+        if isinstance(command, StoreGroup) and cmd_name in NESTED:
+            command.nest(NESTED[cmd_name], self.get_command)
         if COMPLETION in os.environ:
             from foveate.cli.ui.completion import complete_sessions
 
@@ -82,20 +92,29 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        group = next((group for group, names in NESTED.items() if args[0] in names), "")
+        if group and sys.stderr.isatty():
+            now = f"'foveate {group} {args[0]}'"
+            click.secho(f"This command is now {now}; the old name works for one more release.", dim=True, err=True)
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            import difflib
+            if near := nearest(args[0], modules()):
+                raise click.UsageError(f"{error.message} {near.capitalize()}", ctx) from error
+            raise
 
-            near = difflib.get_close_matches(args[0], self.list_commands(ctx), n=1)
-            if not near:
-                raise
-            raise click.UsageError(f"{error.message} Did you mean {near[0]!r}?", ctx) from error
+
+def modules() -> set[str]:
+    """Return the names of all modules with a command."""
+    names = (module.name for module in iter_modules(__path__))
+    return {name.rstrip("_") for name in names if name not in NOT_COMMANDS}
 
 
 @click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(foveate.__version__, prog_name="foveate")
-def cli() -> None:
+@click.option("--db", metavar="FILE", help="The store of the command: a file or a postgresql:// URL.")
+@click.pass_context
+def cli(ctx: click.Context, db: str | None) -> None:
     """Endless LLM conversations in a fixed token budget. Nothing is lost.
 
     \b
@@ -107,6 +126,17 @@ def cli() -> None:
 
     Everything is stored in ~/.foveate/foveate.db, or in the file that --db or $FOVEATE_DB names.
     """
+    if db is not None:
+        before = os.environ.get(STORE_VARIABLE)
+        os.environ[STORE_VARIABLE] = db
+        ctx.call_on_close(lambda: _restore(before))
+
+
+def _restore(value: str | None) -> None:
+    if value is None:
+        os.environ.pop(STORE_VARIABLE, None)
+    else:
+        os.environ[STORE_VARIABLE] = value
 
 
 def main() -> None:

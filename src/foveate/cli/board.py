@@ -1,4 +1,4 @@
-"""`foveate board`: retrieved items that contexts include for a few turns."""
+"""`foveate sessions board`: retrieved items that contexts include for a few turns."""
 
 from __future__ import annotations
 
@@ -28,13 +28,15 @@ def command(session: Session, *, session_id: str, action: str | None, name: str 
     """Show a session's board; save an item on it until it is dismissed, or dismiss one.
 
     \b
-    foveate board demo
-    foveate board demo --prompt "Which port did we choose?"
-    foveate board demo save T-87-R
-    foveate board demo dismiss T-87-R
+    foveate sessions board demo
+    foveate sessions board demo --prompt "Which port did we choose?"
+    foveate sessions board demo save T-87-R
+    foveate sessions board demo dismiss T-87-R
     """
     if action and not name:
-        raise click.UsageError(f"name what to {action}, e.g. {to_copy('board', session_id, action, 'T-87-R')}")
+        raise click.UsageError(
+            f"name what to {action}, e.g. {to_copy('sessions', 'board', session_id, action, 'T-87-R')}"
+        )
     board = session.board()
     if action and name:
         names = [entry.name for entry in board.retrieved] + [note.key for note in board.notes]

@@ -1,4 +1,4 @@
-"""`foveate checkpoints`: the checkpoints of a session, and how its budget is used."""
+"""`foveate sessions checkpoints`: the checkpoints of a session, and how its budget is used."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ def command(session: Session) -> Answer:
     """List the checkpoints of a session that uses the checkpoint strategy, oldest first.
 
     \b
-    foveate checkpoints demo
-    foveate checkpoints demo --json
+    foveate sessions checkpoints demo
+    foveate sessions checkpoints demo --json
     """
     status, found = session.checkpoints.status(), session.checkpoints.list()
     shown: dict[str, object] = {**asdict(status), "line": status.line}

@@ -1,4 +1,4 @@
-"""`foveate compress`: finish pending compression now."""
+"""`foveate store compress`: finish pending compression now."""
 
 from __future__ import annotations
 
@@ -69,9 +69,9 @@ def command(fov: Foveate, progress: Progress, *, session_ids: tuple[str, ...], e
     failure or when a limit allows.
 
     \b
-    foveate compress demo
-    foveate compress --all
-    foveate compress demo --again
+    foveate store compress demo
+    foveate store compress --all
+    foveate store compress demo --again
     """
     if bool(session_ids) == every:
         raise click.UsageError("name sessions, or use --all")
@@ -118,11 +118,13 @@ def _show(
     ]
     print_table(out, COLUMNS, rows)
     if waiting := waiting_for_model(after.values()):
-        by_whom = "by the next 'foveate compress', or by a program that has the store open, e.g. a chat"
+        by_whom = "by the next 'foveate store compress', or by a program that has the store open, e.g. a chat"
         out.print(line((f"{waiting}{trouble.why}, {by_whom}. Until then the rule-based version is used.", "dim")))
     if trouble.given_up:
         message = f"No model is retried for {several(trouble.given_up, 'turn')}{trouble.why}"
-        out.print(line((f"{message}: the rule-based version is used. 'foveate compress --again' retries.", "dim")))
+        out.print(
+            line((f"{message}: the rule-based version is used. 'foveate store compress --again' retries.", "dim"))
+        )
 
 
 def _done(before: SessionStats, after: SessionStats) -> int:

@@ -1,4 +1,4 @@
-"""`foveate copy`: copy a store into another one."""
+"""`foveate store copy`: copy a store into another one."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ def command(progress: Progress, *, source: Path, target: Path) -> Answer:
     programs that record in the source.
 
     \b
-    foveate copy ~/.foveate/foveate.db postgresql://foveate@db.example.com/foveate
-    foveate copy postgresql://foveate@db.example.com/foveate backup.db --json
+    foveate store copy ~/.foveate/foveate.db postgresql://foveate@db.example.com/foveate
+    foveate store copy postgresql://foveate@db.example.com/foveate backup.db --json
     """
     import asyncio
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.answers import Answer, store_command
+from foveate.cli.ui.options import DEFAULT_STORE
 from foveate.cli.ui.terminal import Column, line, print_table
 from foveate.text import amount
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from foveate.sync import Foveate, Session
 
 COLUMNS = (Column("mentioned once", "fold"), Column("in"), Column("asked later", "cut"), Column("shown as"))
+DEMO_STORE = DEFAULT_STORE.with_name("demo.db")
 FACTS_SHOWN = 6
 BUDGET_TOKENS = 16_000
 REPLAYED_TURNS = 300
@@ -51,20 +53,21 @@ class DemoResult:
         return [fact for fact in self.conversation.facts if fact.needle in self.context.text]
 
 
-@store_command("demo", "Record a sample conversation and show its live context.", create=True)
+@store_command("demo", "Record a sample conversation and show its live context.", create=True, store=DEMO_STORE)
 @click.option("--turns", default=300, show_default=True, type=click.IntRange(1, 300), help="Number of turns to record.")
 @click.option("--session", "session_id", default="demo", show_default=True, metavar="ID", help="The session's id.")
 @click.option("--replay/--no-replay", default=True, help="Also replay it, to measure what stays cached.")
 def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, replay: bool, store_path: Path) -> Answer:
     """Record a conversation of 300 turns in a session of 16,000 tokens, compress it, and show its live context.
 
-    The conversation is made up, with planted facts, decisions, tool calls and errors. Running it again adds nothing.
+    The conversation is made up, with planted facts, decisions, tool calls and errors. It has a store of its own, so
+    that searches in yours don't find it. Running it again adds nothing.
 
     \b
     foveate demo
-    foveate context demo                   the live context again
-    foveate context demo --budget 8000     a preview
-    foveate levels demo T-87
+    foveate --db ~/.foveate/demo.db context demo                   the live context again
+    foveate --db ~/.foveate/demo.db context demo --budget 8000     a preview
+    foveate --db ~/.foveate/demo.db sessions levels demo T-87
     """
     from foveate.demo import load_conversation
 
@@ -159,14 +162,18 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
     _show_facts(out, shown)
     _show_found(out, shown)
     _show_figures(out, shown)
-    where = "" if str(store_path) == "~/.foveate/foveate.db" else f" --db {store_path}"
-    for call, note in (
-        (f"foveate context {shown.session_id} --budget 8000{where}", "a preview at half the budget"),
-        (f"foveate levels {shown.session_id} T-{shown.conversation.facts[0].turn}{where}", "a turn at its levels"),
-        (f"foveate doctor{where}", "verify every byte"),
-        ("foveate serve --upstream URL", "the same for any client, by changing its base URL"),
-    ):
-        out.print(line((f"  {call:<46}", "bold"), (f" {note}", "dim")))
+    foveate = "foveate" if store_path == DEFAULT_STORE else f"foveate --db {store_path}"
+    fact = shown.conversation.facts[0]
+    calls = {
+        f"{foveate} context {shown.session_id} --budget 8000": "a preview at half the budget",
+        f"{foveate} sessions levels {shown.session_id} T-{fact.turn}": "a turn at its levels",
+        f"{foveate} doctor": "verify every byte",
+        "foveate connect claude-code": "the same for your coding agent",
+        "foveate serve --upstream URL": "the same for any client, by changing its base URL",
+    }
+    width = max(map(len, calls)) + 2
+    for call, note in calls.items():
+        out.print(line((f"  {call:<{width}}", "bold"), (note, "dim")), soft_wrap=True)
 
 
 def _show_facts(out: Console, shown: DemoResult) -> None:

@@ -100,7 +100,7 @@ def _print_unfinished(out: Console, pending: int, fallbacks: int, *, has_model: 
     if fallbacks:
         why = "a short version lost too much, or a model failed; a longer one is used, nothing is lost"
         first = "" if has_model else "a model may do better: set models.default, then "
-        advice = f"{first}'foveate compress --all --again' retries"
+        advice = f"{first}'foveate store compress --all --again' retries"
         out.print(line((f"  fallbacks: {several(fallbacks, 'turn')} ({why}); {advice}", "dim")))
 
 
@@ -113,13 +113,13 @@ def _print_index(out: Console, index: IndexState) -> None:
     if index.problem:
         out.print(line((f"  it can't be reached now ({index.problem}); until then searches use words only", "yellow")))
     if index.missing:
-        advice = "run 'foveate compress --all', or 'foveate doctor --rebuild-index' after a change of model"
+        advice = "run 'foveate store compress --all', or 'foveate doctor --rebuild-index' after a change of model"
         out.print(line((f"  {several(index.missing, 'turn')} not indexed yet; {advice}", "dim")))
 
 
 def _print_queue(out: Console, queue: QueueState) -> None:
     """Print the number of turns that are no longer retried."""
-    advice = "'foveate worker --status' lists them, 'foveate compress --all --again' retries"
+    advice = "'foveate worker --status' lists them, 'foveate store compress --all --again' retries"
     out.print(line((f"  parked: {several(queue.parked, 'turn')}; {advice}", "yellow")))
 
 

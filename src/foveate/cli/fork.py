@@ -1,4 +1,4 @@
-"""`foveate fork`: start a session from a turn of another."""
+"""`foveate sessions fork`: start a session from a turn of another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def command(
     """Start a session from a turn of another; nothing is copied, and the parent never sees the fork's turns.
 
     \b
-    foveate fork demo demo-try --at T-120
+    foveate sessions fork demo demo-try --at T-120
     """
     info = session.fork(new_id, turn, title=title, exist_ok=exist_ok).info
     message = f"{new_id} shares {session_id} up to {info.fork_turn_id}; its next turn is T-{info.turns + 1}."

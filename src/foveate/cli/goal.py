@@ -1,4 +1,4 @@
-"""`foveate goal`: goals of a session, their steps, locked decisions and artifacts."""
+"""`foveate sessions goal`: goals of a session, their steps, locked decisions and artifacts."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def command() -> None:
     """Manage a session's goals. Contexts include them uncompressed, if the strategy shows goals.
 
     \b
-    foveate goal add demo "Implement user authentication" --priority high
-    foveate goal step demo G-1 "Add JWT" --status "in progress"
-    foveate goal decide demo G-1 "Use JWT in httpOnly cookies"
-    foveate goal artifact demo G-1 src/auth/jwt.ts
-    foveate goal done demo G-1
-    foveate goal list demo
+    foveate sessions goal add demo "Implement user authentication" --priority high
+    foveate sessions goal step demo G-1 "Add JWT" --status "in progress"
+    foveate sessions goal decide demo G-1 "Use JWT in httpOnly cookies"
+    foveate sessions goal artifact demo G-1 src/auth/jwt.ts
+    foveate sessions goal done demo G-1
+    foveate sessions goal list demo
     """
 
 
@@ -41,7 +41,7 @@ def add(session: Session, *, title: str, priority: str, steps: tuple[str, ...]) 
     """Add a goal.
 
     \b
-    foveate goal add demo "Implement user authentication" --priority high --step Design --step "Add JWT"
+    foveate sessions goal add demo "Implement user authentication" --priority high --step Design --step "Add JWT"
     """
     return _shown(_goals(session).add(title, priority=priority, steps=steps))
 
@@ -54,8 +54,8 @@ def step(session: Session, *, goal_id: str, step: str, status: str) -> Answer:
     """Add a step by its title, or set the status of one by its title or number.
 
     \b
-    foveate goal step demo G-1 "Add JWT"
-    foveate goal step demo G-1 2 --status done
+    foveate sessions goal step demo G-1 "Add JWT"
+    foveate sessions goal step demo G-1 2 --status done
     """
     return _shown(_goals(session).step(goal_id, step, status))
 
@@ -67,7 +67,7 @@ def decide(session: Session, *, goal_id: str, decision: str) -> Answer:
     """Lock a decision: every context includes it verbatim.
 
     \b
-    foveate goal decide demo G-1 "Store tokens in httpOnly cookies"
+    foveate sessions goal decide demo G-1 "Store tokens in httpOnly cookies"
     """
     return _shown(_goals(session).decide(goal_id, decision))
 
@@ -80,7 +80,7 @@ def artifact(session: Session, *, goal_id: str, path: str, change: str) -> Answe
     """Record a file that the goal produced.
 
     \b
-    foveate goal artifact demo G-1 src/routes/api.ts --change modified
+    foveate sessions goal artifact demo G-1 src/routes/api.ts --change modified
     """
     return _shown(_goals(session).artifact(goal_id, path, change))
 
@@ -91,7 +91,7 @@ def done(session: Session, *, goal_id: str) -> Answer:
     """Mark a goal as done; its locked decisions stay.
 
     \b
-    foveate goal done demo G-1
+    foveate sessions goal done demo G-1
     """
     return _shown(_goals(session).done(goal_id))
 
@@ -101,10 +101,10 @@ def list_(session: Session, *, session_id: str) -> Answer:
     """Show a session's goals.
 
     \b
-    foveate goal list demo
+    foveate sessions goal list demo
     """
     goals = _goals(session).list()
-    empty = f"No goals. '{to_copy('goal', 'add', session_id, 'TITLE')}' makes one."
+    empty = f"No goals. '{to_copy('sessions', 'goal', 'add', session_id, 'TITLE')}' makes one."
     return Answer(goals, each(goals, _print) if goals else empty)
 
 

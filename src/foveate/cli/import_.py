@@ -48,8 +48,20 @@ MAX_FAILURES_SHOWN = 5
 @click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--format", "format_name", metavar="NAME", help="The files' format. Default: detected.")
 @click.option("--session", "session_id", metavar="ID", help="The session's id, for a single file.")
+@click.option(
+    "--compress/--no-compress",
+    "compress",
+    default=None,
+    help="Also index and compress what is new, now. Default: ask in a terminal, else later.",
+)
 def command(
-    *, paths: tuple[Path, ...], format_name: str | None, session_id: str | None, store_path: Path, as_json: bool
+    *,
+    paths: tuple[Path, ...],
+    format_name: str | None,
+    session_id: str | None,
+    compress: bool | None,
+    store_path: Path,
+    as_json: bool,
 ) -> Answer:
     """Import transcripts: files, or folders that are searched for them.
 
@@ -73,10 +85,12 @@ def command(
             raise InputError(f"--session is for a single file; got {len(files)}")
         with opened(store_path, create=True) as fov:
             reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
+            new = [session.id for report in reports for session in report.sessions if session.added]
+            left = _compress(fov, new, compress, shown=not as_json)
     is_whole = any(report.sessions for report in reports) and not any(report.problems for report in reports)
     return Answer(
         {"reports": [asdict(report) for report in reports], "failures": failures},
-        lambda out: _show(out, reports, failures, is_named=session_id is not None),
+        lambda out: _show(out, reports, failures, left, is_named=session_id is not None),
         0 if is_whole and not failures else 1,
     )
 
@@ -136,6 +150,26 @@ def _import_all(
     return reports, failures
 
 
+def _compress(fov: Foveate, ids: list[str], chosen: bool | None, *, shown: bool) -> int:
+    """Index and compress sessions, if that is wanted; return how many turns are left for later."""
+    pending = sum(fov.open_session(name).stats().pending for name in ids)
+    if not pending or not fov.settings.compress.enabled:
+        return 0
+    if chosen is None:
+        model = fov.settings.models.default
+        by_whom = f" (with {model}; rules first)" if model else ""
+        question = f"Index and compress {several(pending, 'turn')} now{by_whom}? Search finds them better then."
+        is_asked = shown and sys.stdin.isatty() and sys.stdout.isatty()
+        chosen = is_asked and click.confirm(question, default=True, err=True)
+    if not chosen:
+        return pending
+    with progress_bar(shown=shown) as progress:
+        task = progress.add_task("compressing", total=pending)
+        for name in ids:
+            fov.settle(session_id=name, progress=partial(progress.advance, task))
+    return 0
+
+
 def _advance(progress: Progress, task: TaskID, before: int, done: int) -> None:
     progress.update(task, completed=before + done)
 
@@ -161,7 +195,7 @@ def _skipped(reports: list[ImportReport], failures: list[str]) -> str:
     return ", ".join(several(count, *words) for count, *words in parts if count)
 
 
-def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_named: bool) -> None:
+def _show(out: Console, reports: list[ImportReport], failures: list[str], left: int, *, is_named: bool) -> None:
     rows = [(report, session) for report in reports for session in report.sessions]
     lines = []
     for report, session in rows[:MAX_SESSIONS_SHOWN]:
@@ -189,3 +223,6 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_
     note = f", {several(unread, 'line')} not read" if unread else ""
     total = f"{several(len(rows), 'session')}, {several(found, 'message')}, {added:,} of them new"
     out.print(line(total, (note, "yellow"), f"; {amount(size)}B read"))
+    if left:
+        waiting = f"{several(left, 'turn')} not indexed and compressed yet"
+        out.print(line(f"{waiting}; 'foveate store compress --all' does it now, any running program later."))

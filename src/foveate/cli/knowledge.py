@@ -35,7 +35,7 @@ CELLS: Cells[KnowledgeItem] = {
     Column("uses", "number", expendable=4): lambda item: str(item.uses or ""),
     Column("last seen", expendable=3): lambda item: moment(item.last_seen),
 }
-EMPTY = "No knowledge yet. 'foveate learn' makes it from past conversations."
+EMPTY = "No knowledge yet. 'foveate knowledge learn' makes it from past conversations."
 
 
 filter_options = stacked(

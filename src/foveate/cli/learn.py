@@ -1,4 +1,4 @@
-"""`foveate learn`: learn topics, lessons and preferences from past sessions."""
+"""`foveate knowledge learn`: learn topics, lessons and preferences from past sessions."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def command(fov: Foveate, progress: Progress, *, scope: str | None, dry_ru
     interrupted run is resumed. Items are proposals until they are used or approved: see 'foveate knowledge list'.
 
     \b
-    foveate learn --dry-run
-    foveate learn --scope project:shop
+    foveate knowledge learn --dry-run
+    foveate knowledge learn --scope project:shop
     """
     import msgspec
 

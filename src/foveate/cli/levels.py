@@ -1,4 +1,4 @@
-"""`foveate levels`: show a turn at its four levels."""
+"""`foveate sessions levels`: show a turn at its four levels."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def command(session: Session, *, session_id: str, turn: str, full: bool) -> Answ
     """Show a turn raw, smoothed, compressed and tiny, with their sizes.
 
     \b
-    foveate levels demo T-87
-    foveate levels demo T-87 --full | less
+    foveate sessions levels demo T-87
+    foveate sessions levels demo T-87 --full | less
     """
     raw = session.get_turn(turn, "R", format="plain")
     found = [raw if level == "R" else session.get_turn(turn, level, "plain") for level in raw.available_levels]
@@ -39,7 +39,7 @@ def command(session: Session, *, session_id: str, turn: str, full: bool) -> Answ
     def show(out: Console) -> None:
         print_levels(out, found, full=full)
         if len(found) == 1:
-            advice = f"'{to_copy('compress', session_id)}' makes them"
+            advice = f"'{to_copy('store', 'compress', session_id)}' makes them"
             out.print(line((f"The other levels are not made yet; {advice}.", "yellow")))
 
     return Answer([{**_described(each, raw, details), "content": each.content} for each in found], show)

@@ -1,4 +1,4 @@
-"""`foveate prune`: remove old raw content; without --yes, preview what would be removed."""
+"""`foveate store prune`: remove old raw content; without --yes, preview what would be removed."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ def command(fov: Foveate, *, session_ids: tuple[str, ...], age: str, everything:
     removed. Export first what you may need again.
 
     \b
-    foveate prune demo --older-than 90d              preview
-    foveate prune demo --older-than 90d --yes
+    foveate store prune demo --older-than 90d              preview
+    foveate store prune demo --older-than 90d --yes
     """
     if everything == bool(session_ids):
         raise InputError("name the sessions to prune, or use --all")

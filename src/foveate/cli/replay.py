@@ -1,4 +1,4 @@
-"""`foveate replay`: replay a session at a budget, and report what it would have cost."""
+"""`foveate sessions replay`: replay a session at a budget, and report what it would have cost."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def command(
     began with; 'price' is relative to a provider without a cache (cache reads 0.1, writes 1.25).
 
     \b
-    foveate replay demo --budget 16000
-    foveate replay demo --budget 16000 --schedule interval --order documented --retrieve-every 10
+    foveate sessions replay demo --budget 16000
+    foveate sessions replay demo --budget 16000 --schedule interval --order documented --retrieve-every 10
     """
     with opened(store_path) as fov:
         session = fov.find_session(session_id)

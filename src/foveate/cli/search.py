@@ -101,7 +101,7 @@ def _old_form(fov: Foveate, words: tuple[str, ...]) -> tuple[str | None, tuple[s
 
 
 def _print_unsearched(unsearched: int, session_id: str | None) -> None:
-    advice = f"'{to_copy('compress', session_id or '--all')}' finishes it"
+    advice = f"'{to_copy('store', 'compress', session_id or '--all')}' finishes it"
     unindexed = several(unsearched, "older turn")
     console().print(line((f"Indexing is not finished: {unindexed} not searched; {advice}.", "yellow")))
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.answers import Answer, Cells, print_values, store_group
-from foveate.cli.ui.options import assignment, yes_option
+from foveate.cli.ui.options import TOKENS, assignment, yes_option
 from foveate.cli.ui.terminal import Column, age, line, printable, reliable
 from foveate.text import several
 
@@ -47,12 +47,10 @@ CELLS: Cells[_Row] = {
     Column("reliability", expendable=6): lambda row: reliable(row.trust),
     Column("platform", expendable=8): lambda row: row.info.platform or "",
 }
-EMPTY = "No sessions found. 'foveate import' adds some, 'foveate demo' makes one."
+EMPTY = "No sessions found. 'foveate import' adds some."
 
 
-@store_group(
-    "sessions", "List the sessions; rename, label or delete one, choose its strategy.", invoke_without_command=True
-)
+@store_group("sessions", "List the sessions; change, inspect, fork or delete one.", invoke_without_command=True)
 @click.option("--platform", help="Only sessions of this platform, e.g. claude-code.")
 @click.option("--channel", help="Only sessions of this channel.")
 @click.option("--project", help="Only sessions of this project: a channel, or the last folder of its path.")
@@ -80,6 +78,8 @@ def command(
     foveate sessions --project foveate
     foveate sessions rename SESSION "A better title"
     foveate sessions strategy SESSION topics
+    foveate sessions budget SESSION 32k
+    foveate sessions levels SESSION T-12
     foveate sessions delete SESSION
     """
     from foveate.session.address import short_ids
@@ -195,6 +195,19 @@ def strategy(session: Session, name: str | None, given: tuple[str, ...]) -> Answ
 
 
 @command.command()
+@click.argument("tokens", type=TOKENS, required=False)
+def budget(fov: Foveate, session: Session, tokens: int | None) -> Answer:
+    """Set the token budget of a session's contexts; without a number, print the current one.
+
+    \b
+    foveate sessions budget support-42
+    foveate sessions budget support-42 32k
+    """
+    info = session.info if tokens is None else fov.session(session.id, budget_tokens=tokens).info
+    return Answer(info, f"{info.id} has a budget of {info.budget_tokens:,} tokens.")
+
+
+@command.command()
 @click.argument("name", required=False)
 @click.option("--off", is_flag=True, help="Use no mode.")
 def mode(session: Session, name: str | None, off: bool) -> Answer:
@@ -218,7 +231,7 @@ def mode(session: Session, name: str | None, off: bool) -> Answer:
 def scope(fov: Foveate, session: Session, name: str | None, off: bool) -> Answer:
     """Set the scope whose knowledge and past sessions a session may recall. Without a name, print the current one.
 
-    The session joins that scope: its other sessions can recall this one too, and 'foveate learn' includes it.
+    The session joins that scope: its other sessions can recall this one too, and 'foveate knowledge learn' includes it.
 
     \b
     foveate sessions scope support-42 user:anna

@@ -76,7 +76,7 @@ def command(
     foveate show demo T-7 T-9 --plain
     foveate show demo T-7 --messages anthropic     ready to send
     foveate show demo T-7 --message 3              one message, as it was recorded
-    foveate show demo --topic backups              all turns on a topic that 'foveate learn' found
+    foveate show demo --topic backups              all turns on a topic that 'foveate knowledge learn' found
     """
     if first is None and not (plain or format_name or topic):
         return _outline(session, as_json=as_json)

@@ -1,4 +1,4 @@
-"""`foveate shrink`: let a model decide which messages of a hybrid session to shorten."""
+"""`foveate sessions shrink`: let a model decide which messages of a hybrid session to shorten."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ async def command(
     The strategy shortens the rest automatically at the next context. Every message can still be read in full.
 
     \b
-    foveate shrink agent-7 --model openai:gpt-5-mini
-    foveate shrink agent-7 --window 40k --json
+    foveate sessions shrink agent-7 --model openai:gpt-5-mini
+    foveate sessions shrink agent-7 --window 40k --json
     """
     from foveate.agents.shrink import NAME, Shrinker
 

@@ -1,4 +1,4 @@
-"""`foveate topics`: list, show, seal and unseal the topics of a session."""
+"""`foveate sessions topics`: list, show, seal and unseal the topics of a session."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ def command() -> None:
     """Show a session that uses the topics strategy, topic by topic.
 
     \b
-    foveate topics list demo
-    foveate topics show demo topic-3
-    foveate topics seal demo
-    foveate topics unseal demo
+    foveate sessions topics list demo
+    foveate sessions topics show demo topic-3
+    foveate sessions topics seal demo
+    foveate sessions topics unseal demo
     """
 
 
@@ -44,7 +44,7 @@ def list_(session: Session) -> Answer:
     """List bulks, past topics and the current one, oldest first.
 
     \b
-    foveate topics list demo
+    foveate sessions topics list demo
     """
     history, last = session.topics.get_history(), session.info.turns
     return Answer(history, lambda out: print_table(out, COLUMNS, _rows(history, last)))
@@ -56,8 +56,8 @@ def show(session: Session, *, session_id: str, topic_id: str | None) -> Answer:
     """Show the summary of a topic or a bulk by its id, or of all of them.
 
     \b
-    foveate topics show demo
-    foveate topics show demo topic-3
+    foveate sessions topics show demo
+    foveate sessions topics show demo topic-3
     """
     known = _all(session.topics.get_history())
     found = [one for one in known if topic_id in (None, one.id)]
@@ -72,7 +72,7 @@ def seal(session: Session) -> Answer:
     """End the current topic and summarise it.
 
     \b
-    foveate topics seal demo
+    foveate sessions topics seal demo
     """
     topic = session.topics.seal_current_topic()
     return Answer(topic, partial(_print, [topic], before="Sealed "))
@@ -83,7 +83,7 @@ def unseal(session: Session) -> Answer:
     """Undo the last seal: its turns are the current topic again. Possible until the next message.
 
     \b
-    foveate topics unseal demo
+    foveate sessions topics unseal demo
     """
     session.topics.unseal()
     history = session.topics.get_history()

@@ -99,4 +99,4 @@ def _show_status(out: Console, state: QueueState) -> None:
     out.print(line((f"Parked               {several(state.parked, 'turn')}", "yellow")))
     for turn in state.parked_turns[:MAX_PARKED]:
         out.print(line((f"  {turn.session_id} T-{turn.turn}: {turn.reason}", "dim")))
-    out.print(line(("  'foveate compress --all --again' retries them", "dim")))
+    out.print(line(("  'foveate store compress --all --again' retries them", "dim")))

@@ -11,7 +11,7 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Background compression of turns."""
 
     enabled: bool = True
-    """false: turns are compressed only by `foveate compress`."""
+    """false: turns are compressed only by `foveate store compress`."""
     processes: Annotated[int, Meta(ge=0, le=64)] = 1
     """Number of compression processes. 0: a thread of the program is used."""
     batch_turns: Annotated[int, Meta(ge=1, le=1_000)] = 16

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import takewhile
-from typing import Any, Final, TypeAlias, get_args
+from typing import Any, Final, TypeAlias
 
 from foveate.context import invariants
 from foveate.context.invariants import tool_pairs_whole
 from foveate.context.pairs import TurnMessages, provider_message_count
 from foveate.errors import InvalidMessage, UnknownFormat, did_you_mean
-from foveate.formats import ProviderFormat, render_messages
+from foveate.formats import PROVIDER_FORMATS, render_messages
 from foveate.formats.acceptance import Acceptance, encodable, is_encodable
 from foveate.formats.providers.openai_responses import unique_ids
 from foveate.text import message_text, part_text
@@ -26,7 +26,7 @@ from foveate.turn import Attachment, Json, Message, Part, Text, ToolResult
 
 Record: TypeAlias = Mapping[str, Json]
 
-FORMATS: Final[tuple[ProviderFormat, ...]] = get_args(ProviderFormat)
+FORMATS: Final = PROVIDER_FORMATS
 MAX_BREAKPOINTS: Final = 4
 """Anthropic's limit."""
 NATIVE_BREAKPOINTS: Final = 2

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import groupby
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import BinaryIO, Literal, Protocol, TypeAlias, get_args, runtime_checkable
 
 from foveate.errors import UnknownFormat, did_you_mean
 from foveate.plugins import Registry, renamed
@@ -34,6 +34,7 @@ CALL_IDS = re.compile(r"[A-Za-z0-9_-]{1,40}")
 
 ProviderFormat: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini"]
 """A message format in which a request can be sent."""
+PROVIDER_FORMATS: tuple[ProviderFormat, ...] = get_args(ProviderFormat)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,8 +37,8 @@ class ModelsSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """For eras, checkpoints, topic summaries and short messages. None: `default`. Rules make them first and are the
     fallback."""
     shrink: str | None = None
-    """For the compression agent of `hybrid`, then started automatically at the trigger. None: `foveate shrink` starts
-    it, with the model for C."""
+    """For the compression agent of `hybrid`, then started automatically at the trigger. None: `foveate sessions shrink`
+    starts it, with the model for C."""
     fallbacks: tuple[str, ...] = ()
     """Models to try, in this order, when a model fails or a limit is reached."""
     mode: Literal["together", "separate", "chained"] = "together"

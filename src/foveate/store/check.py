@@ -94,7 +94,9 @@ def _check_contents(connection: Connection) -> Iterator[Finding]:
             yield Finding(f"version {version} of the prompt {key!r} is damaged", f"foveate prompts set {key} FILE")
     for item_id, version, digest, *values in connection.execute(KNOWLEDGE):
         if not is_sound(digest, *values):
-            yield Finding(f"version {version} of the item {item_id} is damaged", "learn it again with 'foveate learn'")
+            yield Finding(
+                f"version {version} of the item {item_id} is damaged", "learn it again with 'foveate knowledge learn'"
+            )
 
 
 def _check_bodies(connection: Connection) -> Iterator[Finding]:

@@ -6,11 +6,12 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
 
-from foveate.cli.ui.options import json_option, opened, refuse_options_before, store_file, store_option
+from foveate.cli.ui.options import DEFAULT_STORE, json_option, opened, refuse_options_before, store_file, store_option
 from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
@@ -70,15 +71,24 @@ class StoreCommand(click.Command):
     The names of the function's parameters select what it gets in addition to its own options: `fov` the open store,
     `session` the session that the argument SESSION names, `progress` a progress bar that is hidden with --json, and
     `store_path`, `session_id` and `as_json` the values of these options. An async function gets the async store. Only
-    commands with `create=True` create a missing store.
+    commands with `create=True` create a missing store; `store` is another default than `DEFAULT_STORE`.
     """
 
     def __init__(
-        self, name: str | None, *, callback: Callable[..., Any], create: bool = False, **attributes: Any
+        self,
+        name: str | None,
+        *,
+        callback: Callable[..., Any],
+        create: bool = False,
+        store: Path = DEFAULT_STORE,
+        **attributes: Any,
     ) -> None:
         runner = _Runner(callback, create=create)
         super().__init__(name, callback=runner, **attributes)
-        runner.add_parameters(self)
+        runner.add_parameters(self, store)
+
+
+LoadCommand = Callable[[click.Context, str], click.Command | None]
 
 
 class StoreGroup(click.Group):
@@ -89,12 +99,26 @@ class StoreGroup(click.Group):
     def __init__(self, name: str | None = None, *, callback: Callable[..., Any], **attributes: Any) -> None:
         runner = _Runner(callback) if attributes.get("invoke_without_command") else None
         super().__init__(name, callback=runner or callback, **attributes)
+        self._nested: tuple[str, ...] = ()
+        self._load: LoadCommand = super().get_command
         if runner:
             runner.add_parameters(self)
 
+    def nest(self, names: tuple[str, ...], load: LoadCommand) -> None:
+        """Add commands that are loaded when they are used."""
+        self._nested, self._load = names, load
 
-def store_command(name: str, short_help: str, *, create: bool = False) -> Callable[[Callable[..., Any]], StoreCommand]:
-    return click.command(name, cls=StoreCommand, short_help=short_help, create=create)
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted((*super().list_commands(ctx), *self._nested))
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        return self._load(ctx, cmd_name) if cmd_name in self._nested else super().get_command(ctx, cmd_name)
+
+
+def store_command(
+    name: str, short_help: str, *, create: bool = False, store: Path = DEFAULT_STORE
+) -> Callable[[Callable[..., Any]], StoreCommand]:
+    return click.command(name, cls=StoreCommand, short_help=short_help, create=create, store=store)
 
 
 def store_group(name: str, short_help: str, **attributes: Any) -> Callable[[Callable[..., Any]], StoreGroup]:
@@ -109,12 +133,12 @@ class _Runner:
         self._parameters = inspect.signature(function).parameters.keys()
         self._create = create
 
-    def add_parameters(self, command: click.Command) -> None:
+    def add_parameters(self, command: click.Command, store: Path = DEFAULT_STORE) -> None:
         """Add SESSION as the first parameter, and `--db` and `--json` as the last, if used."""
         if "session" in self._parameters:
             command.params.insert(0, click.Argument(["session_id"], metavar="SESSION"))
         if self._parameters & {"fov", "session", "store_path"}:
-            store_option(command)
+            store_option(command, store)
         json_option(command)
 
     def __call__(self, **values: Any) -> None:

@@ -53,16 +53,17 @@ class _StoreType(click.Path):
         return super().convert(value, param, ctx)
 
 
+STORE_VARIABLE = "FOVEATE_DB"
 STORE = _StoreType(dir_okay=False, path_type=Path)
 
 
-def store_option(function: F) -> F:
+def store_option(function: F, default: Path = DEFAULT_STORE) -> F:
     return click.option(
         "--db",
         "store_path",
-        envvar="FOVEATE_DB",
+        envvar=STORE_VARIABLE,
         type=STORE,
-        default=DEFAULT_STORE,
+        default=default,
         show_default=True,
         metavar="FILE",
         help="The store: a file or a postgresql:// URL; also $FOVEATE_DB.",
@@ -132,13 +133,15 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
 def store_file(store_path: Path, *, create: bool = False) -> Path:
     """Return the path of the store; with `create`, make the folder of the default store."""
     path = store_path.expanduser()
-    if create and store_path == DEFAULT_STORE:
+    if create and path.parent == DEFAULT_STORE.parent.expanduser():
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreError(str(path.parent), f"can't be created: {error.strerror}; name a file with --db") from error
     if not create and not path.exists():
-        raise StoreError(str(store_path), "does not exist yet; 'foveate import' or 'foveate demo' creates it")
+        raise StoreError(
+            str(store_path), "does not exist yet; 'foveate import' creates it; 'foveate demo' has a store of its own"
+        )
     return path
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import sys
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 GAP = 2
 END = 1
 """Cells of the gap that are not needed after the last column."""
+MAX_WIDTH = 10_000
+"""Width of a table that is printed to a file or a pipe."""
 LEAST_CUT = 16
 """Minimum width of a truncated column before others are dropped."""
 TIGHT_CUT = 8
@@ -62,12 +65,14 @@ class Column:
 def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence[str | Text]]) -> None:
     """Print a table that fits the terminal. A `str` cell is printed verbatim; only a `Text` has a style.
 
-    If no table fits, each row is printed as lines.
+    If no table fits, each row is printed as lines. Nothing is cut where the output is not a terminal of known width.
     """
     from rich import box
     from rich.table import Table
 
     cells = {column: _cells(rows, index) for index, column in enumerate(columns)}
+    if not out.is_terminal and "COLUMNS" not in os.environ:
+        out = type(out)(file=out.file, highlight=False, markup=False, emoji=False, width=MAX_WIDTH)
     widths = {column: max(cell.cell_len for cell in [*cells[column], _cell(column.name)]) for column in columns}
     shown = _fitting([column for column in columns if any(cells[column])], widths, room=out.width)
     narrowest = sum(_narrowest(column, cells[column], width=widths[column]) + GAP for column in shown)
@@ -186,7 +191,7 @@ def to_copy(*words: str) -> str:
 
 def not_compressed(turns: int, session_id: str | None = None) -> str:
     """Say how many turns are not compressed yet, and which command compresses them."""
-    return f"{several(turns, 'turn')} not compressed yet; run '{to_copy('compress', session_id or '--all')}'"
+    return f"{several(turns, 'turn')} not compressed yet; run '{to_copy('store', 'compress', session_id or '--all')}'"
 
 
 def waiting_for_model(found: Iterable[SessionStats]) -> str:

@@ -16,8 +16,8 @@ from foveate.context.invariants import (
     tags_balanced,
     tool_pairs_whole,
 )
-from foveate.context.render import FORMATS
 from foveate.errors import InvariantBroken
+from foveate.formats import PROVIDER_FORMATS
 from foveate.plan import Block
 from foveate.turn import Json, Message
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def check(context: Context, *, pins: Sequence[ShownPin], rows: Sequence[Block]) -> None:
     """Check all invariants; `InvariantBroken` names the first that does not hold."""
     check_text(context, pins=pins, rows=rows)
-    for name in FORMATS:
+    for name in PROVIDER_FORMATS:
         context.messages(name)
 
 
