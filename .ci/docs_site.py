@@ -58,7 +58,9 @@ def decisions() -> str:
     """Return the page that lists all decisions."""
     pages = sorted((DOCS / "lab" / "decisions").glob("0*.md"))
     lines = [f"- [{page.read_text('utf-8').splitlines()[0].removeprefix('# ')}]({page.name})" for page in pages]
-    return "\n".join(["# Decisions", "", "One page for each choice: the question, the options, the figures.", "", *lines, ""])
+    return "\n".join(
+        ["# Decisions", "", "One page for each choice: the question, the options, the figures.", "", *lines, ""]
+    )
 
 
 def relinked(text: str, place: str, path: str, repository: str | None = None) -> str:
@@ -116,8 +118,8 @@ def llms_full(nav: list[Any], read: Callable[[str], str] = source) -> str:
 def describe(text: str) -> str:
     """Return the first sentence of a page."""
     body = re.sub(r"<!--.*?-->", "", _FENCE.sub("", text), flags=re.DOTALL)
-    paragraphs = (paragraph.strip() for paragraph in body.split("\n\n"))
-    first = next((p for p in paragraphs if p and p[0] not in "#|!<-"), "")
+    paragraphs = (re.sub(r"^(?:- |\d+\. )", "", paragraph.strip()) for paragraph in body.split("\n\n"))
+    first = next((p for p in paragraphs if p and p[0] not in "#|!<"), "")
     words = re.sub(r"\s+", " ", _LINK.sub(r"\1", first)).replace("**", "")
     sentence = re.split(r"(?<=[.!?:]) (?=[A-Z`])", words, maxsplit=1)[0].rstrip(":")
     return sentence[:MAX_DESCRIPTION_CHARS]
@@ -130,7 +132,7 @@ def foreign_hosts(html: str) -> set[str]:
 
 def on_files(files: Any, config: Any) -> Any:
     """Add the pages that are no files of docs/."""
-    from mkdocs.structure.files import File
+    from mkdocs.structure.files import File  # noqa: PLC0415 - the functions above need no mkdocs
 
     for path in (*ADDED, DECISIONS):
         files.append(File.generated(config, path, content=source(path)))
@@ -147,7 +149,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
 
 def on_post_build(config: Any) -> None:
     """Write what language models read, and check that the site stands alone."""
-    from mkdocs.exceptions import PluginError
+    from mkdocs.exceptions import PluginError  # noqa: PLC0415
 
     site = Path(config.site_dir)
     nav = config.nav
