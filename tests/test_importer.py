@@ -182,6 +182,23 @@ def test_what_can_not_be_read_is_reported_by_line_and_the_rest_is_taken(tmp_path
     assert "cut off" in report.problems[3].reason
 
 
+@pytest.mark.parametrize("count", [2, 3_000], ids=["one batch", "several batches"])
+def test_a_line_that_a_file_repeats_is_imported_once(tmp_path: Path, count: int) -> None:
+    def line(number: int) -> str:
+        said = {"role": "user", "content": f"Prompt {number}"}
+        at = "2026-01-01T00:00:00Z"
+        return json.dumps({"type": "user", "uuid": f"u{number}", "sessionId": "s", "timestamp": at, "message": said})
+
+    path = tmp_path / "talk.jsonl"
+    path.write_text("\n".join([line(1), line(2)] * count))
+
+    with foveate.open(tmp_path / "chat.db") as fov:
+        report = fov.import_file(path)
+        assert [(one.found, one.added) for one in report.sessions] == [(2 * count, 2)]
+        turns = fov.open_session("s").load_turns()
+        assert [turn.messages[0].text for turn in turns] == ["Prompt 1", "Prompt 2"]
+
+
 def test_a_session_can_be_named(tmp_path: Path) -> None:
     with foveate.open(tmp_path / "chat.db") as fov:
         fov.import_file(write_lines(tmp_path / "talk.jsonl", LINES), session_id="support-42")

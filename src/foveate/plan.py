@@ -50,6 +50,8 @@ class TurnSizes:
     """Its messages have code or paths."""
     is_later: bool = False
     """It began on another day than the turn before it, or hours after it: a date is shown before it."""
+    is_pruned: bool = False
+    """Its content was removed by a prune command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +269,7 @@ class Band:
     last: int
     turns: int
     target_share: float
+    """Share of the history's tokens for the level; 0 if the strategy does not plan by shares."""
     tokens: int
 
 

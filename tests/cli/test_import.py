@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -226,3 +227,16 @@ def test_a_session_is_not_named_after_a_slash_command(tmp_path: Path) -> None:
     shell = shell_at(tmp_path)
     shell("import", str(path))
     assert shell.json("show", "s")["session"]["title"] == "Why is it slow?"
+
+
+def test_an_import_compresses_when_asked_to_and_else_says_what_is_left(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    talk = tmp_path / "talk.jsonl"
+    roles = ("user", "assistant") * 4
+    said = [{"role": role, "content": f"The pump of shed {n} runs at 12 bar."} for n, role in enumerate(roles)]
+    talk.write_text("".join(json.dumps(message) + "\n" for message in said))
+    waiting = r"\d turns? not indexed and compressed yet; 'foveate store compress --all' does it now"
+    assert re.search(waiting, " ".join(shell("import", str(talk)).split()))
+    assert not re.search("not indexed", shell("import", str(talk), "--session", "other", "--compress"))
+    with sync.open(shell.db) as fov:
+        assert fov.open_session("other").stats().pending == 0

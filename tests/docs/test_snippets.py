@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import click
 import pytest
 
 from foveate.cli import NESTED, cli
+from support.docs_examples import python_examples, run_example
 from support.paths import ROOT
 
 DOCS = ROOT / "docs"
@@ -106,3 +109,84 @@ def test_a_command_that_does_not_exist_is_found(line: str) -> None:
 
 def test_the_pages_have_commands_to_check() -> None:
     assert sum(len(command_lines(page)) for page in PAGES) > 200
+
+
+EXTRAS = set(tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"])
+_EXTRAS = re.compile(r"(?:foveate|'\.|`\.)\[([\w,-]+)\]")
+_PUBLISHED = re.compile(r"pip install\s+'?foveate\b")
+_MAKE = re.compile(r"(?:^|`)make (?:-\w+ )?((?:\.venv/)?[\w./-]+)", re.MULTILINE)
+_TARGET = re.compile(r"^((?:\$\(VENV\)/)?[\w./-]+):", re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_extras_and_make_targets_of_a_page_exist(page: Path) -> None:
+    text = page.read_text("utf-8")
+    named = {extra for names in _EXTRAS.findall(text) for extra in names.split(",")}
+    assert named <= EXTRAS
+    targets = {name.replace("$(VENV)", ".venv") for name in _TARGET.findall((ROOT / "Makefile").read_text("utf-8"))}
+    typed = "\n".join(code for language, code in blocks(page) if language in {"", "sh", "shell"})
+    inline = "\n".join(re.findall(r"`(?:make )[^`]+`", _BLOCK.sub("", text)))
+    assert set(_MAKE.findall(f"{typed}\n{inline}")) - targets == set()
+
+
+def test_pages_install_from_the_checkout_until_a_release_is_on_an_index() -> None:
+    pages = [page for page in PAGES if _PUBLISHED.search(page.read_text("utf-8"))]
+    assert pages == [DOCS / "start" / "quickstart.md"], "the quickstart says what such a message means"
+
+
+RUN_BY = {
+    "README.md": "docs/test_docs.py",
+    "concepts/checkpoint.md": "strategy/checkpoint/test_checkpoint.py",
+    "concepts/hybrid.md": "session/test_context_hybrid.py",
+    "concepts/oneshot.md": "docs/test_oneshot.py",
+    "concepts/topics.md": "session/test_topics.py",
+    "guides/agent-loop.md": "docs/test_agent_loop.py",
+    "guides/compare.md": "replay/test_compare.py",
+    "guides/tools.md": "docs/test_tools_page.py",
+    "guides/tutorial-strategy.md": "docs/test_strategy_tutorial.py",
+    "guides/tutorial-tool.md": "docs/test_tools_page.py",
+    "start/quickstart.md": "docs/test_docs.py",
+    **dict.fromkeys(
+        [
+            f"guides/{page}.md"
+            for page in ("agents", "cabinet", "chat", "concurrency", "images", "prompts", "streaming")
+        ],
+        "docs/test_docs.py",
+    ),
+    **{
+        f"guides/adapters/{page.name}": "docs/test_adapter_pages.py" for page in (DOCS / "guides/adapters").glob("*.md")
+    },
+}
+"""Pages whose programs another test runs, and that test."""
+PROGRAMS = {
+    "concepts/context.md": r"\d+ \[.*'history'.*\]\n.*8443.*",
+    "concepts/recall.md": r"yesterday T-1 .*Grand Hotel.*\n",
+    "concepts/search.md": r"T-1 user The storage port is 9000, see src/store.py.\n",
+    "concepts/tokens.md": "",
+    "guides/knowledge.md": r"1 person The shop listens on 8443. it moved\n2 person The shop listens on 8444. \n",
+    "reference/settings.md": r"\[\]\n",
+}
+"""Pages whose programs run here, and what they print."""
+FRAGMENTS = {"guides/postgresql.md": "needs a server", "reference/library.md": "signatures, written from the code"}
+
+
+def test_every_program_of_a_page_is_run_by_a_test() -> None:
+    names = {
+        "README.md": ROOT / "README.md",
+        **{str(page.relative_to(DOCS)): page for page in sorted(DOCS.rglob("*.md"))},
+    }
+    assert {name for name, page in names.items() if python_examples(page)} == {*RUN_BY, *PROGRAMS, *FRAGMENTS}
+    for name, test in RUN_BY.items():
+        text = (ROOT / "tests" / test).read_text("utf-8")
+        assert Path(name).stem in text, f"{test} doesn't name {name}"
+
+
+@pytest.mark.parametrize(("page", "printed"), PROGRAMS.items())
+def test_the_programs_of_a_page_run(page: str, printed: str, tmp_path: Path) -> None:
+    shown = "".join(run_example(example, tmp_path) for example in python_examples(DOCS / page))
+    assert re.fullmatch(printed, shown, re.DOTALL), shown
+
+
+def test_a_fragment_is_python() -> None:
+    for example in python_examples(DOCS / "guides" / "postgresql.md"):
+        compile(example, "postgresql.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from foveate.intake.chain import read_history, read_history_in_steps
+from foveate.intake.chain import STEP_MESSAGES, read_history, read_history_in_steps
 
 SUMMARY = "This session is being continued from a previous conversation that ran out of context."
 FILES = "I have *added these files to the chat* so you can go ahead and edit them."
@@ -58,6 +58,27 @@ def test_four_times_the_messages_take_no_more_than_their_share_of_work(kind: str
     few, many = conversation(kind, 100), conversation(kind, 400)
     steps(many)  # what is cached by message
     assert steps(many) < 5 * steps(few)
+
+
+def test_messages_with_many_parts_are_read_with_other_requests_in_between() -> None:
+    parts = [{"type": "text", "text": "x"}] * STEP_MESSAGES
+    records = [{"role": "user", "content": [*parts, {"type": "text", "text": str(number)}]} for number in range(10)]
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async def scenario() -> None:
+        running = asyncio.ensure_future(other())
+        history = await read_history_in_steps("anthropic", records)
+        running.cancel()
+        assert len(set(history.keys)) == len(records)
+        assert turns >= len(records) - 1
+
+    asyncio.run(scenario())
 
 
 def test_a_history_that_is_read_in_steps_is_the_same() -> None:

@@ -589,6 +589,20 @@ def test_a_persons_title_is_recorded(run: Run) -> None:
     run(scenario)
 
 
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["never recorded", "deleted"])
+def test_an_agent_whose_parent_is_not_in_the_store_has_a_session(run: Run, is_deleted: bool) -> None:
+    async def scenario(fov: Foveate, recorder: Recorder) -> None:
+        if is_deleted:
+            await exchange(recorder, [user("delegate")], "ok", CLAUDE)
+            await fov.delete_session(CLAUDE.name)
+        agent = ClientId(f"{CLAUDE.name}~a1", CLAUDE.source, parent=CLAUDE.name)
+        child = await exchange(recorder, [user("count to three")], "1 2 3", agent)
+        assert child.name == agent.name
+        assert await log_of(child) == ["count to three", "1 2 3"]
+
+    run(scenario)
+
+
 def test_a_sub_agent_is_a_child_session(run: Run) -> None:
     async def scenario(_: Foveate, recorder: Recorder) -> None:
         parent = await exchange(recorder, [user("delegate")], "ok", CLAUDE)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foveate.server.bodies import MAX_MESSAGES
+from foveate.server.bodies import MAX_MESSAGES, MAX_PARTS
 from support.servers import ServerClient, client_of
 
 NAMES = (
@@ -39,6 +39,19 @@ def test_more_messages_than_one_request_may_have_are_rejected(path: str, field: 
         answer = client.post(f"/api/v1/sessions/chat/{path}", json=body)
         assert answer.status_code == 422
         assert f"<= {MAX_MESSAGES}" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("field", ["messages", "prompt"])
+def test_a_message_has_a_limited_number_of_parts(tmp_path: Path, field: str) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        assert client.post("/api/v1/sessions", json={"id": "a"}).status_code == 201
+        path = f"/api/v1/sessions/a/{'turns' if field == 'messages' else 'context'}"
+        parts = [{"type": "text", "text": "x"}] * (MAX_PARTS + 1)
+        answer = client.post(path, json={field: [{"role": "user", "content": parts}]})
+        assert answer.status_code == 422
+        assert f"messages[0]: has {MAX_PARTS + 1:,} parts" in answer.json()["detail"]
+        answer = client.post(path, json={field: [{"role": "user", "content": parts[1:]}]})
+        assert answer.is_success
 
 
 @pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.thorough)])

@@ -42,7 +42,7 @@ def test_a_plan_made_before_a_prune_is_not_stored_after_it(tmp_path: Path, monke
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
-@pytest.mark.parametrize("strategy", ["gradient", "checkpoint", "hybrid"])
+@pytest.mark.parametrize("strategy", ["gradient", "checkpoint", "hybrid", "standard"])
 def test_pruned_turns_take_one_line_of_a_block(strategy: str, tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", budget_tokens=3_000, strategy=strategy)

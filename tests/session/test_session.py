@@ -314,7 +314,10 @@ def test_a_large_message_is_encoded_in_slices_so_that_the_event_loop_runs_meanwh
     assert max(encoded) <= SLICE_CHARS + 2
 
 
-def test_many_small_messages_are_packed_beside_the_event_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("kind", ["messages", "calls"])
+def test_many_small_messages_or_parts_are_packed_beside_the_event_loop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     packed: list[bool] = []
 
     def pack(value: Any, level: int, *, in_slices: bool) -> Any:
@@ -322,12 +325,17 @@ def test_many_small_messages_are_packed_beside_the_event_loop(tmp_path: Path, mo
         return real(value, level, in_slices=in_slices)
 
     async def job(session: Session) -> None:
-        await session.record([{"role": "user", "content": "ping"}] * 300)
+        function = {"name": "look", "arguments": "{}"}
+        calls = [{"id": f"call_{number}", "type": "function", "function": function} for number in range(300)]
+        asked = {"role": "user", "content": "ping"}
+        await session.record(
+            [asked] * 300 if kind == "messages" else [asked, {"role": "assistant", "tool_calls": calls}]
+        )
 
     real = bodies.pack
     monkeypatch.setattr("foveate.store.bodies.pack", pack)
     fresh(tmp_path, job)
-    assert len(packed) == 300
+    assert len(packed) == (300 if kind == "messages" else 2)
     assert not any(packed)
 
 

@@ -32,7 +32,11 @@ export FOVEATE_TOOLS__WEB__SEARCH=searxng # a key of a table inside the section
 ```
 
 ```python
-foveate.open("chat.db", settings=foveate.load_settings(overrides={"models": {"daily_usd": 2.0}}))
+import foveate.sync as foveate
+
+settings = foveate.load_settings(overrides={"models": {"daily_usd": 2.0}})
+with foveate.open("chat.db", settings=settings) as fov:
+    print(fov.sessions())
 ```
 
 None is written `null` in YAML, and `"null"` in TOML and in variables. An unknown key, a wrong type or a value out of

@@ -11,7 +11,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import DEFAULT_STORE
-from foveate.cli.ui.terminal import Column, line, print_table
+from foveate.cli.ui.terminal import Column, line, print_pairs, print_table, timeline_width, to_copy
 from foveate.text import amount
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from foveate.demo import DemoConversation, PlantedFact
     from foveate.replay.replay import ReplayReport
+    from foveate.session.picture import Picture
     from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
 
@@ -42,6 +43,7 @@ class DemoResult:
     conversation: DemoConversation
     stats: SessionStats
     context: Context
+    picture: Picture
     kept: dict[str, bool]
     """Whether each fact can be read back from its turn, by fact id."""
     found_again: str
@@ -81,6 +83,7 @@ def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, re
         conversation=conversation,
         stats=session.stats(),
         context=context,
+        picture=session.picture(context, columns=timeline_width()),
         kept={fact.id: fact.needle in _raw(session, fact) for fact in conversation.facts},
         found_again=_raw(session, lost) if lost else "",
         replayed=_replay(progress, conversation) if replay else None,
@@ -157,7 +160,8 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
         f"{amount(stats.tokens)} tokens, all kept; the live context at its own {BUDGET_TOKENS:,}:\n"
     )
-    draw(out, shown.context, one_off=False)
+    call = to_copy("context", shown.session_id)
+    draw(out, shown.context, shown.picture, one_off=False, call=call)
     out.print()
     _show_facts(out, shown)
     _show_found(out, shown)
@@ -194,13 +198,16 @@ def _show_found(out: Console, shown: DemoResult) -> None:
         return
     level = _level_of(shown.context, fact.turn)
     tag = next(part for part in shown.context.segments if part.last and (part.first or 0) <= fact.turn <= part.last)
-    out.print()
-    out.print(line(("asked     ", "dim"), fact.question))
     name = "an era" if level == "E" else "one line" if level == "T" else "a shortened text"
     opening = tag.text.partition(">")[0] + ">"
-    out.print(line(("it sees   ", "dim"), (opening, _style(level)), f" in which T-{fact.turn} is part of {name}"))
-    out.print(line(("it calls  ", "dim"), (f'get_turn("T-{fact.turn}", "R")', "bold")))
-    out.print(line(("it reads  ", "dim"), *_around(shown.found_again, fact.needle)))
+    rows = [
+        ("asked", line(fact.question)),
+        ("it sees", line((opening, _style(level)), f" in which T-{fact.turn} is part of {name}")),
+        ("it calls", line((f'get_turn("T-{fact.turn}", "R")', "bold"))),
+        ("it reads", line(*_around(shown.found_again, fact.needle))),
+    ]
+    out.print()
+    print_pairs(out, rows)
     out.print()
 
 
@@ -226,8 +233,7 @@ def _show_figures(out: Console, shown: DemoResult) -> None:
         calls = f"{len(shown.replayed.calls):,} model calls at this budget"
         cached = f"{shown.replayed.cached_share:.0%} of all prompts cached"
         figures.append(("replayed", f"{calls}: {cached}, {shown.replayed.price:.2f} of the price."))
-    for name, text in figures:
-        out.print(line((f"{name:<10}", "dim"), text))
+    print_pairs(out, figures)
     out.print()
 
 

@@ -228,7 +228,8 @@ def _item(size: RenditionSizes, before_us: int | None) -> TurnSizes:
     """Return the sizes of a turn, given when the turn before it began; None: it is not known."""
     is_later = before_us is None or begins(size.at_us, before_us)
     if size.is_pruned:
-        return TurnSizes(size.turn, 0, SMALLEST_LINE_TOKENS, None, None, SMALLEST_LINE_TOKENS, is_later=is_later)
+        least = SMALLEST_LINE_TOKENS
+        return TurnSizes(size.turn, 0, least, None, None, least, is_later=is_later, is_pruned=True)
     words = size.words or b""
     return TurnSizes(
         size.turn,

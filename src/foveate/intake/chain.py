@@ -40,7 +40,7 @@ HASH_BYTES: Final = 16
 ADDED: Final = ("message", "renewed")
 """Additions that have no key of their own."""
 STEP_MESSAGES: Final = 200
-"""Messages that are read without a pause: at most about 20 ms of processor time."""
+"""Messages, or parts of them, that are read without a pause: at most about 20 ms of processor time."""
 CACHED_MESSAGES: Final = 50_000
 """Messages whose hashes are cached; a client sends the same ones repeatedly."""
 _SALT: Final = secrets.token_bytes(32)
@@ -180,6 +180,11 @@ class RequestHistory:
         return tail_hash([item for mark in self.marks[start : answer + 1] for item in mark.items])
 
 
+def part_count(record: Mapping[str, Any]) -> int:
+    """Return the length of a message's longest list: its content, its parts or its calls."""
+    return max((len(value) for value in record.values() if isinstance(value, list)), default=0)
+
+
 def read_history(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
     """Read the history of a request; `start` is the key of what the provider stores before it, if anything."""
     return _chained(format, records, [mark_record(format, record) for record in records], start)
@@ -188,10 +193,13 @@ def read_history(format: str, records: Sequence[Record], *, start: str = "") -> 
 async def read_history_in_steps(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
     """Read the history of a request, with other requests in between if it is long."""
     marks: list[MessageMark] = []
-    for first in range(0, len(records), STEP_MESSAGES):
-        if first:
+    read = 0
+    for record in records:
+        if read >= STEP_MESSAGES:
             await asyncio.sleep(0)
-        marks += [mark_record(format, record) for record in records[first : first + STEP_MESSAGES]]
+            read = 0
+        read += max(1, part_count(record))
+        marks.append(mark_record(format, record))
     return _chained(format, records, marks, start)
 
 

@@ -22,7 +22,7 @@ from foveate.cache import BoundedCache
 from foveate.client import Foveate, open_row
 from foveate.errors import FoveateError, SessionContinued, SessionExists, SessionNotFound, TurnBegun
 from foveate.events import Event
-from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, tail_hash
+from foveate.intake.chain import RequestHistory, extend, mark_message, mark_record, part_count, tail_hash
 from foveate.intake.project import project_scope
 from foveate.intake.sessions import TITLE_CHARS, ClientId, Incoming, Resolver, SessionDecision, branch_of
 from foveate.recall.questions import Need, need_of
@@ -350,7 +350,7 @@ class Recorder:
     async def _prepared(self, decision: SessionDecision, session: Session) -> Placement:
         history = decision.history
         parse = partial(history.to_record, decision.count, injected=decision.injected)
-        is_long = len(history.records) - decision.count >= MANY_MESSAGES
+        is_long = sum(max(1, part_count(record)) for record in history.records[decision.count :]) >= MANY_MESSAGES
         messages, keys = await asyncio.to_thread(parse) if is_long else parse()
         if decision.is_scratch:  # no later request may continue a session that is deleted soon
             keys = [None] * len(messages)
@@ -412,11 +412,15 @@ class Recorder:
         if decision.action == "continue":
             return await self._known(decision.session, decision.standing)
         if decision.parent is not None:
-            parent = await self._known(decision.parent)
             try:
+                parent = await self._known(decision.parent)
                 return await parent.fork(decision.session, decision.turn)
             except SessionExists:
                 return await self._known(decision.session)
+            except SessionNotFound:  # a client may name a parent that was never recorded, or is deleted
+                if decision.action != "new":
+                    raise
+                self._handles.pop(decision.parent)
         words = " ".join(message.text for message in decision.history.first_prompt())
         return await self._view.session(
             decision.session,

@@ -8,6 +8,7 @@ import io
 import json
 import tempfile
 import zlib
+from collections.abc import Mapping, Sequence
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
@@ -15,6 +16,8 @@ import zstandard
 from starlette.requests import Request
 from starlette.types import Scope
 
+from foveate.errors import InvalidMessage
+from foveate.intake.chain import part_count
 from foveate.server.problems import ProblemError
 from foveate.server.settings import MB
 from foveate.text import encodable
@@ -26,8 +29,17 @@ INLINE_BYTES = 65_536
 """A compressed body up to this size is expanded inline, a larger one in a thread."""
 MAX_MESSAGES = 10_000
 """Messages in one request of the API: far more than a client sends, and few enough to count within a second."""
+MAX_PARTS = 2_000
+"""Parts of one message: several times what a client sends, e.g. images or parallel calls. Each takes about 0.3 ms."""
 MAX_WINDOW_BYTES = 2**27
 """Memory limit of a zstd frame."""
+
+
+def check_parts(messages: Sequence[Mapping[str, Any]]) -> None:
+    """Raise `InvalidMessage` for a message with more than `MAX_PARTS` parts: all of them are processed at once."""
+    for index, message in enumerate(messages):
+        if (count := part_count(message)) > MAX_PARTS:
+            raise InvalidMessage(f"messages[{index}]", f"has {count:,} parts; at most {MAX_PARTS:,} are accepted")
 
 
 def has_body(scope: Scope) -> bool:

@@ -36,7 +36,7 @@ from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
 from foveate.session.messages import MessageReport, report_messages
-from foveate.session.picture import PastPicture, past_picture
+from foveate.session.picture import PastPicture, Picture, past_picture, picture_of
 from foveate.session.prompts import Prompts
 from foveate.session.read import TurnFormat
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
@@ -55,6 +55,7 @@ from foveate.session.values import (
     describe_pin,
     describe_stats,
 )
+from foveate.session.why import TurnReason, explain_turn
 from foveate.settings import make_strategy
 from foveate.strategy import StrategyName
 from foveate.tokens import Counter
@@ -194,6 +195,22 @@ class Session:
         Counts rise at once and fall slowly.
         """
         return await self.engine.calibrate(context.tokens, context.calibration, reported_tokens=reported_tokens)
+
+    async def picture(self, context: Context | None = None, *, columns: int = 240) -> Picture:
+        """Describe a context (default: the live one) as a picture: the budget's parts, and the turns by level.
+
+        The timeline has at most `columns` columns; the older turns of a long conversation share some.
+        """
+        context = context or await self.engine.look()
+        picture = picture_of(context.segments, context.budget_tokens, columns=columns)
+        outlines = [one for tick in picture.ticks for one in await self.outline(tick.turn, tick.turn)]
+        return picture.dated({one.number: one.started_at for one in outlines})
+
+    async def explain_turn(self, turn: str | int, context: Context | None = None) -> TurnReason:
+        """Explain why a context (default: the live one) shows a turn at its level, and how to show more of it."""
+        number = turn_number(turn)
+        outline = await self._found(turn, await self.outline(number, number) if number else [])
+        return explain_turn(context or await self.engine.look(), outline)
 
     async def pictures(self) -> list[PastPicture]:
         """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""

@@ -42,7 +42,7 @@ CANONICAL = "foveate"
 LARGE_CHARS = 50_000
 """From this size a batch is packed and counted in threads: tiktoken, zstd and sha256 release the GIL."""
 MANY_MESSAGES = 200
-"""So does a batch of this many messages, however small: each takes about 0.1 ms."""
+"""So does a batch of this many messages or parts, however small: each takes about 0.1 ms."""
 PACKERS = 2
 PACKED_TOGETHER = 64
 """Messages that one job of a packer takes."""
@@ -60,7 +60,8 @@ async def draft_messages(
     def make(message: Message, key: str | None, *, in_slices: bool = True) -> Draft:
         return _draft(message, at, key, sizes, compression_level, in_slices=in_slices)
 
-    if len(messages) < MANY_MESSAGES and sum(map(weigh, messages)) < LARGE_CHARS:
+    parts = sum(len(message.parts) for message in messages)
+    if max(len(messages), parts) < MANY_MESSAGES and sum(map(weigh, messages)) < LARGE_CHARS:
         return [make(message, key, in_slices=False) for message, key in zip(messages, keys, strict=True)]
 
     def make_some(start: int) -> list[Draft]:

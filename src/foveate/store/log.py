@@ -248,7 +248,8 @@ def append(
     exact: bool = False,
     tail: str = "",
 ) -> list[Place]:
-    """Store all drafts, in order and durably, or none. A draft whose key exists in the session is skipped.
+    """Store all drafts, in order and durably, or none. A draft whose key exists in the session or in an earlier draft
+    is skipped.
 
     With `newest_turn`: raise `TurnBegun` if a later turn has started. With `after`: raise `SessionContinued` unless it
     is the key of the session's last message with a key (empty: no message has a key). With `exact`: raise `KeyReused`
@@ -261,7 +262,8 @@ def append(
     number, turn, position, head = row
     state = HeadState(turn, position, head)
     known = _known_places(connection, number, drafts)
-    fresh = [draft for index, draft in enumerate(drafts) if index not in known]
+    repeated = _repeated(drafts)
+    fresh = [draft for index, draft in enumerate(drafts) if index not in known and index not in repeated]
     if exact:
         _check_same(connection, number, drafts, known)
     if not fresh:
@@ -284,8 +286,29 @@ def append(
     connection.signal()
     if tail:
         connection.defer(ADD_TAIL, {"session": number, "hash": tail, "turn": state.turn})
+    return _in_order(placed, known, repeated)
+
+
+def _in_order(placed: Sequence[Place], known: Mapping[int, Place], repeated: Mapping[int, int]) -> list[Place]:
+    """Return the places of all drafts, from those of the fresh and of the known ones."""
     rest = iter(placed)
-    return [known[index] if index in known else next(rest) for index in range(len(drafts))]
+    places: list[Place] = []
+    for index in range(len(placed) + len(known.keys() | repeated)):
+        if index in repeated:
+            places.append(replace(places[repeated[index]], is_new=False))
+        else:
+            places.append(known[index] if index in known else next(rest))
+    return places
+
+
+def _repeated(drafts: Sequence[Draft]) -> dict[int, int]:
+    """Return the drafts whose key an earlier draft has: their index, and that of the first."""
+    first: dict[str, int] = {}
+    return {
+        index: found
+        for index, draft in enumerate(drafts)
+        if draft.key is not None and (found := first.setdefault(draft.key, index)) != index
+    }
 
 
 def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> dict[int, Place]:

@@ -14,6 +14,8 @@ from foveate.strategy.layout import bands_of, compact_rows, step_stub, stub_row
 
 CUT_MINIMUM_TOKENS = 8
 """Minimum tokens of a cut text, without its note."""
+PRUNED_RANGE_TOKENS = 24
+"""Upper bound of the tokens of `(turns 12 to 34 were removed by a prune command)`, in either encoding."""
 
 
 class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -33,7 +35,7 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
     def plan(self, snapshot: Snapshot, state: State, ledger: Ledger) -> tuple[Plan, State]:
         budget_tokens, overheads = ledger.room_tokens, snapshot.overheads
         rows = self._rows(snapshot, budget_tokens, overheads)
-        shown = {row.first for row in rows if row.level != "E"}
+        shown = {turn for row in rows if row.level != "E" for turn in range(row.first, row.last + 1)}
         is_whole = len(shown) == snapshot.last_turn and all(row.level == "R" and not row.is_cut for row in rows)
         if not is_whole and self.when_full == "fail":
             raise HistoryExceedsBudget(_needed_tokens(snapshot, overheads), budget_tokens)
@@ -48,6 +50,7 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         left = budget_tokens
         stub = stub_row(1, 1, overheads).tokens
         running: list[TurnSizes] = []
+        pruned: set[int] = set()
         for item in snapshot.newest():
             # There is nothing to name before the oldest turn.
             room = left - (stub if item.turn > 1 else 0)
@@ -58,11 +61,17 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
                 newest = self._running(running, room, overheads)
                 left -= sum(row.tokens for row in newest)
             else:
-                cost = item.raw + overheads.tag
+                joined = newest[-1] if item.is_pruned and item.turn + 1 in pruned else None
+                row = _turn_row(item, joined, overheads)
+                cost = row.tokens - (joined.tokens if joined else 0)
                 if cost > room:
                     break
-                newest.append(Block(item.turn, item.turn, "R", cost))
+                if joined:
+                    newest.pop()
+                newest.append(row)
                 left -= cost
+                if item.is_pruned:
+                    pruned.add(item.turn)
         oldest = newest[-1].first if newest else 0
         if not newest or left < (stub if oldest > 1 else 0):
             return compact_rows(snapshot, budget_tokens, overheads)
@@ -93,6 +102,14 @@ class Standard(Struct, Strategy, frozen=True, kw_only=True, forbid_unknown_field
         if not is_cut or kept - overheads.tag - overheads.cut_note >= CUT_MINIMUM_TOKENS:
             rows.append(Block(prompt.turn, prompt.turn, "R", kept, 1, 1, is_cut=is_cut))
         return rows
+
+
+def _turn_row(item: TurnSizes, joined: Block | None, overheads: Overheads) -> Block:
+    """Return the row of a turn; that of a pruned one includes the row after it, if that is of pruned turns too."""
+    if joined is None:
+        return Block(item.turn, item.turn, "R", item.raw + overheads.tag)
+    tokens = overheads.range + overheads.line + PRUNED_RANGE_TOKENS
+    return Block(item.turn, joined.last, "R", tokens, is_range=True)
 
 
 def _needed_tokens(snapshot: Snapshot, overheads: Overheads) -> int:

@@ -104,6 +104,11 @@ def test_text_that_is_no_compact_object_stays_the_text_it_is(text: str) -> None:
     assert parse(rendered).tool_results[0].content == (Text(text),)
 
 
+def test_a_content_without_a_role_is_the_users() -> None:
+    assert parse({"parts": [{"text": "Hi"}]}).role == "user"
+    assert parse({"role": "", "parts": [{"text": "Hi"}]}).role == "user"
+
+
 def test_role_function_is_a_tools() -> None:
     message = parse({"role": "function", "parts": [{"function_response": {"name": "f", "response": {"output": "x"}}}]})
     assert message == Message("tool", (ToolResult(None, (Text("x"),), name="f"),))
@@ -214,7 +219,6 @@ def test_its_contents_are_recognised_in_a_list() -> None:
     ("data", "path", "problem"),
     [
         ("Hi", "contents[0]", "must be an object, not text"),
-        ({"parts": []}, "contents[0].role", "is missing; allowed are user, model, function, system"),
         ({"role": "assistant", "parts": []}, "contents[0].role", "is 'assistant'; allowed are user, model"),
         ({"role": "user"}, "contents[0].parts", "is missing; it must be a list of parts"),
         ({"role": "user", "parts": "Hi"}, "contents[0].parts", "must be a list, not text"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -376,15 +377,26 @@ def test_a_search_is_filtered(client: ServerClient) -> None:
     assert client.get("/ui/search?q=x&after=never").status_code == 422
 
 
-def test_pins_and_board_are_in_their_places_between_the_turns(client: ServerClient) -> None:
-    strip = client.get(f"/ui/sessions/{SESSION}/picture").text
-    cells = [attributes["href"] for tag, attributes in elements(strip) if "cell" in attributes.get("class", "").split()]
-    parts = [href for href in cells if href.startswith("#part-")]
-    assert parts
-    assert cells.index(parts[0]) == 0
-    assert {f"part-{place}" for place in range(len(parts))} == {
-        attributes["id"] for tag, attributes in elements(strip) if tag == "details"
-    }
+def test_the_bar_has_the_parts_in_their_order_and_their_texts_can_be_read(client: ServerClient) -> None:
+    picture = client.get(f"/ui/sessions/{SESSION}/picture").text
+    tips = [attributes["data-tip"] for tag, attributes in elements(picture) if tag == "g"]
+    names = [tip.partition(":")[0] for tip in tips if not tip.startswith("T-")]
+    assert names.index("pins") < names.index("goals") < names.index("raw") < names.index("framing")
+    assert HOSTILE[1] in unescape(picture)
+    assert {f"part-{place}" for place in range(2)} <= {attributes.get("id") for _, attributes in elements(picture)}
+
+
+def test_a_turn_is_explained_and_put_on_the_board(client: ServerClient) -> None:
+    said = client.get(f"/ui/sessions/{SESSION}/why?turn=2&budget=600").text
+    assert "T-2: " in said
+    assert "Word for word it needs" in said
+    assert client.get(f"/ui/sessions/{SESSION}/why?turn=9999").status_code == 404
+    assert client.get(f"/ui/sessions/{SESSION}/why?turn=x").status_code == 422
+    form = {"Origin": "http://127.0.0.1"}
+    moved = client.post(f"/ui/sessions/{SESSION}/retrieve", data={"turn": "T-2"}, headers=form, follow_redirects=False)
+    assert moved.headers["location"] == f"/ui/sessions/{SESSION}#board"
+    assert "T-2-R" in client.get(f"/ui/sessions/{SESSION}").text
+    assert client.post(f"/ui/sessions/{SESSION}/retrieve", data={"turn": "T-999"}, headers=form).status_code == 404
 
 
 def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> None:

@@ -20,9 +20,10 @@ from starlette.types import Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.context.signatures import request_prefix
-from foveate.errors import StoreBusy
+from foveate.errors import FoveateError, InvalidMessage, StoreBusy
 from foveate.intake.recorder import Recorder
 from foveate.intake.sessions import SCRATCH
+from foveate.server.bodies import MAX_PARTS
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
@@ -266,6 +267,89 @@ def test_a_store_that_fails_does_not_fail_the_request(
             reply = await client.post("/v1/messages", json=body_of(history), headers=HEADERS)
             log = await log_of(fov, reply.headers["x-foveate-session"])
         assert [text for _, text in log] == ["hello", "ok", "and now?", "ok"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["body", "stream"])
+@pytest.mark.parametrize("failure", [StoreBusy("chat.db", "locked"), InvalidMessage("content[0]", "is no block")])
+def test_a_round_of_history_tools_that_cannot_be_recorded_does_not_end_the_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: FoveateError, is_stream: bool
+) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        has_tools = "search_history" in json.dumps(body.get("tools"))
+        return say("found") if len(upstream.bodies) > 13 or not has_tools else [call("search_history", {"query": "x"})]
+
+    async def busy(*_: object, **__: object) -> None:
+        raise failure
+
+    upstream = Upstream(script)
+
+    async def scenario() -> None:
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_fov, client):
+            for number in range(12):
+                history += [
+                    {"role": "user", "content": f"question {number}: {LONG}"},
+                    {"role": "assistant", "content": "ok"},
+                ]
+            history.append({"role": "user", "content": "Where?"})
+            monkeypatch.setattr(Recorder, "add_round", busy)
+            upstream.bodies += [{}] * 12
+            reply = await client.post("/v1/messages", json=body_of(history, stream=is_stream), headers=HEADERS)
+            assert reply.status_code == 200, reply.text
+            assert len(upstream.bodies) == 14, "a round of the history tools"
+            assert "found" in reply.text
+            assert "message_stop" in reply.text or not is_stream
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["body", "stream"])
+def test_a_response_without_an_id_is_answered_and_recorded(tmp_path: Path, is_stream: bool) -> None:
+    async def scenario() -> None:
+        item = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "found"}]}
+        body = {"object": "response", "status": "completed", "output": [item]}
+        events = [
+            ("response.created", {"response": {**body, "output": []}}),
+            ("response.completed", {"response": body}),
+        ]
+        stream = "".join(f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n" for name, data in events)
+        answer = Response(stream, media_type="text/event-stream") if is_stream else JSONResponse(body)
+        upstream = Upstream(lambda _: say("never"), fail=[answer])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            asked = {"model": "local", "input": "Where?", "stream": is_stream}
+            reply = await client.post("/v1/responses", json=asked)
+            assert reply.status_code == 200, reply.text
+            assert "response.completed" in reply.text or not is_stream
+            assert await log_of(fov, reply.headers["x-foveate-session"]) == [("user", "Where?"), ("assistant", "found")]
+
+    run(scenario)
+
+
+def test_a_gemini_prompt_without_a_role_is_recorded_as_the_users(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        async with gateway(tmp_path, upstream) as (fov, client):
+            body = {"contents": [{"parts": [{"text": "hello"}]}]}
+            reply = await client.post("/v1beta/models/gemini-2.5-pro:generateContent", json=body)
+            assert reply.status_code == 200
+            assert await log_of(fov, reply.headers["x-foveate-session"]) == [("user", "hello"), ("assistant", "ok")]
+        assert upstream.bodies == [body]
+
+    run(scenario)
+
+
+def test_a_message_of_too_many_parts_is_forwarded_unchanged_and_unrecorded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        body = body_of([{"role": "user", "content": [{"type": "text", "text": "x"}] * (MAX_PARTS + 1)}])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            reply = await client.post("/v1/messages", json=body, headers=HEADERS)
+            assert reply.status_code == 200
+            assert reply.headers["x-foveate-bypass"] == "InvalidMessage"
+            assert await fov.sessions() == []
+        assert upstream.bodies == [body]
 
     run(scenario)
 

@@ -190,13 +190,26 @@ def test_a_client_with_a_provider_key_of_its_own_never_uses_the_servers(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("has_key", "key", "sent"), [(False, "AIza", "key=AIza&a=1"), (False, "fov_a", "a=1"), (True, "AIza", "a=1")]
+    ("has_key", "given", "sent"),
+    [
+        (False, "key=AIza", "key=AIza&a=1"),
+        (False, "key=fov_a", "a=1"),
+        (False, "k%65y=fov_a", "a=1"),
+        (False, "key=f%6Fv_a", "a=1"),
+        (False, "%24httpMethod=DELETE", "a=1"),
+        (True, "key=AIza", "a=1"),
+        (True, "k%65y=AIza", "a=1"),
+        (True, "Key=AIza", "a=1"),
+        (True, "b=1;key=AIza", "a=1"),
+        (True, "access_token=AIza", "a=1"),
+        (True, "$userProject=other", "a=1"),
+    ],
 )
 def test_a_key_in_the_query_goes_up_only_if_it_is_the_clients_and_used(
-    tmp_path: Path, has_key: bool, key: str, sent: str
+    tmp_path: Path, has_key: bool, given: str, sent: str
 ) -> None:
     with gateway(tmp_path, has_key=has_key) as (client, provider):
-        client.get(f"/v1beta/models?key={key}&a=1")
+        client.get(f"/v1beta/models?{given}&a=1")
     assert provider.queries == [sent]
 
 

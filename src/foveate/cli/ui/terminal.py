@@ -94,6 +94,18 @@ def print_table(out: Console, columns: Sequence[Column], rows: Sequence[Sequence
     out.print(table)
 
 
+def print_pairs(out: Console, rows: Iterable[tuple[str | Text, str | Text]]) -> None:
+    """Print names with texts beside them; a text that wraps stays in its column."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="dim")
+    table.add_column(overflow="fold")
+    for name, text in rows:
+        table.add_row(_cell(name), _cell(text))
+    out.print(table)
+
+
 def print_diff(out: Console, lines: Iterable[str]) -> None:
     for text in lines:
         out.print(line((text, DIFF_STYLES.get(text[:1], ""))), soft_wrap=True)
@@ -187,6 +199,16 @@ def reliable(trust: Reliability | None) -> str:
 def to_copy(*words: str) -> str:
     """Return a foveate command, quoted for a shell."""
     return shlex.join(("foveate", *words))
+
+
+MAX_PICTURE_WIDTH = 120
+PICTURE_MARGIN = 12
+"""Columns beside the timeline, for the names of its levels."""
+
+
+def timeline_width(width: int | None = None) -> int:
+    """Return the number of columns of a picture's timeline in this terminal."""
+    return max(1, min(width or console().width, MAX_PICTURE_WIDTH) - PICTURE_MARGIN)
 
 
 def not_compressed(turns: int, session_id: str | None = None) -> str:

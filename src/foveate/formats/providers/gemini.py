@@ -71,7 +71,8 @@ def recognises(data: Json) -> bool:
 
 def parse(data: Json, path: str) -> Message:
     content = record(data, path)
-    role = role_of(content, path, ROLES)
+    # The API takes a content without a role as the user's.
+    role = "user" if content.get("role") in (None, "") else role_of(content, path, ROLES)
     if "parts" not in content:
         raise InvalidMessage(f"{path}.parts", "is missing; it must be a list of parts")
     return Message(

@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from foveate.cache import BoundedCache
 from foveate.client import Foveate
 from foveate.server.api.endpoint import Call, Endpoints
-from foveate.server.bodies import MAX_MESSAGES
+from foveate.server.bodies import MAX_MESSAGES, check_parts
 from foveate.session import Session
 from foveate.session.values import Context, Segment, copied
 
@@ -115,6 +115,8 @@ class ToolAnswer(Struct, frozen=True, kw_only=True):
 @routes.add("POST", "/sessions/{session}/context", right="read")
 async def make_context(call: Call, session: str, body: ContextBody) -> ContextAnswer:
     """Make the context for a prompt, within the budget: text, segments, plan, and a provider's request."""
+    if not isinstance(body.prompt, str):
+        check_parts(body.prompt)
     wanted = {name: value for name, value in asdict(body).items() if name != "format"}
     async with call.parts.open_sessions.use(call.view, session) as found:
         context = await found.context(**wanted)

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, ItemPage, Limit, read_number, write_cursor
-from foveate.server.bodies import MAX_MESSAGES
+from foveate.server.bodies import MAX_MESSAGES, check_parts
 from foveate.session import Session
 from foveate.session.values import TurnContent, TurnDetails, copied
 
@@ -125,6 +125,7 @@ async def record_turns(call: Call, session: Session, body: RecordBody) -> Record
     With an Idempotency-Key, messages that were already recorded under it are not recorded again; other messages under
     the same key are rejected with 422.
     """
+    check_parts(body.messages)
     recorded = await session.record_all(
         body.messages, at=body.at, format=body.format, key=call.idempotency_key, turn=body.turn, exact=True
     )

@@ -244,7 +244,7 @@ class Gateway:
                     delivery.response = await self._post_again(delivery.call, body)
                     delivery.ending = None
             yield b"".join(answer.finish())
-        except (BadUpstream, httpx2.HTTPError) as error:
+        except (FoveateError, httpx2.HTTPError) as error:
             for piece in answer.abort(_described(error)):
                 yield piece
         finally:
@@ -272,7 +272,8 @@ class Gateway:
         if not results or answer.has_client_calls or answer.rounds > self._max_rounds:
             await self._kept(call, self._finish(call, placed, answer, results))
             return None
-        await self._recorder.add_round(placed, call.wire.format, answer.round_messages, _own_messages(results))
+        said, found = answer.round_messages, _own_messages(results)
+        await self._kept(call, self._recorder.add_round(placed, call.wire.format, said, found))
         following = answer.follow_up(body, list(results))
         is_last = answer.rounds == self._max_rounds
         answer.next_round()
@@ -331,7 +332,9 @@ class Gateway:
         said, shown = answer.round_messages, answer.shown_messages()
         await self._recorder.add_answer(placed, call.wire.format, said=said, shown=shown, results=own)
         if call.wire.format == "openai-responses" and call.request.body.get("store") is not False:
-            await self._recorder.add_response(placed, answer.result())
+            response = answer.result()
+            if isinstance(response.get("id"), str):  # some servers name none, so no request can continue it
+                await self._recorder.add_response(placed, response)
 
     async def _add_partial(self, delivery: Delivery, placed: Placement) -> None:
         """Record the received part of an interrupted round."""

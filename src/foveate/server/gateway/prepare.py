@@ -25,6 +25,7 @@ from foveate.events import Event
 from foveate.intake.chain import read_history, read_history_in_steps
 from foveate.intake.recorder import Placement, Recorder, SessionCheck, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision, place_name
+from foveate.server.bodies import check_parts
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints, with_lifetime
 from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import ModelKey, PromptLimits
@@ -170,6 +171,7 @@ class Preparation:
     async def _place(self, call: ClientCall) -> Placement | SessionDecision:
         """Find the request's session, and start to record new messages."""
         start, named, messages = "", call.named, call.request.messages
+        check_parts(messages)
         history = await read_history_in_steps(call.wire.format, messages)
         if previous := call.request.hints.get("previous_response_id"):
             if (found := await self._recorder.get_response(previous)) is None:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, unquote_plus
 
 import httpx2
 
@@ -43,6 +43,10 @@ checked. They are not forwarded."""
 PREFIXES_KEPT_FROM_CLIENT: Final = ("x-foveate-", "x-forwarded-", "x-original-", "x-rewrite-")
 ACCOUNTS: Final = ("openai-organization", "openai-project", "x-goog-user-project")
 """Headers that choose among the accounts of a provider key; with a key of ours they are not forwarded."""
+QUERY_OVERRIDES: Final = ("$httpmethod", "$httpheaders", "$req", "x-http-method-override")
+"""Parameters of the query that would make another request (Google). They are not forwarded."""
+QUERY_CREDENTIALS: Final = ("key", "access_token", "oauth_token", "$userproject", "quotauser")
+"""Parameters that choose a key or an account (Google); with a key of ours they are not forwarded."""
 KEPT_FROM_UPSTREAM: Final = frozenset(
     {
         "connection",
@@ -77,13 +81,16 @@ class Target:
         return replace(self, key=None)
 
     def url(self, path: str, query: str = "") -> str:
-        """Return the URL of a path. A key in the query (Gemini) is left out if it is ours, or if ours is sent."""
-        parts = [part for part in query.split("&") if not part.startswith("key=") or self._sends(part)]
-        kept = "&".join(parts)
+        """Return the URL of a path, with the parts of the query that may be sent."""
+        kept = "&".join(part for part in query.split("&") if all(map(self._may_send, part.split(";"))))
         return f"{self.base}{path}{'?' if kept else ''}{kept}"
 
-    def _sends(self, key: str) -> bool:
-        return self.key is None and KEY_PREFIX not in key
+    def _may_send(self, part: str) -> bool:
+        name, _, value = part.partition("=")
+        name = unquote_plus(name).strip().lower()
+        if name in QUERY_OVERRIDES or KEY_PREFIX in unquote_plus(value):
+            return False
+        return self.key is None or name not in QUERY_CREDENTIALS
 
     def headers(self, given: Mapping[str, str], format_name: str) -> dict[str, str]:
         """Return the client's headers without those for the gateway, with the provider's key."""

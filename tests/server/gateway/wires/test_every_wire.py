@@ -291,7 +291,8 @@ def test_malformed_requests_raise_one_typed_error(format: str, data: st.DataObje
     own: list[dict[str, Any]] = [{"name": "own_read", "functionDeclarations": [{"name": "own_read"}]}]
     sent = wire.upstream_body(request, {"messages": request.messages}, extra_system="pins", own_tools=own)
     assert json.dumps(sent)
-    assert wire.upstream_body(request, {"messages": request.messages}, extra_system="", own_tools=[]) == body
+    assert wire.upstream_body(request, {"messages": request.messages}, extra_system="", own_tools=[]) == request.body
+    assert request.body == body or format == "gemini"  # whose API reads an object as a list of one
 
 
 @every_wire

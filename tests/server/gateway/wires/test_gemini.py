@@ -98,12 +98,28 @@ def test_the_path_has_the_model_and_the_form_of_the_answer(
         ({"contents": [{"parts": ["x"]}]}, "contents[0].parts[0]"),
         ({"systemInstruction": "x"}, "systemInstruction"),
         ({"tools": {}}, "tools"),
+        ({"tools": [{"functionDeclarations": 0.5}]}, "functionDeclarations"),
+        ({"tools": [{"function_declarations": ["shell"]}]}, "function_declarations[0]"),
     ],
 )
 def test_an_invalid_request_names_the_field(fields: Record, param: str) -> None:
     with pytest.raises(BadRequest) as caught:
         WIRE.read({**BODY, **fields}, path=PATH)
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize("system", ["systemInstruction", "system_instruction"])
+def test_one_object_instead_of_a_list_is_read_as_the_api_does(system: str) -> None:
+    said, part = {"parts": {"text": "hello"}}, {"text": "Be brief."}
+    body = {"contents": said, system: {"parts": part}, "tools": {"functionDeclarations": {"name": "shell"}}}
+    request = WIRE.read(body, path=PATH)
+    assert request.messages == [{"parts": [{"text": "hello"}]}]
+    assert request.system == "Be brief."
+    assert request.tool_names == {"shell"}
+    sent = WIRE.upstream_body(request, {"messages": request.messages}, extra_system="pins", own_tools=[OWN_TOOL])
+    assert sent[system]["parts"] == [part, {"text": "pins"}]
+    assert sent["tools"] == [{"functionDeclarations": [{"name": "shell"}, {"name": "own_search"}]}]
+    assert body["contents"] is said
 
 
 def test_extra_instructions_are_a_further_part_and_own_functions_join_the_clients() -> None:

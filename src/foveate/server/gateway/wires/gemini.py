@@ -6,6 +6,7 @@ The gateway always streams from upstream with `alt=sse`; a client that streams w
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -53,6 +54,13 @@ MAX_ITEMS: Final = 10_000
 _STEP: Final = re.compile(
     r"""\.(?P<name>[^.\[\]]+)|\[(?P<index>\d{1,9})\]|\[(?P<quote>['"])(?P<quoted>(?:\\.|(?!(?P=quote)).)*)(?P=quote)\]"""
 )
+_INNER_LISTS: Final = {
+    "contents": ("parts",),
+    "systemInstruction": ("parts",),
+    "system_instruction": ("parts",),
+    "tools": ("functionDeclarations", "function_declarations"),
+}
+"""Fields of a request, and the lists in them."""
 _VALUES: Final = ("stringValue", "numberValue", "boolValue", "nullValue", "structValue", "listValue")
 
 
@@ -65,7 +73,7 @@ class GeminiWire:
     format = "gemini"
 
     def read(self, body: object, *, path: str) -> ClientRequest:
-        data = request_object(body)
+        data = _with_lists(request_object(body))
         url = urlsplit(path)
         method = METHOD.search(url.path)
         is_stream = method is not None and method[2] == "streamGenerateContent"
@@ -128,6 +136,24 @@ def _key(data: Record, camel: str, snake: str) -> str:
     return snake if snake in data else camel
 
 
+def _with_lists(body: Record) -> Record:
+    """Return a body whose contents, tools and their parts are lists: the API accepts one object instead of a list."""
+    read = _listed(body, ("contents", "tools"))
+    for key, inner in _INNER_LISTS.items():
+        if isinstance(value := read.get(key), list):
+            read[key] = [_listed(record, inner) if isinstance(record, dict) else record for record in value]
+        elif isinstance(value, dict):
+            read[key] = _listed(value, inner)
+    return read
+
+
+def _listed(record: Record, keys: Collection[str]) -> Record:
+    """Return an object in which a non-empty object under one of these keys is a list of it."""
+    return {
+        key: [value] if key in keys and value and isinstance(value, dict) else value for key, value in record.items()
+    }
+
+
 def _contents(body: Record) -> list[Record]:
     contents = request_objects(body, "contents", is_required=True)
     for i, content in enumerate(contents):
@@ -145,8 +171,8 @@ def _declarations_key(tool: Record) -> str:
 def _tool_names(tools: list[Record]) -> list[str]:
     names: list[str] = []
     for tool in tools:
-        declarations = tool.get(_declarations_key(tool))
-        names += [d["name"] for d in declarations or () if isinstance(d, dict) and isinstance(d.get("name"), str)]
+        key = _declarations_key(tool)
+        names += [d["name"] for d in request_objects(tool, key) if isinstance(d.get("name"), str)]
     return names
 
 
