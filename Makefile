@@ -55,7 +55,7 @@ pages: $(VENV)/.ready
 # The site in ./site: every link and anchor is checked, and no page may load anything from another host.
 docs: $(VENV)-docs/.ready
 	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet --strict
-	@echo "The site is in ./site; open site/index.html."
+	@echo "The site is in ./site. With its search: python3 -m http.server --bind 127.0.0.1 -d site"
 
 # The wheel and the source distribution, each installed in an empty environment and used; see docs/lab/releasing.md.
 package: $(VENV)/.ready

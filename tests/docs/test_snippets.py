@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -132,6 +133,13 @@ def test_the_extras_and_make_targets_of_a_page_exist(page: Path) -> None:
 def test_pages_install_from_the_checkout_until_a_release_is_on_an_index() -> None:
     pages = [page for page in PAGES if _PUBLISHED.search(page.read_text("utf-8"))]
     assert pages == [DOCS / "start" / "quickstart.md"], "the quickstart says what such a message means"
+
+
+def test_a_workflow_runs_every_install_line_from_an_empty_environment() -> None:
+    lines = runpy.run_path(str(ROOT / ".ci/install_lines.py"))["install_lines"]()
+    assert {"", "models", "models,server", "tools"} <= set(lines)
+    assert {extra for line in lines if line for extra in line.split(",")} <= EXTRAS
+    assert "python .ci/install_lines.py" in (ROOT / ".github/workflows/test.yml").read_text("utf-8")
 
 
 RUN_BY = {
