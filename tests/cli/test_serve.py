@@ -20,7 +20,7 @@ from support.served import served
 def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     with served(shell) as (process, ready), httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
-        assert set(ready) == {"url", "pid", "db"}
+        assert set(ready) == {"url", "gateway", "dashboard", "pid", "db"}
         assert client.get("/healthz").json()["status"] == "ok"
         client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
         with client.stream("GET", "/api/v1/events") as stream:
@@ -30,7 +30,11 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
             assert "data" not in "".join(lines)
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
-        assert process.stderr.read() == ""
+        logged = process.stderr.read().splitlines()
+        assert [line.split()[1:5] for line in logged][:2] == [
+            ["INFO", "GET", "/healthz", "200"],
+            ["INFO", "POST", "/api/v1/sessions", "201"],
+        ]
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
 
 

@@ -7,6 +7,7 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 
 from __future__ import annotations
 
+import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -40,6 +41,7 @@ from foveate.session.picture import PastPicture, Picture, past_picture, picture_
 from foveate.session.prompts import Prompts
 from foveate.session.read import TurnFormat
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
+from foveate.session.sent import SentRequest, opened_request, sent_request
 from foveate.session.tenant import public_id
 from foveate.session.topics import SessionTopics
 from foveate.session.values import (
@@ -215,6 +217,15 @@ class Session:
     async def pictures(self) -> list[PastPicture]:
         """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""
         return [past_picture(row) for row in await self.engine.store.pictures.list_pictures(self.engine.stored_id)]
+
+    async def requests(self, limit: int = 50) -> list[SentRequest]:
+        """List the newest requests that the gateway sent for this session, oldest first, without their bodies."""
+        return [sent_request(row) for row in await self.engine.store.sent.list_sent(self.engine.stored_id, limit=limit)]
+
+    async def request(self, number: int) -> SentRequest:
+        """Return a request exactly as it was sent, and what changed since the one before."""
+        rows = await self.engine.store.sent.read_chain(self.engine.stored_id, number)
+        return await asyncio.to_thread(opened_request, rows, self.id, number)
 
     async def get_turn(
         self,
