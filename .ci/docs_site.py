@@ -1,6 +1,6 @@
 """What `make docs` adds to the pages of docs/: a hook of mkdocs, which also writes llms.txt and llms-full.txt.
 
-- README.md is the home page; CHANGELOG.md and CONTRIBUTING.md are pages too; the decisions get a list.
+- README.md is the home page; the change log, CONTRIBUTING.md and the examples are pages too; decisions get a list.
 - A link to a file of the repository that is no page becomes its path, or a link where `repo_url` is set.
 - llms.txt lists the pages of the navigation, llms-full.txt has their text (without the lab), for language models.
 - A page that would fetch something from another host fails the build.
@@ -16,8 +16,13 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
-ADDED = {"index.md": "README.md", "changelog.md": "CHANGELOG.md", "contributing.md": "CONTRIBUTING.md"}
-"""Pages of the site that are files of the root."""
+ADDED = {
+    "index.md": "README.md",
+    "changelog.md": "CHANGELOG.md",
+    "contributing.md": "CONTRIBUTING.md",
+    "examples.md": "examples/README.md",
+}
+"""Pages of the site that are files elsewhere in the repository."""
 DECISIONS = "lab/decisions/index.md"
 LAB = "Lab"
 MAX_DESCRIPTION_CHARS = 200
@@ -79,7 +84,7 @@ def relinked(text: str, place: str, path: str, repository: str | None = None) ->
             return f"[{label}]({posixpath.relpath(page, posixpath.dirname(path) or '.')}{anchor})"
         if repository:
             return f"[{label}]({repository.rstrip('/')}/blob/main/{wanted}{anchor})"
-        return label if wanted in label or label.strip("`") == wanted else f"{label} (`{wanted}`)"
+        return f"`{wanted}`" if wanted.endswith(label.strip("`")) else f"{label} (`{wanted}`)"
 
     marked = _FENCE.sub(leave, text)
     marked = _LINK.sub(rewrite, marked).replace("](docs/images/", "](images/" if "/" not in path else "](../images/")
