@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import re
-import runpy
 import shlex
 import tomllib
 from collections.abc import Iterator
@@ -135,11 +134,13 @@ def test_pages_install_from_the_checkout_until_a_release_is_on_an_index() -> Non
     assert pages == [DOCS / "start" / "quickstart.md"], "the quickstart says what such a message means"
 
 
-def test_a_workflow_runs_every_install_line_from_an_empty_environment() -> None:
-    lines = runpy.run_path(str(ROOT / ".ci/install_lines.py"))["install_lines"]()
-    assert {"", "models", "models,server", "tools"} <= set(lines)
-    assert {extra for line in lines if line for extra in line.split(",")} <= EXTRAS
-    assert "python .ci/install_lines.py" in (ROOT / ".github/workflows/test.yml").read_text("utf-8")
+def test_the_package_check_installs_every_extra_that_a_page_names_in_an_empty_environment() -> None:
+    named = {
+        extra for page in PAGES for names in _EXTRAS.findall(page.read_text("utf-8")) for extra in names.split(",")
+    }
+    table = (ROOT / ".ci/package").read_text("utf-8").partition("done <<'END'")[2]
+    assert named - {"all", "dev"} <= {line.split()[0] for line in table.splitlines() if line.strip()}
+    assert "EXTRAS=1 make package" in (ROOT / ".github/workflows/test.yml").read_text("utf-8")
 
 
 RUN_BY = {
