@@ -148,7 +148,7 @@ def test_a_chat_answers_and_the_page_updates_itself(watched: Watched) -> None:
     page.locator("#connection", has_text="live").wait_for()
     page.locator("#prompt").fill("Which port?")
     page.locator("button", has_text="Send").click()
-    page.locator(".m-assistant.said", has_text="8443").wait_for()
+    page.locator(".m-assistant", has_text="8443").wait_for()
     page.locator("#live li", has_text="turn-recorded").first.wait_for()
     page.locator(".cell[aria-label^='T-7']").wait_for()
 
@@ -168,7 +168,7 @@ def test_a_tool_call_is_executed_once_it_is_approved_in_any_browser(watched: Wat
     page = ask_for_a_file(watched, "denied")
     page.locator("button", has_text="Deny").click()
     page.locator("text=write_file was denied").wait_for()
-    page.locator(".said", has_text="Done with the file.").wait_for()
+    page.locator(".m-assistant", has_text="Done with the file.").wait_for()
     assert not (folder / "note.txt").exists()
     page = ask_for_a_file(watched, "approved")
     other = page.context.new_page()

@@ -48,10 +48,26 @@ HOSTILE = [
     "hx-get='/ui/doctor' hx-trigger='load'",
     "<div hx-post='/ui/doctor' hx-trigger='load'></div>",
     "]]><!--<script>--><script>alert(10)</script>",
+    "[click](javascript:alert(11)) <javascript:alert(12)> [x](JaVaScRiPt:alert(13)) [y](&#106;avascript:alert(14))",
+    "![pixel](//evil.example/x.png) [go](//evil.example) [inside](/ui/doctor) [d](data:text/html,<b>x</b>)",
+    "[ref]: //evil.example\n\n[ref] [ref][ref]",
+    '```html"><script>alert(15)</script>\n</code></pre><script>alert(16)</script>\n```',
+    "| <b>a</b> | b |\n| :-: | --: |\n| <script>alert(17)</script> | <img src=x onerror=alert(18)> |",
+    "# <h1>forged</h1>\n\n<script>\nalert(19)\n</script>\n\n    <iframe src=x></iframe>",
+    '[a](https://ok.example/"onmouseover="alert(20) "t\' onclick=\'x")',
 ]
-"""Thirty contents that must stay text."""
+"""Contents that must stay text, as HTML and as Markdown."""
 SESSION = "chat"
-NAMES = {"session": SESSION, "turn": "T-1", "job": "", "item": "", "agent": "", "key": "", "action": "cancel"}
+NAMES = {
+    "session": SESSION,
+    "turn": "T-1",
+    "job": "",
+    "item": "",
+    "agent": "",
+    "key": "",
+    "action": "cancel",
+    "prompt": "modes%2Fcore",
+}
 FOREIGN = {"img", "iframe", "object", "base", "style", "math"}
 """Elements that no page has of its own."""
 
