@@ -30,57 +30,12 @@ port = 8443  # <b>
 
 See [the docs](https://example.com/?a=1&b=2).
 """
-PIECES = st.lists(
-    st.sampled_from(
-        [
-            "a",
-            " ",
-            "\n",
-            "\n\n",
-            "# ",
-            "- ",
-            "1. ",
-            "```",
-            "~~~\n",
-            "> ",
-            "| a | b |\n",
-            "| - | - |\n",
-            "---\n",
-            "    x",
-        ]
-        + ["**", "`", "[x](https://a.b)", "<script>", "===\n", "\t", "#", "=", "-", "*", "word\n"]
-    ),
-    max_size=40,
-)
-TAGS = set(
-    [
-        "a",
-        "blockquote",
-        "br",
-        "code",
-        "div",
-        "em",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "hr",
-        "li",
-        "ol",
-        "p",
-        "pre",
-        "s",
-        "span",
-        "strong",
-        "table",
-        "tbody",
-        "td",
-        "th",
-        "thead",
-        "tr",
-        "ul",
-    ]
-)
+BITS = ("a", " ", "\n", "\n\n", "# ", "- ", "1. ", "```", "~~~\n", "> ", "| a | b |\n", "| - | - |\n", "---\n", "    x")
+MARKS = ("**", "`", "[x](https://a.b)", "<script>", "===\n", "\t", "#", "=", "-", "*", "word\n")
+PIECES = st.lists(st.sampled_from(BITS + MARKS), max_size=40)
+BLOCKS = {"blockquote", "div", "h3", "h4", "h5", "h6", "hr", "li", "ol", "p", "pre", "ul"}
+TABLES = {"table", "tbody", "td", "th", "thead", "tr"}
+TAGS = {"a", "br", "code", "em", "s", "span", "strong"} | BLOCKS | TABLES
 ATTRIBUTES = {"href", "target", "rel", "class", "tabindex", "start"}
 
 
@@ -156,7 +111,9 @@ def test_an_answer_in_pieces_ends_as_the_whole_answer(pieces: list[str]) -> None
 
 def test_a_block_of_code_in_progress_is_shown_as_code_and_not_sent_again_when_it_ends() -> None:
     growing = GrowingMarkdown()
-    assert "<p>Look:</p>" in growing.feed("Look:\n\n```py\nx = 1").tail
+    painted = growing.feed("Look:\n\n```py\nx = 1")
+    assert painted.finished == "<p>Look:</p>\n"
+    assert "<code>x = 1</code>" in painted.tail
     assert "<code>x = 1" in growing.feed("\ny = 2\n").tail
     painted = growing.feed("```\n\nDone")
     assert "y = 2" in painted.tail

@@ -29,7 +29,7 @@ from foveate.agents.chat import (
 from foveate.agents.choice import ChatModel, chat_models, remember_model, remembered_model
 from foveate.agents.options import ChatOptions
 from foveate.agents.toolboxes import ToolChoice, note_packs, open_toolbox, read_packs
-from foveate.errors import SessionExists, SettingsError, contained
+from foveate.errors import ModelUnavailable, SessionExists, SettingsError, contained
 from foveate.server.api.events import event_response
 from foveate.server.dashboard.approvals import ChatApprover, Question
 from foveate.server.dashboard.markdown import GrowingMarkdown
@@ -198,7 +198,10 @@ async def _open(visit: Visit, found: Session, model: str, toolbox: Toolbox | Non
     configured = fov.models_for("chat")
     # A conversation goes to another model than the chosen one only if the settings say so.
     chosen = configured if model == next(iter(configured), None) else (model,)
-    await fov.check_model(model)
+    try:
+        await fov.check_model(model)
+    except ModelUnavailable as error:
+        raise ProblemError(422, str(error)) from error
     await remember_model(found, model)
     window = fov.window_tokens(model)
     output = most_output(window)

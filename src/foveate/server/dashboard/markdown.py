@@ -118,7 +118,7 @@ def _shown(tokens: Sequence[Token]) -> Iterator[Token]:
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(MAX_HEADING, int(token.tag[1:]) + HEADING_OFFSET)}"
         elif token.type == "link_open":
-            token.attrs |= {"target": "_blank", "rel": "noopener noreferrer nofollow"}
+            token.attrs = {"href": token.attrs["href"], "target": "_blank", "rel": "noopener noreferrer nofollow"}
         elif token.type in ("th_open", "td_open"):
             style = token.attrs.pop("style", "")
             token.attrs |= {"class": _ALIGNMENTS[style]} if style in _ALIGNMENTS else {}
