@@ -16,6 +16,7 @@ from rich.console import Console
 import foveate.sync as foveate
 from conversation import make_conversation
 from foveate.cli.ui.picture import draw
+from foveate.cli.ui.terminal import timeline_width
 from foveate.renditions import Level
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -46,7 +47,8 @@ def main() -> None:
 
 def picture(session: foveate.Session) -> None:
     out = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False, force_terminal=True)
-    draw(out, session.context(), one_off=False)
+    context = session.context()
+    draw(out, context, session.picture(context, columns=timeline_width(WIDTH)), one_off=False)
     svg = out.export_svg(title="foveate context demo")
     # A picture must not fetch anything: the reader's own fixed-width font does.
     PICTURE.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL), "utf-8")

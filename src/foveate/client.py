@@ -13,7 +13,7 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -49,9 +49,10 @@ from foveate.session.uses import KnowledgeUses
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, copy_store, open_store
+from foveate.store.calls import SPEND_DIMENSIONS, SpendDimension, SpendRow
 from foveate.store.copy import CopyReport
 from foveate.store.operations import Clients
-from foveate.store.rows import CostRow, IndexState, QueueState
+from foveate.store.rows import DAY_US, CostRow, IndexState, QueueState
 from foveate.strategy import StrategyName, extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
@@ -387,6 +388,21 @@ class Foveate:
         return [
             replace(row, session_id=public_id(self._tenant, row.session_id)) for row in rows if row.session_id in own
         ]
+
+    async def spending(
+        self, by: SpendDimension = "day", *, days: float | None = None, session_id: str | None = None
+    ) -> list[SpendRow]:
+        """Return the costs of all model calls, also those of the gateway's clients, by day, key, project, model, …
+
+        `days` counts back from now; default: all that are kept. Days come oldest first, anything else by cost.
+        """
+        if by not in SPEND_DIMENSIONS:
+            raise InputError(f"no dimension {by!r}; available: {', '.join(SPEND_DIMENSIONS)}")
+        since_us = 0 if days is None else to_us(datetime.now(UTC)) - int(days * DAY_US)
+        session = None if session_id is None else (await self._row(session_id)).id
+        tenant = self._tenant or None
+        rows = await self._store.calls.spending(by, since_us=max(0, since_us), tenant=tenant, session_id=session)
+        return [replace(row, name=public_id(self._tenant, row.name)) if by == "session" else row for row in rows]
 
     def models_for(self, purpose: Purpose) -> tuple[str, ...]:
         """Return the configured model for a purpose, followed by its fallbacks; empty if there is none."""

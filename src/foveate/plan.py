@@ -269,6 +269,7 @@ class Band:
     last: int
     turns: int
     target_share: float
+    """Share of the history's tokens for the level; 0 if the strategy does not plan by shares."""
     tokens: int
 
 

@@ -93,9 +93,12 @@ def outline(page: str) -> Outline:
 def test_the_table_has_every_strategy_and_marks_the_best_of_each_row(compared: Compared) -> None:
     said = compared.said
     assert "At 3,000 tokens  (* best of its row)" in said
-    head = next(line for line in said.splitlines() if "checkpoint" in line)
+    assert "Recommended: " in said
+    head = next(line for line in said.splitlines() if line.strip().startswith("checkpoint "))
     assert head.split() == ["checkpoint", "gradient", "hybrid", "oneshot", "standard", "topics"]
-    assert re.search(r"over budget( +0){6}", said)
+    assert re.search(r"The same for all: .*over budget 0", said)
+    assert "gradient: Newest turns raw" in said
+    assert "cached: Share of the prompts' tokens in a prefix cache." in said.replace("\n", " ")
     assert re.search(r"cached.*\*\d+%", said)
     assert re.search(r"needles \(of 5\)", said)
     assert re.search(r"standard: \d+ of 14 turns word for word, \d+ out of sight; ", said)

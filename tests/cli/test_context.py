@@ -27,16 +27,28 @@ def talk(tmp_path_factory: pytest.TempPathFactory) -> Shell:
     return shell
 
 
-def test_the_picture_has_a_cell_for_every_turn_and_a_row_for_every_level(talk: Shell) -> None:
+def test_the_picture_has_a_column_for_every_turn_and_a_row_for_every_level(talk: Shell) -> None:
     shown = talk("context", "demo", "--budget", "6000")
-    rows = [line for line in shown.splitlines() if re.match(r"T-\d+ ", line)]
-    cells = sum(len(re.findall(r"[RSCTE]", re.sub(r"^T-\d+|[\d,]+ turns", "", row))) for row in rows)
-    eras = sum(int(number.replace(",", "")) for row in rows for number in re.findall(r"([\d,]+) turns", row))
-    assert cells + eras == 60
-    for name in ("raw", "tiny"):
-        assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown)
+    assert shown.startswith("60 turns in ")
+    (bottom,) = re.findall(r"tiny, eras ([^\n]+)", shown)
+    assert len(bottom) == 60
+    rows = re.findall(r"^ [A-Z□] +\D+ (\d+) +T-\d+ +T-\d+ +[\d,]+ *$", shown, re.MULTILINE)
+    assert sum(map(int, rows)) == 60
     assert "of 6,000 tokens" in shown
     assert "Preview at a different budget" in shown
+
+
+def test_a_turn_is_explained_with_its_level_its_size_and_how_to_show_more(talk: Shell) -> None:
+    shown = " ".join(talk("context", "demo", "--budget", "6000", "--why", "T-3").split())
+    assert re.search(r"T-3: (smoothed|compressed|tiny|eras|without words)", shown)
+    assert re.search(r"\d+ of its [\d,]+ tokens", shown)
+    assert re.search(r"Word for word it needs [\d,]+ tokens more; [\d,]+ of [\d,]+ are free", shown)
+    assert "57 newer turns take" in shown
+    assert 'the model calls get_turn("T-3")' in shown
+    newest = talk.json("context", "demo", "--budget", "6000", "--why", "60")
+    assert (newest["id"], newest["level"], newest["raise_by"]) == ("T-60", "R", [])
+    assert "T-99" in talk.error("context", "demo", "--budget", "6000", "--why", "T-99")
+    assert "shortens turns, not messages" in talk.error("context", "demo", "--budget", "6000", "--why")
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -111,11 +123,10 @@ def test_a_session_can_be_looked_at_through_another_strategy(talk: Shell) -> Non
     assert "available: checkpoint" in talk.error("context", "demo", "--strategy", "nosuch")
 
 
-def test_the_picture_has_a_cell_for_each_summary_and_for_the_users_words(talk: Shell) -> None:
+def test_the_picture_has_a_row_for_summaries_and_for_the_users_words(talk: Shell) -> None:
     shown = talk("context", "demo", "--strategy", "checkpoint")
     for name in ("summaries", "user's words"):
-        assert re.search(rf"\b{name} +\d+ +T-\d+ +T-\d+ +[\d,]+ +\d+%", shown), name
-    assert re.search(r"T-1 +\d+ turns? ", shown)
+        assert re.search(rf"\b{name} .+ \d+ +T-\d+ +T-\d+ +[\d,]+", shown), name
 
 
 def imported(folder: Path, monkeypatch: pytest.MonkeyPatch, turns: int) -> tuple[Shell, str]:

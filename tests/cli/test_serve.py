@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from support.served import served
 def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     with served(shell) as (process, ready), httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
-        assert set(ready) == {"url", "pid", "db"}
+        assert set(ready) == {"url", "gateway", "dashboard", "pid", "db"}
         assert client.get("/healthz").json()["status"] == "ok"
         client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
         with client.stream("GET", "/api/v1/events") as stream:
@@ -31,7 +30,11 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
             assert "data" not in "".join(lines)
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
-        assert process.stderr.read() == ""
+        logged = process.stderr.read().splitlines()
+        assert [line.split()[1:5] for line in logged][:2] == [
+            ["INFO", "GET", "/healthz", "200"],
+            ["INFO", "POST", "/api/v1/sessions", "201"],
+        ]
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
 
 
@@ -70,30 +73,59 @@ def test_tools_over_http_use_the_folders_and_commands_that_the_server_was_starte
         assert ("A wall." in executed["text"], executed["exit_code"]) == (True, 3) or "sandbox" in executed["text"]
 
 
-@pytest.mark.parametrize(
-    ("path", "body"),
-    [
-        ("/api/v1/sessions/chat/compare", {"strategies": ["gradient"], "budgets_tokens": [2_000]}),
-        ("/api/v1/knowledge/learn", {}),
-    ],
-)
-def test_every_kind_of_job_is_done_by_a_server_with_settings_of_its_own(
-    tmp_path: Path, path: str, body: dict[str, Any]
-) -> None:
+JOBS: dict[str, tuple[str, dict[str, Any]]] = {
+    "compare": ("/api/v1/sessions/chat/compare", {"json": {"strategies": ["gradient"], "budgets_tokens": [2_000]}}),
+    "compare-page": (
+        "/ui/compare",
+        {"files": {"session": (None, "chat"), "budgets": (None, "2k"), "strategy": (None, "topics")}},
+    ),
+    "compare-page of a file": (
+        "/ui/compare",
+        {
+            "files": {
+                "file": ("talk.jsonl", b'{"role":"user","content":"Yes?"}\n{"role":"assistant","content":"No."}\n'),
+                "budgets": (None, "2k"),
+                "strategy": (None, "standard"),
+            }
+        },
+    ),
+    "doctor": ("/ui/doctor", {"data": {"now": "1"}}),
+    "learn": ("/api/v1/knowledge/learn", {"json": {}}),
+    "run": ("/api/v1/sessions/work/run", {"json": {"epic": "Move the shop."}}),
+}
+"""A request for each kind of job."""
+
+
+@pytest.mark.parametrize("command", ["serve", "ui"])
+def test_every_kind_of_job_is_done_by_a_server_with_settings_of_its_own(tmp_path: Path, command: str) -> None:
     shell = Shell(tmp_path / "chat.db")
+    (tmp_path / "script.toml").write_text('[[reply]]\nsays = "Moved."\n')
     (tmp_path / "foveate.toml").write_text("[server]\nmax_jobs = 3\n[tools]\n[gradient]\nraw_share = 0.2\n")
+    variables = {
+        "FOVEATE_CONFIG": str(tmp_path / "foveate.toml"),
+        "FOVEATE_MODELS__CHAT": f"scripted:{tmp_path / 'script.toml'}",
+    }
     with (
-        served(shell, FOVEATE_CONFIG=str(tmp_path / "foveate.toml")) as (_, ready),
+        served(shell, command=command, **variables) as (_, ready),
         httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client,
     ):
         client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
+        client.post("/api/v1/sessions", json={"id": "work", "strategy": "oneshot"}).raise_for_status()
         said = [{"role": "user", "content": "Always deploy on Tuesdays."}, {"role": "assistant", "content": "I will."}]
         client.post("/api/v1/sessions/chat/turns", json={"messages": said}).raise_for_status()
-        job = client.post(path, json=body).raise_for_status().json()
-        while job["status"] in ("queued", "running"):
-            time.sleep(0.05)
-            job = client.get(f"/api/v1/jobs/{job['id']}").json()
-        assert (job["status"], job["problem"]) == ("done", None)
+        for path, body in JOBS.values():
+            answer = client.post(path, headers={"Origin": ready["url"]}, **body)
+            assert answer.status_code in (202, 303), (path, answer.text)
+
+        def jobs() -> Any:
+            return client.get("/api/v1/jobs").json()["items"]
+
+        wait_until(lambda: all(job["status"] not in ("queued", "running") for job in jobs()))
+        assert {(job["kind"], job["status"], job["problem"]) for job in jobs()} == {
+            (kind.split()[0], "done", None) for kind in JOBS
+        }
+        page = next(job for job in jobs() if job["kind"] == "compare-page")
+        assert "Recommended: " in client.get(f"/ui/compare/{page['id']}").text
 
 
 def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from foveate.context.costs import counting, overheads
-from foveate.context.cut import cut_note, cut_text, take_head
+from foveate.context.cut import MAX_COUNTED_CHARS, cut_note, cut_text, estimated_size, take_head
 from foveate.context.tags import TagBlock, TagEntry, parse_blocks, write_block
 from foveate.plan import ShownLevel
 from foveate.tokens import O200K, Counter
@@ -93,3 +93,19 @@ def test_without_room_for_the_note_a_sign_of_the_cut_stays() -> None:
     count = counting("C", O200K)
     assert cut_text("word " * 99, 3, count, 99) == "…"
     assert cut_text("word " * 99, 0, count, 99) == ""
+
+
+def test_a_huge_text_is_counted_in_part_only_however_little_room_it_has() -> None:
+    text = "word " * MAX_COUNTED_CHARS
+    counted: list[int] = []
+
+    def count(part: str) -> int:
+        counted.append(len(part))
+        return len(part) // 5
+
+    for room in (0, 1, 100, 2_000):
+        assert len(cut_text(text, room, count, 1)) <= 5 * room + 4
+    assert max(counted) < MAX_COUNTED_CHARS
+    assert estimated_size(text, count) == len(text) // 5
+    assert max(counted) == MAX_COUNTED_CHARS
+    assert estimated_size("word word", count) == 1

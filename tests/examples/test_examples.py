@@ -117,7 +117,7 @@ def test_an_app_that_knows_nothing_has_an_endless_conversation_behind_the_gatewa
     assert done.stdout.splitlines() == [f"Answer {number}." for number in range(16)], done.stderr
     sizes = [len(json.dumps(asked.body["messages"])) for asked in server.requests]
     assert max(sizes) < 0.6 * sum(map(len, prompts))
-    assert "Turn 7: " in json.dumps(server.requests[-1].body)
+    assert "Turn 15: " in json.dumps(server.requests[-1].body)
 
 
 def test_the_notebook_runs_cell_by_cell(tmp_path: Path) -> None:

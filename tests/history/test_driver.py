@@ -295,7 +295,7 @@ def test_a_strategy_is_chosen_with_its_settings_and_changed_at_any_time(tmp_path
         with pytest.raises(HistoryExceedsBudget) as failed:
             await session.context("Now?")
         assert failed.value.needed_tokens > failed.value.room_tokens > 0
-        info = await session.use("gradient", raw_share=0.5, recent=0.5, working=0.1, background=0.25, deep=0.15)
+        info = await session.use("gradient", bands="documented", recent=0.5, working=0.1, background=0.25, deep=0.15)
         assert info.strategy_settings["recent"] == 0.5
         context = await session.context("Now?")
         assert context.planned.strategy == "gradient"

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from foveate.context.context import Context
+from foveate.context.cut import MAX_COUNTED_CHARS
 from foveate.context.render import FORMATS
 from foveate.errors import InvalidMessage
 from foveate.formats import ProviderFormat
-from foveate.history.newest_step import MAX_COUNTED_CHARS, _Measure, waiting_step
+from foveate.history.newest_step import _Measure, waiting_step
 from foveate.tokens import exact_counter
 from support.engine import assistant, opened, settings, talk, tool_step, user
 from support.recount import recount

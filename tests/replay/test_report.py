@@ -132,3 +132,48 @@ def test_a_summary_has_every_figure_and_no_single_prompts() -> None:
     assert runs[0]["levels_at_end"]["T"] == 0.4
     assert runs[0]["best_at"][:2] == ["in sight", "facts kept"]
     assert "points" not in runs[0]
+
+
+def test_one_recommendation_leads_with_what_it_keeps_and_costs() -> None:
+    assert COMPARISON.recommendation == (
+        "Recommended: gradient, which keeps 60% of the facts at 4,000 tokens (645 paid per call)."
+    )
+    cheap = replace(RIVAL, strategy="topics", facts_on_average=0.2, price=0.1)
+    said = replace(COMPARISON, runs=(RUN, cheap)).recommendation
+    assert said.endswith(" The cheapest at 4,000 is topics: 20% (300).")
+
+
+def test_of_strategies_that_keep_about_the_same_the_cheapest_is_recommended() -> None:
+    close = replace(RIVAL, facts_on_average=0.615)
+    assert replace(COMPARISON, runs=(RUN, close)).best(4_000) is RUN
+    assert replace(COMPARISON, runs=(RUN, replace(close, facts_on_average=0.63))).best(4_000).strategy == "standard"
+
+
+def test_a_strategy_that_exceeded_a_budget_is_not_recommended() -> None:
+    over = replace(RIVAL, facts_on_average=0.9, overruns=1)
+    assert replace(COMPARISON, runs=(RUN, over)).best(4_000) is RUN
+
+
+def test_budgets_with_different_winners_are_both_named() -> None:
+    large = [replace(RUN, budget_tokens=8_000), replace(RIVAL, budget_tokens=8_000, facts_on_average=0.9)]
+    assert replace(COMPARISON, runs=(RUN, RIVAL, *large)).recommendation == (
+        "Recommended: gradient, which keeps 60% of the facts at 4,000 tokens (645 paid per call); "
+        "standard, which keeps 90% of the facts at 8,000 tokens (3,000 paid per call)."
+    )
+
+
+def test_rows_that_are_the_same_for_all_are_one_sentence() -> None:
+    names = [one.name for one in COMPARISON.differing(4_000)]
+    assert {"over budget", "model tokens", "word for word"}.isdisjoint(names)
+    assert "facts kept" in names
+    assert "over budget 0" in COMPARISON.alike(4_000)
+    page = write_page("a", COMPARISON)
+    assert page.count("over budget") == 1
+    assert COMPARISON.recommendation in unescape(page)
+
+
+def test_the_page_says_what_each_row_and_column_is() -> None:
+    page = write_page("a", replace(COMPARISON, runs=(replace(RUN, what="Newest turns raw."), RIVAL)))
+    assert "Newest turns raw." in page
+    for one in COMPARISON.differing(4_000):
+        assert f"<small>{one.what}</small>" in unescape(page)

@@ -437,7 +437,7 @@ def test_errors_are_problems(client: ServerClient, method: str, path: str, statu
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert set(problem) == {"type", "title", "status", "detail"}
+    assert set(problem) == {"type", "title", "status", "detail", "request_id"}
     assert problem["status"] == status
 
 

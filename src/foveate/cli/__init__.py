@@ -26,7 +26,7 @@ INTERRUPTED = 130
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
-    "Inspect": ("knowledge", "stats", "tokens", "compare"),
+    "Inspect": ("knowledge", "requests", "stats", "tokens", "compare"),
     "Connect": ("connect", "disconnect", "watch", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
     "Maintain": ("store", "models", "doctor"),

@@ -231,15 +231,24 @@ def show(out: Console, name: str, compared: Comparison) -> None:
     title = f"{name}: " if not compared.title else f"{name}, {shorten(compared.title, 60)}: "
     out.print(line((title, "bold"), f"{several(compared.turns, 'turn')}, {amount(compared.raw_tokens)} tokens"))
     took = f"{compared.seconds:.0f} s with {several(compared.processes, 'process', 'processes')}"
+    out.print(line((compared.recommendation, "bold")))
     out.print(line((f"{compared.sampled()}; {several(compared.facts, 'fact')}; {took}", "dim")))
     for budget in compared.budgets:
         out.print(line((f"\nAt {budget:,} tokens", "bold"), ("  (* best of its row)", "dim")))
         _show_figures(out, compared, budget)
+        if alike := compared.alike(budget):
+            out.print(line((alike, "dim")))
         out.print(line(("\nTurns at each level, % at the end/on average", "dim")))
         _show_levels(out, compared.at(budget))
         out.print()
         for run in compared.at(budget):
             out.print(line((f"{run.strategy}: ", "bold"), compared.words(run)))
+    out.print(line(("\nThe columns:", "bold")))
+    for run in compared.at(compared.budgets[0]) if compared.budgets else ():
+        out.print(line((f"{run.strategy}: ", "bold"), run.what))
+    out.print(line(("The rows:", "bold")))
+    for figure in compared.figures:
+        out.print(line((f"{figure.name}: ", "dim"), figure.what))
     unsaid = [needle.text for needle in compared.runs[0].needles if needle.turn is None] if compared.runs else []
     if unsaid:
         named = ", ".join(repr(shorten(text, NEEDLE_CHARS)) for text in unsaid[:MAX_NEEDLES_NAMED])
@@ -249,7 +258,7 @@ def show(out: Console, name: str, compared: Comparison) -> None:
 def _show_figures(out: Console, compared: Comparison, budget: int) -> None:
     runs = compared.at(budget)
     rows: list[list[str | Text]] = []
-    for figure in compared.figures:
+    for figure in compared.differing(budget):
         won = compared.winners(figure, budget)
         cells: list[str | Text] = [figure.name]
         for run in runs:
@@ -260,9 +269,9 @@ def _show_figures(out: Console, compared: Comparison, budget: int) -> None:
 
 
 def _show_levels(out: Console, runs: tuple[StrategyRun, ...]) -> None:
-    from foveate.replay.report import ABSENT, FIDELITY
+    from foveate.session.picture import ABSENT, FIDELITY, level_name
 
-    levels = [
+    levels: list[str] = [
         level
         for level in (*FIDELITY, ABSENT)
         if any(level in run.strip or run.levels_on_average.get(level) for run in runs)
@@ -270,6 +279,8 @@ def _show_levels(out: Console, runs: tuple[StrategyRun, ...]) -> None:
     rows = [[run.strategy, *(_shares(run, level) for level in levels)] for run in runs]
     heads = ["absent" if level == ABSENT else level for level in levels]
     print_table(out, [Column(""), *(Column(head, "number") for head in heads)], rows)
+    named = (f"{head} {level_name(level)}" for head, level in zip(heads, levels, strict=True))
+    out.print(line((", ".join(named), "dim")))
 
 
 def _shares(run: StrategyRun, level: str) -> str:

@@ -19,6 +19,8 @@ from foveate.cli.ui.terminal import (
     print_exactly,
     print_json,
     print_table,
+    timeline_width,
+    to_copy,
 )
 from foveate.errors import Damaged
 
@@ -37,6 +39,8 @@ REASON_COLUMNS = (
     Column("shown", "number"),
     Column("why"),
 )
+EACH = "each message"
+"""The value of `--why` without a turn."""
 UNFINISHED = {"meanwhile", "uncompressed"}
 """Notes of a plan whose strategy is still being built, or whose turns are not all compressed."""
 
@@ -51,7 +55,13 @@ UNFINISHED = {"meanwhile", "uncompressed"}
     help="A file with the system prompt.",
 )
 @click.option("--strategy", metavar="NAME", help="Preview with a different strategy.")
-@click.option("--why", "with_reasons", is_flag=True, help="Print what each message became and why (hybrid).")
+@click.option(
+    "--why",
+    is_flag=False,
+    flag_value=EACH,
+    metavar="[TURN]",
+    help="Why a turn is shown as it is, and how to show more of it. Without TURN: each message (hybrid).",
+)
 @click.option("--text", "as_text", is_flag=True, help="Print the text of the request, message by message.")
 @click.option(
     "--request",
@@ -68,7 +78,7 @@ def command(
     budget: int | None,
     system_path: Path | None,
     strategy: str | None,
-    with_reasons: bool,
+    why: str | None,
     as_text: bool,
     format_name: ProviderFormat | None,
 ) -> Answer:
@@ -83,6 +93,7 @@ def command(
     foveate context demo --strategy topics     preview
     foveate context demo --prompt "Which port did we choose?" --request anthropic
     foveate context demo --text | less
+    foveate context demo --why T-42            why this turn is shown as it is
     foveate context agent --why                what each message became (hybrid)
     """
     ask = partial(
@@ -103,8 +114,8 @@ def command(
         context = ask()
     request = context.request(format_name) if format_name and not as_text else {}
     warn_of_strategy(session)
-    if with_reasons:
-        return _reasons(session, context)
+    if why:
+        return _reasons(session, context) if why == EACH else _reason(session, context, why)
     if as_text:
         text = context.sent_text
         value = {"text": text, "tokens": context.tokens, "budget_tokens": context.budget_tokens}
@@ -114,15 +125,26 @@ def command(
     is_other = context.planned.strategy != session.info.strategy
     one_off = context.budget_tokens != session.info.budget_tokens or is_other
     pending = session.stats().pending
+    picture = session.picture(context, columns=timeline_width())
 
     def show(out: Console) -> None:
         from foveate.cli.ui.picture import draw
 
-        draw(out, context, one_off=one_off, is_other=is_other)
+        draw(out, context, picture, one_off=one_off, is_other=is_other, call=to_copy("context", session_id))
         if pending:
             out.print(line((f"{not_compressed(pending, session_id)}.", "yellow")))
 
     return Answer(_as_json(context, one_off=one_off, pending=pending), show)
+
+
+def _reason(session: Session, context: Context, turn: str) -> Answer:
+    """Explain one turn."""
+    from foveate.cli.ui.picture import draw_reason
+
+    reason = session.explain_turn(turn, context)
+    return Answer(
+        asdict(reason), lambda out: draw_reason(out, reason, to_copy("sessions", "levels", session.id, reason.id))
+    )
 
 
 def _reasons(session: Session, context: Context) -> Answer:

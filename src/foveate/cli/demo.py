@@ -11,7 +11,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import DEFAULT_STORE
-from foveate.cli.ui.terminal import Column, line, print_pairs, print_table
+from foveate.cli.ui.terminal import Column, line, print_pairs, print_table, timeline_width, to_copy
 from foveate.text import amount
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from foveate.demo import DemoConversation, PlantedFact
     from foveate.replay.replay import ReplayReport
+    from foveate.session.picture import Picture
     from foveate.session.values import Context, SessionStats
     from foveate.sync import Foveate, Session
 
@@ -42,6 +43,7 @@ class DemoResult:
     conversation: DemoConversation
     stats: SessionStats
     context: Context
+    picture: Picture
     kept: dict[str, bool]
     """Whether each fact can be read back from its turn, by fact id."""
     found_again: str
@@ -81,6 +83,7 @@ def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, re
         conversation=conversation,
         stats=session.stats(),
         context=context,
+        picture=session.picture(context, columns=timeline_width()),
         kept={fact.id: fact.needle in _raw(session, fact) for fact in conversation.facts},
         found_again=_raw(session, lost) if lost else "",
         replayed=_replay(progress, conversation) if replay else None,
@@ -157,7 +160,8 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
         f"{stats.turns} turns, {stats.messages:,} messages, {stats.tool_calls} tool calls, "
         f"{amount(stats.tokens)} tokens, all kept; the live context at its own {BUDGET_TOKENS:,}:\n"
     )
-    draw(out, shown.context, one_off=False)
+    call = to_copy("context", shown.session_id)
+    draw(out, shown.context, shown.picture, one_off=False, call=call)
     out.print()
     _show_facts(out, shown)
     _show_found(out, shown)

@@ -68,13 +68,16 @@ def command(
 
     def report(ready: ServeReport) -> None:
         if as_json:
-            print_json_line({"url": ready.url, "pid": ready.pid, "db": str(path)})
+            addresses = {"url": ready.url, "gateway": f"{ready.url}/v1", "dashboard": f"{ready.url}/"}
+            print_json_line({**addresses, "pid": ready.pid, "db": str(path)})
             return
         out = console()
-        out.print(line(("Serving ", "green"), (ready.url, "bold"), f" from {path}; Ctrl+C stops it."))
+        out.print(line(("Serving ", "green"), (ready.url, "bold"), "; Ctrl+C stops it."))
+        out.print(line(("Dashboard ", ""), (f"{ready.url}/", "bold")))
         out.print(line(f"Gateway   {ready.url}/v1 {_upstream(ready)}"))
         out.print(line(f"HTTP API  {ready.url}/api/v1 (described by /api/v1/openapi.json)"))
         out.print(line(f"MCP       {ready.url}/mcp"))
+        out.print(line(f"Store     {path}"))
         if ready.schedule:
             out.print(line(f"Learning  {ready.schedule} (knowledge.schedule)"))
         if not ready.needs_key:

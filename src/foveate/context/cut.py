@@ -23,6 +23,8 @@ _WIDE_CHARS = 16
 _SEAM_TOKENS = 8
 """Maximum difference between the tokens of a part and of the same characters inside the whole text."""
 _CLOSE = 0.97
+MAX_COUNTED_CHARS = 1_000_000
+"""The size of a longer text is estimated from this many characters."""
 MAX_CLUSTER_CHARS = 64
 """A cut moves at most this far to keep characters together; a longer run of accents or joiners is cut anywhere."""
 _ZWJ = "\u200d"
@@ -62,8 +64,14 @@ def cut_text(text: str, max_tokens: int, count: Count, total_tokens: int) -> str
 
 def exceeds(text: str, max_tokens: int, count: Count) -> bool:
     """Return whether the text has more tokens than this; of a long text only a part is counted if that is enough."""
-    part = text[: max_tokens * _WIDE_CHARS]
+    part = text[: max(0, max_tokens + _SEAM_TOKENS + 1) * _WIDE_CHARS]
     return (len(part) < len(text) and count(part) > max_tokens + _SEAM_TOKENS) or count(text) > max_tokens
+
+
+def estimated_size(text: str, count: Count) -> int:
+    """Return the tokens of a text; those of a very long one are estimated, since it is cut anyway."""
+    tokens = count(text[:MAX_COUNTED_CHARS])
+    return tokens * max(len(text), MAX_COUNTED_CHARS) // MAX_COUNTED_CHARS
 
 
 def _join(head: str, note: str, tail: str, ending: str) -> str:

@@ -9,7 +9,7 @@ from operator import attrgetter
 
 from foveate.context.assemble import BlockText
 from foveate.context.costs import content_tokens, counting, date_tokens, frame_tokens, label_tokens
-from foveate.context.cut import cut_text
+from foveate.context.cut import cut_text, estimated_size
 from foveate.context.tags import SUMS, TagEntry, block_of, may_hold_a_date, write_block
 from foveate.history.sizes import PRUNED, Step
 from foveate.plan import Artefact, Block, Overheads
@@ -44,7 +44,7 @@ def write_text(
         date = date_tokens(entry.date, row.level, counter, is_range=row.is_range)
         if row.is_cut and row.level != "E":
             count = counting(row.level, counter, in_steps=in_steps)
-            whole = entry.tokens if entry.tokens is not None else count(entry.text)
+            whole = entry.tokens if entry.tokens is not None else estimated_size(entry.text, count)
             text = cut_text(entry.text, row.tokens - frame - date, count, whole)
             entry = TagEntry(entry.number, text, date=entry.date)
         if entry.tokens is None or may_hold_a_date(entry.text):  # it was counted before dates were escaped

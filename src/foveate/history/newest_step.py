@@ -13,7 +13,7 @@ from itertools import takewhile
 
 from foveate.context.assemble import MESSAGE_TOKENS, BlockText, native_note
 from foveate.context.costs import overheads
-from foveate.context.cut import cut_note, cut_text
+from foveate.context.cut import cut_note, cut_text, estimated_size
 from foveate.context.pairs import provider_message_count
 from foveate.context.tags import TagEntry
 from foveate.formats.sizes import SentSizes
@@ -33,8 +33,6 @@ LEAST_TEXT_TOKENS = 32
 """Minimum size of a cut text inside a message, without the note."""
 SHRINK_SHARE = 0.85
 MAX_TRIES = 24
-MAX_COUNTED_CHARS = 4_000_000
-"""The size of a longer text is estimated from this many characters."""
 
 
 def waiting_step(messages: Sequence[Message], *, has_results: bool = False) -> Step | None:
@@ -136,8 +134,7 @@ class _Measure:
     def size(self, text: str) -> int:
         """Return the tokens of a text; those of a very long one are estimated, since it is cut anyway."""
         if text not in self._known:
-            tokens = self._count(text[:MAX_COUNTED_CHARS])
-            self._known[text] = tokens * max(len(text), MAX_COUNTED_CHARS) // MAX_COUNTED_CHARS
+            self._known[text] = estimated_size(text, self._count)
         return self._known[text]
 
     def cut(self, text: str, max_tokens: int) -> str:

@@ -10,6 +10,7 @@ as there are processors. Nothing is sent anywhere, and recall is off.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
 import os
 import pickle
@@ -196,7 +197,10 @@ async def compare(
         await asyncio.to_thread((Path(folder) / STAGE).write_bytes, pickle.dumps((script, fact_index)))
         played = await _play_all(tasks, Pool(processes), progress)
     last_mentions = said_last(texts, needles)
-    runs = tuple(_run(task, one, script.calls, last_mentions) for task, one in zip(tasks, played, strict=True))
+    runs = tuple(
+        replace(_run(task, one, script.calls, last_mentions), what=_what(make_strategy(task.strategy, settings)))
+        for task, one in zip(tasks, played, strict=True)
+    )
     return Comparison(
         title=script.around.title,
         turns=len(turns),
@@ -312,6 +316,12 @@ def play(task: _Task) -> _Played | _Failed:
 def _stage(data: bytes) -> tuple[Script, FactBook]:
     stage: tuple[Script, FactBook] = pickle.loads(data)  # noqa: S301 - written by this program
     return stage
+
+
+def _what(strategy: object) -> str:
+    """Return the first sentence of a strategy's documentation."""
+    described = " ".join((inspect.getdoc(strategy) or "").split())
+    return f"{described.partition('. ')[0].rstrip('.')}." if described else ""
 
 
 def _run(task: _Task, played: _Played, calls: int, last_mentions: Sequence[int | None]) -> StrategyRun:

@@ -12,8 +12,8 @@ from importlib.resources import files
 from itertools import groupby
 from typing import TYPE_CHECKING
 
-from foveate.replay.report import ABSENT, FIDELITY
 from foveate.session import picture
+from foveate.session.picture import ABSENT, FIDELITY
 
 if TYPE_CHECKING:
     from foveate.replay.report import Comparison, Point, StrategyRun
@@ -64,7 +64,7 @@ def write_report(name: str, compared: Comparison) -> str:
     )
     sections = "\n".join(_section(compared, budget) for budget in compared.budgets)
     return f"""<header>
-<h1>{escape(title)}</h1><p>{escape(figures)}</p>
+<h1>{escape(title)}</h1><p class="recommended">{escape(compared.recommendation)}</p><p>{escape(figures)}</p>
 <nav aria-label="Budget">{tabs}</nav>
 </header>
 <main>
@@ -81,7 +81,8 @@ def _section(compared: Comparison, budget: int) -> str:
     runs = compared.at(budget)
     colours = {run.strategy: compared.strategies.index(run.strategy) % COLOURS for run in runs}
     words = "".join(
-        f'<li><b class="s{colours[run.strategy]}">{escape(run.strategy)}</b> {escape(compared.words(run))}</li>'
+        f'<li><b class="s{colours[run.strategy]}">{escape(run.strategy)}</b> {escape(run.what)}'
+        f'<span class="note">{escape(compared.words(run))}</span></li>'
         for run in runs
     )
     toggles = "".join(
@@ -115,23 +116,25 @@ def _table(compared: Comparison, budget: int) -> str:
     runs = compared.at(budget)
     heads = "".join(f'<th scope="col">{escape(run.strategy)}</th>' for run in runs)
     rows = []
-    for figure in compared.figures:
+    for figure in compared.differing(budget):
         won = compared.winners(figure, budget)
         cells = "".join(
             f'<td class="{mark}">{escape(figure.text(figure.value(run)))}</td>'
             for run in runs
             for mark in ["best" if run.strategy in won else ""]
         )
-        rows.append(f'<tr><th scope="row" title="{escape(figure.what)}">{escape(figure.name)}</th>{cells}</tr>')
+        what = f"{escape(figure.name)}<small>{escape(figure.what)}</small>"
+        rows.append(f'<tr><th scope="row">{what}</th>{cells}</tr>')
     for level in LEVEL_NAMES:
         if any(level in run.strip or run.levels_on_average.get(level) for run in runs):
             cells = "".join(f"<td>{_shares(run, level)}</td>" for run in runs)
-            rows.append(f'<tr class="level"><th scope="row">{escape(_named(level))}</th>{cells}</tr>')
+            what = f"{escape(_named(level))}<small>{escape(_meaning(level))}</small>"
+            rows.append(f'<tr class="level"><th scope="row">{what}</th>{cells}</tr>')
     return (
         f'<div class="scroll"><table><thead><tr><td></td>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="note">The best value of each row is marked. The lower rows show the share of turns at each level: '
-        "at the end, and on average over all prompts.</p>"
+        '<p class="note">A column is a strategy; the best value of each row is marked. The lower rows are the share of '
+        f"turns at each level: at the end, and on average over all prompts. {escape(compared.alike(budget))}</p>"
     )
 
 
@@ -142,6 +145,11 @@ def _shares(run: StrategyRun, level: str) -> str:
 
 def _named(part: str) -> str:
     return f"{part} {PART_NAMES[part]}" if part in FIDELITY else PART_NAMES[part]
+
+
+def _meaning(level: str) -> str:
+    """Return what a turn at this level shows."""
+    return "only its number" if level == ABSENT else picture.MEANINGS[picture.LEVELS[level]]
 
 
 def _class(part: str) -> str:

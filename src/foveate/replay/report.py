@@ -9,20 +9,14 @@ from typing import Literal
 from foveate.compress.facts import find_facts
 from foveate.context.context import Segment
 from foveate.context.coverage import turns_without_words
-from foveate.plan import ShownLevel
 from foveate.replay.replay import CallSample
+from foveate.session.picture import ABSENT, BOARDS, DOCUMENTS, FIDELITY
 from foveate.turn import Json
 
 NOT_SAID = ("system", "explanation", "tools", "framing", "attachments")
 """Parts of a context that do not belong to the history."""
-FIDELITY: tuple[ShownLevel, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
-"""Levels, the most detailed first: a turn that is shown at several counts as the first of them."""
-ABSENT = "-"
-"""A turn that no text covers. It can be retrieved, but the model does not know what it is about."""
 Part = Literal["fixed", "documents", "R", "M", "S", "U", "C", "A", "T", "E", "board"]
 """What the tokens of a prompt are spent on: the levels, and the parts around the history."""
-DOCUMENT_PARTS = ("pins", "goals", "epic", "tasks", "client-texts")
-BOARD_PARTS = ("board", "memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +130,8 @@ class StrategyRun:
     """One strategy at one budget. Shares are from 0 to 1."""
 
     strategy: str
+    what: str = ""
+    """What the strategy does, in a sentence."""
     budget_tokens: int
     turns: int
     calls_made: int
@@ -219,6 +215,9 @@ def _number(value: float) -> str:
 
 
 NEEDLES = "needles"
+CLOSE = 0.02
+"""Difference of facts that decides nothing: gradient and oneshot, whose logs are planned alike, differ by up to 0.01 in
+the guide's comparison and in the demo."""
 
 
 FIGURES: tuple[Figure, ...] = (
@@ -294,6 +293,51 @@ class Comparison:
         shown = (figure for figure in FIGURES if needles or figure.name != NEEDLES)
         return tuple(replace(figure, name=named.get(figure.name, figure.name)) for figure in shown)
 
+    def differing(self, budget_tokens: int) -> tuple[Figure, ...]:
+        """Return the rows whose values differ between the strategies, as they are displayed."""
+        runs = self.at(budget_tokens)
+        if len(runs) < 2:  # noqa: PLR2004 - nothing to compare with
+            return self.figures
+        return tuple(one for one in self.figures if len({one.text(one.value(run)) for run in runs}) > 1)
+
+    def alike(self, budget_tokens: int) -> str:
+        """Name the rows that are the same for all strategies, with their values; empty if there are none."""
+        runs, shown = self.at(budget_tokens), self.differing(budget_tokens)
+        same = [f"{one.name} {one.text(one.value(runs[0]))}" for one in self.figures if one not in shown]
+        return f"The same for all: {', '.join(same)}." if same else ""
+
+    def best(self, budget_tokens: int) -> StrategyRun:
+        """Return the run to recommend: the cheapest of those that keep the most facts on average, within `CLOSE`."""
+        runs = [run for run in self.at(budget_tokens) if not run.overruns] or list(self.at(budget_tokens))
+        most = max(run.facts_on_average for run in runs)
+        return min((run for run in runs if run.facts_on_average > most - CLOSE), key=lambda run: run.paid_tokens)
+
+    @property
+    def recommendation(self) -> str:
+        """Recommend a strategy for each budget, in a sentence."""
+        if not self.runs:
+            return ""
+        best = [self.best(budget) for budget in self.budgets]
+        kept = [
+            f"{_percent(run.facts_on_average)} of the facts at {run.budget_tokens:,} tokens "
+            f"({_number(run.paid_tokens)} paid per call)"
+            for run in best
+        ]
+        if len({run.strategy for run in best}) == 1:
+            return f"Recommended: {best[0].strategy}, which keeps {', '.join(kept)}.{self._cheaper(best[-1])}"
+        named = (f"{run.strategy}, which keeps {one}" for run, one in zip(best, kept, strict=True))
+        return f"Recommended: {'; '.join(named)}."
+
+    def _cheaper(self, best: StrategyRun) -> str:
+        """Name the cheapest strategy of the budget, if it is another one."""
+        cheapest = min(self.at(best.budget_tokens), key=lambda run: run.paid_tokens)
+        if cheapest is best:
+            return ""
+        return (
+            f" The cheapest at {best.budget_tokens:,} is {cheapest.strategy}: {_percent(cheapest.facts_on_average)} "
+            f"({_number(cheapest.paid_tokens)})."
+        )
+
     def at(self, budget_tokens: int) -> tuple[StrategyRun, ...]:
         return tuple(run for run in self.runs if run.budget_tokens == budget_tokens)
 
@@ -340,12 +384,12 @@ class Comparison:
         found = asdict(replace(self, runs=()))
         del found["runs"]
         runs = [run.summary() | {"words": self.words(run), "best_at": self.best_at(run)} for run in self.runs]
-        return found | {"runs": runs}
+        return found | {"recommendation": self.recommendation, "runs": runs}
 
 
 def strip_of(segments: Sequence[Segment], turns: int) -> str:
     """Return the level of each turn in a context, oldest first; `ABSENT` for turns without words."""
-    strip = [ABSENT] * turns
+    strip: list[str] = [ABSENT] * turns
     for level in reversed(FIDELITY):
         for part in segments:
             if part.level == level and part.first and part.last:
@@ -366,7 +410,7 @@ def parts_of(segments: Sequence[Segment]) -> dict[str, int]:
     parts: dict[str, int] = {}
     for segment in segments:
         part = segment.level or (
-            "documents" if segment.name in DOCUMENT_PARTS else "board" if segment.name in BOARD_PARTS else "fixed"
+            "documents" if segment.name in DOCUMENTS else "board" if segment.name in BOARDS else "fixed"
         )
         parts[part] = parts.get(part, 0) + segment.tokens
     return parts

@@ -32,6 +32,7 @@ from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.mcp import McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
 from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, problem_response, refusal
+from foveate.server.request_log import RequestLogMiddleware
 from foveate.server.settings import ServerSettings
 from foveate.server.time_limits import TimeLimitMiddleware
 from foveate.tokens import counter_for
@@ -86,6 +87,7 @@ def create_app(
     app = Starlette(
         routes=routes,
         middleware=[
+            Middleware(RequestLogMiddleware),
             Middleware(MetricsMiddleware, metrics=metrics),
             Middleware(AccessMiddleware, access=access),
             Middleware(AdmissionMiddleware),

@@ -99,7 +99,7 @@ class MetricsMiddleware:
                 route = route_of(scope)
                 metrics.observe("foveate_request_seconds", time.perf_counter() - began, route=route)
                 metrics.count(
-                    "foveate_requests_total", route=route, method=_method(scope), status=str(message["status"])
+                    "foveate_requests_total", route=route, method=method_of(scope), status=str(message["status"])
                 )
             await send(message)
 
@@ -116,7 +116,8 @@ def route_of(scope: Scope) -> str:
     return route.path if isinstance(route, Route) else "other"
 
 
-def _method(scope: Scope) -> str:
+def method_of(scope: Scope) -> str:
+    """Return the method; `other` for an unknown one, which may be any text."""
     method: str = scope["method"]
     return method if method in ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS") else "other"
 

@@ -25,6 +25,7 @@ from foveate.server.app import create_app, server_settings
 from foveate.server.connection import LimitedConnection
 from foveate.server.local import LoopbackGuard
 from foveate.server.problems import ProblemError
+from foveate.server.request_log import logging_to_stderr
 from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
 
@@ -84,6 +85,13 @@ def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport
 
 async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
     read_schedule(settings.knowledge)  # report an invalid schedule before anything starts
+    own = settings.server
+    assert isinstance(own, ServerSettings)
+    with logging_to_stderr(own):
+        await _serve_store(location, settings, on_ready)
+
+
+async def _serve_store(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
     async with open_store(location, settings=settings) as fov, working(fov), scheduled(fov):
         app = create_app(fov)
         own = server_settings(fov)

@@ -7,6 +7,7 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 
 from __future__ import annotations
 
+import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -36,10 +37,11 @@ from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
 from foveate.session.messages import MessageReport, report_messages
-from foveate.session.picture import PastPicture, past_picture
+from foveate.session.picture import PastPicture, Picture, past_picture, picture_of
 from foveate.session.prompts import Prompts
 from foveate.session.read import TurnFormat
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
+from foveate.session.sent import SentRequest, opened_request, sent_request
 from foveate.session.tenant import public_id
 from foveate.session.topics import SessionTopics
 from foveate.session.values import (
@@ -55,6 +57,7 @@ from foveate.session.values import (
     describe_pin,
     describe_stats,
 )
+from foveate.session.why import TurnReason, explain_turn
 from foveate.settings import make_strategy
 from foveate.strategy import StrategyName
 from foveate.tokens import Counter
@@ -195,9 +198,34 @@ class Session:
         """
         return await self.engine.calibrate(context.tokens, context.calibration, reported_tokens=reported_tokens)
 
+    async def picture(self, context: Context | None = None, *, columns: int = 240) -> Picture:
+        """Describe a context (default: the live one) as a picture: the budget's parts, and the turns by level.
+
+        The timeline has at most `columns` columns; the older turns of a long conversation share some.
+        """
+        context = context or await self.engine.look()
+        picture = picture_of(context.segments, context.budget_tokens, columns=columns)
+        outlines = [one for tick in picture.ticks for one in await self.outline(tick.turn, tick.turn)]
+        return picture.dated({one.number: one.started_at for one in outlines})
+
+    async def explain_turn(self, turn: str | int, context: Context | None = None) -> TurnReason:
+        """Explain why a context (default: the live one) shows a turn at its level, and how to show more of it."""
+        number = turn_number(turn)
+        outline = await self._found(turn, await self.outline(number, number) if number else [])
+        return explain_turn(context or await self.engine.look(), outline)
+
     async def pictures(self) -> list[PastPicture]:
         """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""
         return [past_picture(row) for row in await self.engine.store.pictures.list_pictures(self.engine.stored_id)]
+
+    async def requests(self, limit: int = 50) -> list[SentRequest]:
+        """List the newest requests that the gateway sent for this session, oldest first, without their bodies."""
+        return [sent_request(row) for row in await self.engine.store.sent.list_sent(self.engine.stored_id, limit=limit)]
+
+    async def request(self, number: int) -> SentRequest:
+        """Return a request exactly as it was sent, and what changed since the one before."""
+        rows = await self.engine.store.sent.read_chain(self.engine.stored_id, number)
+        return await asyncio.to_thread(opened_request, rows, self.id, number)
 
     async def get_turn(
         self,

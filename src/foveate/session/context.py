@@ -92,6 +92,8 @@ DEFECTS = (
 """Errors of a defective plan, third-party strategy or damaged rendition."""
 STRICT_VARIABLE = "FOVEATE_STRICT"
 """Environment variable; if set, defects are raised instead of handled by a fallback, e.g. in tests."""
+MAX_MARKED_CHARS = 100_000
+"""A longer query is hashed before its mark is written as JSON, which takes ten times as long."""
 MAX_PROBLEM_CHARS = 300
 """Maximum length of a defect's description in an event."""
 
@@ -617,8 +619,10 @@ def _asked_mark(request: ContextRequest) -> str:
 
 def _mark(request: ContextRequest, visible: Collection[int]) -> str:
     """Hash the query, the visible turns, and the time of the last prune."""
-    pruned_us = request.snapshot.pruned_us
-    text = json.dumps([request.query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
+    pruned_us, query = request.snapshot.pruned_us, request.query
+    if len(query) > MAX_MARKED_CHARS:
+        query = hashlib.blake2b(query.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+    text = json.dumps([query, sorted(visible), "" if pruned_us is None else str(pruned_us).encode().hex()])
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

@@ -1,20 +1,27 @@
-"""The picture of a context: a cell for each turn, the tokens of each level, and the other parts of the context.
+"""The picture of a context: a bar of the budget, and the turns as a timeline. Pure; surfaces draw it.
 
-Each time a plan changes the cells are stored, so that people can see how the picture changed.
+    picture = picture_of(context.segments, context.budget_tokens)
+    picture.parts       # the bar: parts in the order in which they are sent, the history by level
+    picture.columns     # the timeline: a turn each, older turns in ranges
+
+Each time a plan changes, the levels of the turns are stored, so that people can see how the picture changed.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Literal
 
 from foveate.context.coverage import turns_without_words
 from foveate.plan import NO_LINE, Cause, ShownLevel
 from foveate.session.values import Context, Segment
 from foveate.store.pictures import PictureRow
+from foveate.text import several
 from foveate.turn import from_us, to_us
 
 LEVEL_NAMES: Mapping[ShownLevel, str] = {
@@ -29,6 +36,22 @@ LEVEL_NAMES: Mapping[ShownLevel, str] = {
 }
 HOLLOW_NAME = "without words"
 """The name of turns of which the context says nothing."""
+MEANINGS: Mapping[ShownLevel, str] = {
+    "R": "word for word",
+    "S": "without filler",
+    "C": "its main points",
+    "T": "one line",
+    "E": "a summary of many turns",
+    "U": "what the user said",
+    "M": "long messages are short",
+    "A": "a summary of many turns",
+}
+FIDELITY: tuple[ShownLevel, ...] = ("R", "M", "S", "U", "C", "A", "T", "E")
+"""Levels, the most detailed first."""
+HEIGHTS: Mapping[ShownLevel, int] = {level: len(FIDELITY) - place for place, level in enumerate(FIDELITY)}
+"""Height of a turn on the timeline, from 1 to 8."""
+ABSENT: Literal["-"] = "-"
+"""In place of a level: the context says nothing of the turn."""
 SUM_LEVELS: tuple[ShownLevel, ...] = ("E", "A")
 """Levels at which a cell is a range of turns."""
 CAUSES: Mapping[Cause, str] = {
@@ -161,58 +184,306 @@ def past_picture(row: PictureRow) -> PastPicture:
     return PastPicture(from_us(row.made_us), row.turn, row.strategy, cause, row.tokens, row.budget_tokens, tuple(found))
 
 
-def fixed_tokens(context: Context) -> dict[str, int]:
-    """Sum the tokens of each part other than the history."""
-    parts: dict[str, int] = {}
-    for segment in context.segments:
-        if segment.name != "history":
-            parts[segment.name] = parts.get(segment.name, 0) + segment.tokens
-    return parts
+@dataclass(frozen=True, slots=True)
+class ShownTurn:
+    """A turn in a context. The tokens of all turns add up to the history's."""
+
+    number: int
+    level: ShownLevel
+    tokens: int
+    is_cached: bool
+    """Its text is part of the stable prefix, which a provider may have cached."""
+    is_hollow: bool = False
+    """The context says nothing of it."""
+    is_native: bool = False
+    """Sent as the provider's own messages."""
+
+    @property
+    def shown_level(self) -> ShownLevel | Literal["-"]:
+        return ABSENT if self.is_hollow else self.level
 
 
-def _spent(history: Iterable[Segment]) -> Iterator[tuple[ShownLevel, range, int]]:
-    """Yield the turns of each part of the history with one level, and their tokens."""
-    for part in history:
-        first, last, level = part.first or 0, part.last or 0, part.level
-        assert level, "each part of the history has a level"
-        if not part.levels:
-            yield level, range(first, last + 1), part.tokens
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the budget: a part of the context, or the turns of the history at one level."""
+
+    name: str
+    colour: str
+    """A level, `-` for turns without words, or `fixed`, `documents` or `board`."""
+    tokens: int
+    turns: tuple[int, ...] = ()
+    """The turns that it shows, for a part of the history."""
+    is_cached: bool = False
+    text: str = ""
+    """Its text, for parts other than the history."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A turn on the timeline, or a range of older ones."""
+
+    turns: tuple[ShownTurn, ...]
+
+    @property
+    def first(self) -> int:
+        return self.turns[0].number
+
+    @property
+    def last(self) -> int:
+        return self.turns[-1].number
+
+    @property
+    def tokens(self) -> int:
+        return sum(turn.tokens for turn in self.turns)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Number of turns by level, the most detailed first."""
+        counted = Counter(turn.shown_level for turn in self.turns)
+        return {level: counted[level] for level in (*FIDELITY, ABSENT) if counted[level]}
+
+    @property
+    def height(self) -> float:
+        """Mean height of its turns; 0 for turns without words."""
+        heights = (0 if turn.is_hollow else HEIGHTS[turn.level] for turn in self.turns)
+        return sum(heights) / len(self.turns)
+
+    @property
+    def name(self) -> str:
+        """The column in words."""
+        if len(self.turns) == 1:
+            (turn,) = self.turns
+            cached = ", cached" if turn.is_cached else ""
+            return f"T-{turn.number}: {level_name(turn.shown_level)}, {turn.tokens:,} tokens{cached}"
+        counts = ", ".join(f"{count:,} {level_name(level)}" for level, count in self.counts.items())
+        return f"T-{self.first:,} to T-{self.last:,}: {counts}; {self.tokens:,} tokens"
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A turn on the timeline whose date is shown."""
+
+    place: int
+    """Index of its column."""
+    turn: int
+    at: datetime | None = None
+
+    @property
+    def text(self) -> str:
+        return f"T-{self.turn:,}{f', {self.at.day} {self.at:%b}' if self.at else ''}"
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a context spends its budget on, and how much it shows of each turn."""
+
+    tokens: int
+    budget_tokens: int
+    parts: tuple[Part, ...]
+    """In the order in which they are sent; consecutive turns of the history by level, the least detailed first."""
+    columns: tuple[Column, ...]
+    """Turns, oldest first: a turn each, the older ones of a long conversation in ranges of equal length."""
+    ticks: tuple[Tick, ...]
+    cached_tokens: int
+    """Tokens at the beginning that the next context repeats."""
+
+    @property
+    def free_tokens(self) -> int:
+        return max(0, self.budget_tokens - self.tokens)
+
+    @property
+    def turns(self) -> int:
+        return sum(len(column.turns) for column in self.columns)
+
+    @property
+    def hollow_turns(self) -> int:
+        return sum(turn.is_hollow for column in self.columns for turn in column.turns)
+
+    @property
+    def ranges(self) -> int:
+        """Number of columns that are ranges of turns."""
+        return sum(len(column.turns) > 1 for column in self.columns)
+
+    @property
+    def headline(self) -> str:
+        """The picture in a sentence."""
+        used = f"{self.tokens:,} of {self.budget_tokens:,} tokens"
+        if not self.columns:
+            return f"No turns yet; {used} are used."
+        levels = Counter(turn.shown_level for column in self.columns for turn in column.turns)
+        summed = sum(levels[level] for level in SUM_LEVELS)
+        shorter = self.turns - levels["R"] - levels[ABSENT] - summed
+        counts = {
+            "word for word": levels["R"],
+            "shorter": shorter,
+            "only in a summary": summed,
+            HOLLOW_NAME: levels[ABSENT],
+        }
+        named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
+        return f"{several(self.turns, 'turn')} in {used}: {named}."
+
+    def dated(self, times: Mapping[int, datetime]) -> Picture:
+        """Return the picture with the times at which turns of its ticks began."""
+        return replace(self, ticks=tuple(replace(tick, at=times.get(tick.turn)) for tick in self.ticks))
+
+
+def level_name(level: str) -> str:
+    """Name a level, or the lack of one."""
+    return HOLLOW_NAME if level == ABSENT else LEVEL_NAMES[LEVELS[level]]
+
+
+DOCUMENTS = ("pins", "goals", "epic", "tasks", "client-texts")
+BOARDS = ("memory", "board")
+MAX_COLUMNS = 240
+"""Columns of the timeline: 5 pixels each on a wide screen, 1.5 on a phone."""
+SINGLE_SHARE = 2 / 3
+"""Share of the columns for the newest turns, one each, if there are more turns than columns."""
+MAX_TICKS = 6
+
+
+def picture_of(segments: Sequence[Segment], budget_tokens: int, *, columns: int = MAX_COLUMNS) -> Picture:
+    """Return the picture of a context's segments, or of those of a request that was sent."""
+    turns = shown_turns(segments)
+    shown = tuple(_columns(turns, columns))
+    stable = itertools.takewhile(lambda segment: segment.is_stable, segments)
+    return Picture(
+        tokens=sum(segment.tokens for segment in segments),
+        budget_tokens=budget_tokens,
+        parts=tuple(_parts(segments, turns)),
+        columns=shown,
+        ticks=tuple(_ticks(shown)),
+        cached_tokens=sum(segment.tokens for segment in stable),
+    )
+
+
+def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
+    """Return every turn up to the newest one of a context, with its level and tokens.
+
+    A turn with steps at several levels has that of its largest step. A summary counts only for turns without a text of
+    their own.
+    """
+    hollow = {turn for run in turns_without_words(segments) for turn in run}
+    found: dict[int, ShownTurn] = {}
+    ranks: dict[int, tuple[bool, int]] = {}
+    for part in segments:
+        if not part.level:
             continue
-        hidden = [turn for turn, letter in enumerate(part.levels, first) if letter == NO_LINE]
-        lines = [line for line in _LINE.finditer(part.text) if first <= int(line[1]) <= last]
-        # The lines of a block are counted together: each has a share of the tokens by its length.
-        ends = [*(line.start() for line in lines), len(part.text)]
-        tokens = [part.tokens * end // max(1, len(part.text)) for end in ends]
-        for turn in hidden:
-            yield "E", range(turn, turn + 1), 0
-        yield "E" if hidden else level, range(0), tokens[0]
-        for line, start, end in zip(lines, tokens, tokens[1:], strict=False):
-            turn = int(line[1])
-            yield LEVELS.get(part.levels[turn - first], "E"), range(turn, turn + 1), end - start
+        for level, turns, tokens in _spent(part):
+            is_own = level not in SUM_LEVELS
+            for turn, size in zip(turns, _split(tokens, len(turns)), strict=True):
+                rank = (is_own, size)
+                known = found.get(turn)
+                if known and rank <= ranks[turn]:
+                    found[turn] = replace(known, tokens=known.tokens + size)
+                    continue
+                total = size + known.tokens if known else size
+                ranks[turn] = rank
+                found[turn] = ShownTurn(turn, level, total, part.is_stable, turn in hollow, part.is_native)
+    missing = (ShownTurn(turn, "E", 0, is_cached=False, is_hollow=True) for turn in hollow if turn not in found)
+    return tuple(sorted([*found.values(), *missing], key=lambda turn: turn.number))
+
+
+def _split(tokens: int, count: int) -> Iterator[int]:
+    """Divide tokens among turns, so that they add up."""
+    if count == 1:
+        return iter((tokens,))
+    return (tokens * (place + 1) // count - tokens * place // count for place in range(count))
+
+
+def _spent(part: Segment) -> Iterator[tuple[ShownLevel, Sequence[int], int]]:
+    """Yield the turns of a part of the history by level, with their tokens, which add up to the part's."""
+    first, last, level = part.first or 0, part.last or 0, part.level
+    assert level, "each part of the history has a level"
+    if not part.levels:
+        yield level, range(first, last + 1), part.tokens
+        return
+    hidden = [turn for turn, letter in enumerate(part.levels, first) if letter == NO_LINE]
+    own = [turn for turn, letter in enumerate(part.levels, first) if letter != NO_LINE]
+    starts = [(int(line[1]), line.start()) for line in _LINE.finditer(part.text) if first <= int(line[1]) <= last]
+    if [turn for turn, _ in starts] != own:  # of a request whose texts are not known
+        starts = [(turn, place) for place, turn in enumerate(own)]
+    size = max(1, len(part.text) if part.text else len(own))
+    # The lines of a block are counted together: each has a share of the tokens by its length.
+    ends = [*(start for _, start in starts), size]
+    tokens = [part.tokens * end // size for end in ends]
+    if hidden:
+        yield "E", hidden, tokens[0]
+    for (turn, _), start, end in zip(starts, tokens, tokens[1:], strict=False):
+        before = tokens[0] if not hidden and turn == own[0] else 0  # the tag
+        yield LEVELS.get(part.levels[turn - first], "E"), (turn,), end - start + before
+
+
+def _parts(segments: Sequence[Segment], turns: Sequence[ShownTurn]) -> Iterator[Part]:
+    """Yield the parts of the bar."""
+    chosen = {turn.number: turn.shown_level for turn in turns}
+    for is_history, group in itertools.groupby(segments, key=lambda segment: segment.level is not None):
+        if is_history:
+            yield from _levels(list(group), chosen)
+            continue
+        for name, named in itertools.groupby(group, key=lambda segment: segment.name):
+            own = list(named)
+            colour = "documents" if name in DOCUMENTS else "board" if name in BOARDS else "fixed"
+            is_cached = all(segment.is_stable for segment in own)
+            text = "\n".join(segment.text for segment in own)
+            yield Part(name, colour, sum(segment.tokens for segment in own), (), is_cached, text)
+
+
+def _levels(history: Sequence[Segment], chosen: Mapping[int, str]) -> Iterator[Part]:
+    """Yield a part for each level of the history, the least detailed first; a turn counts at the level of its text."""
+    tokens: Counter[str] = Counter()
+    covered: dict[str, set[int]] = {}
+    for segment in history:
+        for level, turns, size in _spent(segment):
+            said = {turn for turn in turns if chosen[turn] != ABSENT}
+            shown: str = level if said else ABSENT
+            tokens[shown] += size
+            covered.setdefault(shown, set()).update(said)
+    last = history[-1].last or 0
+    if silent := {turn for turn, name in chosen.items() if name == ABSENT and turn <= last}:
+        covered[ABSENT] = silent
+    is_cached = all(segment.is_stable for segment in history)
+    for name in (ABSENT, *reversed(FIDELITY)):
+        if name in covered:
+            own = [turn for turn in covered[name] if chosen[turn] == name] or covered[name]
+            yield Part(level_name(name), name, tokens[name], tuple(sorted(own)), is_cached)
+
+
+def _columns(turns: Sequence[ShownTurn], most: int) -> Iterator[Column]:
+    single = len(turns) if len(turns) <= most else int(most * SINGLE_SHARE)
+    older, newest = turns[: len(turns) - single], turns[len(turns) - single :]
+    if older:
+        size = -(-len(older) // (most - single))
+        yield from (Column(tuple(older[start : start + size])) for start in range(0, len(older), size))
+    yield from (Column((turn,)) for turn in newest)
+
+
+def _ticks(columns: Sequence[Column]) -> Iterator[Tick]:
+    """Yield ticks at equal distances, the first and the last column included."""
+    count = min(MAX_TICKS, len(columns))
+    last = len(columns) - 1
+    for place in dict.fromkeys(last * tick // max(1, count - 1) for tick in range(count)):
+        yield Tick(place, columns[place].last if place == last else columns[place].first)
 
 
 def bands_of(context: Context) -> list[dict[str, object]]:
-    """Return tokens, share and target share of each level of the history, most detailed level first."""
+    """Return tokens and share of each level of the history, the most detailed first, as the bar shows them.
+
+    `target_share` is the level's share of the history, if the strategy plans by such shares.
+    """
+    targets = {band.level: band.target_share or None for band in context.planned.bands}
     history = [segment for segment in context.segments if segment.level]
-    targets = {band.level: band.target_share for band in context.planned.bands}
-    total = sum(segment.tokens for segment in history)
-    spent = list(_spent(history))
-    bands: list[dict[str, object]] = []
-    for level, name in LEVEL_NAMES.items():
-        turns = {turn for shown, run, _ in spent if shown == level for turn in run}
-        tokens = sum(size for shown, _, size in spent if shown == level)
-        if not turns:
-            continue
-        bands.append(
-            {
-                "level": level,
-                "name": name,
-                "turns": len(turns),
-                "first": min(turns),
-                "last": max(turns),
-                "tokens": tokens,
-                "share": tokens / total if total else 0.0,
-                "target_share": targets.get(level),
-            }
-        )
-    return bands
+    total = max(1, sum(segment.tokens for segment in history))
+    return [
+        {
+            "level": part.colour,
+            "name": part.name,
+            "turns": len(part.turns),
+            "first": part.turns[0],
+            "last": part.turns[-1],
+            "tokens": part.tokens,
+            "share": part.tokens / total,
+            "target_share": next((share for level, share in targets.items() if level == part.colour), None),
+        }
+        for part in reversed(list(_parts(history, shown_turns(history))))
+        if part.turns
+    ]

@@ -23,6 +23,7 @@ from foveate.recall.search import Hit
 from foveate.renditions import Level
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
+from foveate.store.calls import GATEWAY, SPEND_DIMENSIONS, SpendDimension, SpendRow
 from foveate.store.clients import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.copy import CopyReport
 from foveate.store.operations import Clients
@@ -32,7 +33,9 @@ from foveate.tokens import EncodingName, session_counter
 from foveate.turn import Json, from_us, turn_id
 
 __all__ = [
+    "GATEWAY",
     "PROGRAM_STATE",
+    "SPEND_DIMENSIONS",
     "Board",
     "Clients",
     "Context",
@@ -62,6 +65,8 @@ __all__ = [
     "Segment",
     "SessionInfo",
     "SessionStats",
+    "SpendDimension",
+    "SpendRow",
     "Standing",
     "TextPage",
     "TurnContent",

@@ -66,7 +66,7 @@ AREAS = Locks(names=frozenset(("agents", "cabinet", "calls", "knowledge", "promp
 """The locks of those tables."""
 INDEX = Locks(names=frozenset(("passages",)))
 """The lock of the search index: readers look only beyond the newest entry they saw, so writes to it commit in order."""
-LEFT_OUT = ("bodies", "leases", "copies", "passage_words")
+LEFT_OUT = ("bodies", "leases", "copies", "passage_words", "sent_requests")
 """Tables that are copied with others, rebuilt, or local to one database."""
 REFERENCES = ("session", "parent", "parent_session")
 """Columns that hold session numbers."""

@@ -126,12 +126,20 @@ _OWNED = (
     "answer_tails",
     "responses",
     "agents",
+    "sent_requests",
 )
 # Memory layers of the tenant's other sessions may contain text of the removed turns; they are rebuilt.
 _FORGET_LAYERS = """DELETE FROM recalled WHERE session IN (SELECT o.number FROM sessions s
     JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :{0})"""
+# Requests since a session began may have recalled its text.
+_FORGET_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :number)
+    AND at_us >= (SELECT s.created_us FROM sessions s WHERE s.number = :number)"""
+_FORGET_ALL_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant WHERE s.number = :session)"""
 DELETE_SESSION = (
     _FORGET_LAYERS.format("number"),
+    _FORGET_SENT,
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     *(f"DELETE FROM {table} WHERE session = :number" for table in _OWNED),  # noqa: S608
@@ -149,6 +157,7 @@ PRUNE = (
     f"DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {IN_OLD_TURN})",  # noqa: S608
     f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
     _FORGET_LAYERS.format("session"),
+    _FORGET_ALL_SENT,
     f"DELETE FROM responses WHERE {IN_OLD_TURN}",  # noqa: S608
     # Eras, plans, states and boards may contain text of the removed turns; the states of programs contain ids.
     *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE if table != "states"),  # noqa: S608

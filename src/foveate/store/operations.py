@@ -27,6 +27,7 @@ from foveate.store import (
     pictures,
     prompts,
     queue,
+    sent,
 )
 from foveate.store import snapshot as snapshots
 from foveate.store.agents import NewAgent
@@ -220,6 +221,11 @@ class Calls(_Part):
     newest = _reads(calls.newest)
     spent = _reads(calls.spent)
     costs = _reads(calls.costs)
+    spending = _reads(calls.spending)
+    add_clients_calls = _writes(calls.add_clients_calls, _of())
+    reserve_for_key = _writes(calls.reserve_for_key, _of("calls"))
+    spent_by_key = _reads(calls.spent_by_key)
+    prune_clients_calls = _writes(calls.prune_clients_calls, _of())
 
 
 class Access(_Part):
@@ -229,6 +235,7 @@ class Access(_Part):
     list_all = _reads(access.list_all)
     find = _reads(access.find)
     revoke = _writes(access.revoke, _of())
+    set_budget = _writes(access.set_budget, _of())
     exist = _reads(access.exist)
 
 
@@ -312,6 +319,15 @@ class Pictures(_Part):
     list_pictures = _reads(pictures.list_pictures)
 
 
+class SentRequests(_Part):
+    """Requests as the gateway sent them."""
+
+    add = _writes(sent.add, lambda requests, **_: Locks(frozenset(session_id for session_id, _ in requests)))
+    list_sent = _reads(sent.list_sent)
+    read_chain = _reads(sent.read_chain)
+    prune = _writes(sent.prune, _of())
+
+
 class Store(_Part):
     """An open store: its operations on sessions, turns and pins, and its other parts.
 
@@ -334,6 +350,7 @@ class Store(_Part):
         self.prompts = PromptRows(database)
         self.knowledge = KnowledgeRows(database)
         self.pictures = Pictures(database)
+        self.sent = SentRequests(database)
         self._dialect = dialect
 
     def for_tenant(self, tenant: str) -> Store:

@@ -611,6 +611,27 @@ class CallRow:
     """`ok`; `unfit` for an answer that was paid for but not used; or the reason of a `ModelError`."""
     prompt_hash: str = ""
     """SHA-256 of the system prompt that was sent, in hex; empty if there was none."""
+    tenant: str = ""
+    """Of a call without a session; with one it is the session's."""
+    key_id: str = ""
+    """The server's key of the client that made it; empty for calls of Foveate itself."""
+    client: str = ""
+    """The program that made it, e.g. `claude-cli`."""
+    request_id: str = ""
+    status: int = 0
+    """HTTP status that the client got; 0 for calls of Foveate itself."""
+    first_byte_us: int = 0
+    """Time until the provider's answer began."""
+    written_tokens: int = 0
+    """Input that the provider wrote to its cache."""
+    thinking_tokens: int = 0
+    """Output that was thinking."""
+    predicted_tokens: int | None = None
+    """Input that the provider was expected to have cached; None where nothing is expected."""
+    whole_tokens: int | None = None
+    """Input, had the whole conversation been sent; None if unknown."""
+    whole_nano_usd: int | None = None
+    """Cost, had the whole conversation been sent; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -141,7 +142,9 @@ class Worker:
         self._idle.clear()
         self._woken.set()
         if not self._lanes:
-            self._lanes = [asyncio.create_task(self._run()) for _ in range(LANES * self._pool.width)]
+            # Lanes outlive the request that starts them, whose id events would have.
+            lanes = range(LANES * self._pool.width)
+            self._lanes = [asyncio.create_task(self._run(), context=Context()) for _ in lanes]
 
     async def watch(self, is_stopping: Callable[[], bool] | None = None, *, drain: bool = False) -> None:
         """Process what any process records in the store, until stopped or, with `drain`, until nothing is left."""

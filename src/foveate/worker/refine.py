@@ -14,6 +14,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
+from contextvars import Context
 from functools import partial
 
 from foveate.cache import BoundedCache
@@ -133,7 +134,7 @@ class Refiner:
 
     def _start(self, lane: str, feed: Feed, width: int) -> None:
         if lane not in self._tasks:
-            self._tasks[lane] = asyncio.create_task(self._run(feed, width))
+            self._tasks[lane] = asyncio.create_task(self._run(feed, width), context=Context())
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
         """Process the turns that are due now, without those postponed until later."""

@@ -149,14 +149,44 @@ def test_every_page_opens_without_an_error_or_a_request_elsewhere(watched: Watch
         assert page.locator("h1").count() == 1, path
 
 
-def test_a_cell_opens_its_turn_and_a_preview_redraws_the_picture(watched: Watched) -> None:
+def open_turn(page: Any, place: int) -> None:
+    page.locator(".turns .column").nth(place).click()
+    page.locator(".reason a", has_text=f"Open T-{place + 1}").click()
+    page.locator("#turn-name", has_text=f"T-{place + 1} ").wait_for()
+
+
+def test_a_click_on_the_timeline_explains_its_turn_and_opens_it(watched: Watched) -> None:
     page = watched.open("/ui/sessions/work")
-    page.locator(".cell").first.click()
-    page.locator("#turn-name", has_text="T-1").wait_for()
+    open_turn(page, 0)
     assert page.locator(".level").count() >= 3
     page.locator("input[name=budget]").first.fill("3k")
     page.locator("text=Preview").first.click()
     page.locator("text=at 3,000 tokens: planned from scratch; nothing is saved").wait_for()
+
+
+def test_the_arrow_keys_step_through_the_turns_of_the_timeline(watched: Watched) -> None:
+    page = watched.open("/ui/sessions/work")
+    page.locator(".why input[name=turn]").fill("2")
+    page.keyboard.press("Enter")
+    page.locator(".reason h3", has_text="T-2").wait_for()
+    page.keyboard.press("ArrowUp")
+    page.locator(".reason h3", has_text="T-3").wait_for()
+    assert page.locator(".turns .column.chosen").get_attribute("data-turn") == "3"
+
+
+def test_a_picture_fits_a_phone_and_has_no_serious_fault_in_the_dark(browser: Any, base: str) -> None:
+    context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
+    page = context.new_page()
+    page.goto(f"{base}/ui/sessions/work")
+    open_turn(page, 0)
+    wide = "element => element.getBoundingClientRect().right > 390"
+    assert (
+        page.evaluate(f"[...document.querySelectorAll('#picture *, #turn *')].filter({wide}).map(e => e.outerHTML)")
+        == []
+    )
+    found = axe_sync.Axe().run(page).response["violations"]
+    context.close()
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
 
 
 def test_a_topic_is_sealed_and_undone(watched: Watched) -> None:
@@ -173,7 +203,7 @@ def test_a_chat_answers_and_the_page_updates_itself(watched: Watched) -> None:
     page.locator("button", has_text="Send").click()
     page.locator(".m-assistant", has_text="8443").wait_for()
     page.locator("#live li", has_text="turn-recorded").first.wait_for()
-    page.locator(".cell[aria-label^='T-7']").wait_for()
+    page.locator(".turns .column[data-turn='7']").wait_for()
 
 
 def send(watched: Watched, session: str, prompt: str) -> Any:
@@ -338,7 +368,7 @@ def test_a_call_that_waits_for_approval_ends_with_its_browser(watched: Watched, 
 
 def test_an_edited_prompt_is_sent_in_a_fork(watched: Watched) -> None:
     page = watched.open("/ui/sessions/work")
-    page.locator(".cell").nth(1).click()
+    open_turn(page, 1)
     page.locator("button", has_text="Edit the prompt in a fork").click()
     page.wait_for_url("**/work-edit-1?edit=T-2#chat")
     assert page.locator("#prompt").input_value() == "Question 1 about port 8001"
@@ -399,8 +429,7 @@ def test_axe_finds_no_serious_fault(watched: Watched, paths: tuple[str, ...]) ->
     for path in paths:
         page = watched.open(path)
         if path == "/ui/sessions/work":
-            page.locator(".cell").first.click()
-            page.locator("#turn-name").wait_for()
+            open_turn(page, 0)
         found = axe.run(page).response["violations"]
         serious = [
             (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
@@ -472,7 +501,7 @@ def test_a_page_goes_on_after_a_restart_of_the_server(browser: Any, tmp_path: Pa
         fov.session("s").record([{"role": "user", "content": "said meanwhile"}])
     with listening(tmp_path / "a.db", port=int(url.rpartition(":")[2])):
         page.locator("#connection", has_text="live").wait_for()
-        page.locator(".cell[aria-label^='T-1']").wait_for()
+        page.locator(".turns .column[data-turn='1']").wait_for()
     context.close()
 
 

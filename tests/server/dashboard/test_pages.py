@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,8 @@ from foveate import Foveate
 from foveate.agents.choice import remember_model, remembered_model
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
+from foveate.session.client_calls import CallNote
+from foveate.session.sent import SentBodies
 from foveate.store import SessionRow
 from support.servers import ServerClient, bearer, call, client_of
 from support.stores.calls import call as new_call
@@ -68,6 +72,7 @@ NAMES = {
     "key": "",
     "action": "cancel",
     "prompt": "modes%2Fcore",
+    "number": "1",
 }
 FOREIGN = {"img", "iframe", "object", "base", "style", "math"}
 """Elements that no page has of its own."""
@@ -106,6 +111,12 @@ async def _record(fov: Foveate) -> None:
     for text in HOSTILE:
         said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"You said {text}"}]
         await session.record(said)
+    hostile = "".join(HOSTILE)
+    note = CallNote(request_id="req_1", format="openai", model=hostile, address="https://h", path=hostile)
+    note.session, note.body = SESSION, json.dumps({"messages": [{"role": hostile, "content": hostile}]}).encode()
+    row = SentBodies(is_stored=True).take(note).row
+    assert row is not None
+    await fov.store.sent.add([(SESSION, row)], kept=50, most_bytes=1_000_000)
 
 
 def readable(page_path: str) -> bool:
@@ -133,7 +144,8 @@ def test_a_page_answers_with_a_strict_policy_and_nothing_inline(client: ServerCl
 
 def test_hostile_contents_are_shown_as_text_on_every_page(client: ServerClient) -> None:
     turns = [f"/ui/sessions/{SESSION}/turns/T-{place}" for place in range(1, len(HOSTILE) + 1)]
-    pages = ["/", *(f"/ui/sessions/{SESSION}{rest}" for rest in ("", "/picture", "/turns", "/find?q=alert"))]
+    own = ("", "/picture", "/turns", "/find?q=alert", "/requests", "/requests/1")
+    pages = ["/", *(f"/ui/sessions/{SESSION}{rest}" for rest in own)]
     for path in [*turns, *pages, "/ui/search?q=alert"]:
         text = client.get(path).text
         assert not FOREIGN & {tag for tag, _ in elements(text)}, path
@@ -393,15 +405,26 @@ def test_a_search_is_filtered(client: ServerClient) -> None:
     assert client.get("/ui/search?q=x&after=never").status_code == 422
 
 
-def test_pins_and_board_are_in_their_places_between_the_turns(client: ServerClient) -> None:
-    strip = client.get(f"/ui/sessions/{SESSION}/picture").text
-    cells = [attributes["href"] for tag, attributes in elements(strip) if "cell" in attributes.get("class", "").split()]
-    parts = [href for href in cells if href.startswith("#part-")]
-    assert parts
-    assert cells.index(parts[0]) == 0
-    assert {f"part-{place}" for place in range(len(parts))} == {
-        attributes["id"] for tag, attributes in elements(strip) if tag == "details"
-    }
+def test_the_bar_has_the_parts_in_their_order_and_their_texts_can_be_read(client: ServerClient) -> None:
+    picture = client.get(f"/ui/sessions/{SESSION}/picture").text
+    tips = [attributes["data-tip"] for tag, attributes in elements(picture) if tag == "g"]
+    names = [tip.partition(":")[0] for tip in tips if not tip.startswith("T-")]
+    assert names.index("pins") < names.index("goals") < names.index("raw") < names.index("framing")
+    assert HOSTILE[1] in unescape(picture)
+    assert {f"part-{place}" for place in range(2)} <= {attributes.get("id") for _, attributes in elements(picture)}
+
+
+def test_a_turn_is_explained_and_put_on_the_board(client: ServerClient) -> None:
+    said = client.get(f"/ui/sessions/{SESSION}/why?turn=2&budget=600").text
+    assert "T-2: " in said
+    assert "Word for word it needs" in said
+    assert client.get(f"/ui/sessions/{SESSION}/why?turn=9999").status_code == 404
+    assert client.get(f"/ui/sessions/{SESSION}/why?turn=x").status_code == 422
+    form = {"Origin": "http://127.0.0.1"}
+    moved = client.post(f"/ui/sessions/{SESSION}/retrieve", data={"turn": "T-2"}, headers=form, follow_redirects=False)
+    assert moved.headers["location"] == f"/ui/sessions/{SESSION}#board"
+    assert "T-2-R" in client.get(f"/ui/sessions/{SESSION}").text
+    assert client.post(f"/ui/sessions/{SESSION}/retrieve", data={"turn": "T-999"}, headers=form).status_code == 404
 
 
 def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> None:

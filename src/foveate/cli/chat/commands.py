@@ -11,7 +11,7 @@ from typing import cast
 from foveate.cli.chat.room import Leave, Room
 from foveate.cli.ui.answers import print_values
 from foveate.cli.ui.options import read_tokens
-from foveate.cli.ui.terminal import line
+from foveate.cli.ui.terminal import line, timeline_width, to_copy
 from foveate.errors import InputError, PinLocked
 from foveate.renditions import LEVELS, Level
 from foveate.turn import turn_id, turn_number
@@ -74,7 +74,9 @@ async def _help(room: Room, _: str) -> None:
 async def _context(room: Room, _: str) -> None:
     from foveate.cli.ui.picture import draw
 
-    draw(room.notes, await room.chat.context(), one_off=False)
+    context = await room.chat.context()
+    picture = await room.session.picture(context, columns=timeline_width(room.notes.width))
+    draw(room.notes, context, picture, one_off=False, call=to_copy("context", room.session.id))
 
 
 async def _pin(room: Room, text: str) -> None:

@@ -1,163 +1,195 @@
-"""Draws a context: a coloured cell for each turn, a bar of the budget, and the tokens of each level."""
+"""Draws the picture of a context in a terminal: a bar of the budget, the turns as a timeline, and a table of levels."""
 
 from __future__ import annotations
 
-import itertools
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from foveate.cli.ui.terminal import Column, line, print_table
-from foveate.session.picture import (
-    CAUSES,
-    HOLLOW_NAME,
-    LEVEL_NAMES,
-    Cell,
-    bands_of,
-    cells_of,
-    fixed_tokens,
-    silent_turns,
-)
+from foveate.cli.ui.terminal import MAX_PICTURE_WIDTH, PICTURE_MARGIN, Column, line, print_table, timeline_width
+from foveate.session.picture import ABSENT, CAUSES, HEIGHTS, LEVELS, MEANINGS, level_name
+from foveate.session.picture import Column as TimelineColumn
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
     from foveate.plan import ShownLevel
+    from foveate.session.picture import Part, Picture
     from foveate.session.values import Context, PlanReport
+    from foveate.session.why import TurnReason
     from foveate.turn import Json
 
-STYLES: dict[ShownLevel, str] = {
-    "R": "black on color(221)",
-    "S": "black on color(150)",
-    "C": "black on color(73)",
-    "T": "white on color(61)",
-    "E": "white on color(239)",
-    "U": "black on color(223)",
-    "M": "black on color(115)",
-    "A": "white on color(97)",
+COLOURS: Mapping[ShownLevel, tuple[str, str]] = {
+    "R": ("black", "color(221)"),
+    "S": ("black", "color(150)"),
+    "C": ("black", "color(73)"),
+    "T": ("white", "color(62)"),
+    "E": ("white", "color(243)"),
+    "U": ("black", "color(223)"),
+    "M": ("black", "color(115)"),
+    "A": ("white", "color(97)"),
 }
+"""Colour of the letter on a level, and of the level."""
+STYLES: Mapping[ShownLevel, str] = {level: f"{ink} on {colour}" for level, (ink, colour) in COLOURS.items()}
 HOLLOW, HOLLOW_STYLE = "□", "color(245)"
-"""A cell of turns without words, drawn without a background."""
-USUAL: tuple[ShownLevel, ...] = ("R", "S", "C", "T", "E")
-"""Levels that the legend always includes; others only if shown."""
-MAX_NOTE_CHARS = 100
+"""A column of turns without words."""
 FIXED_STYLE = "white on color(95)"
-FREE_STYLE = "color(240)"
-COLUMNS = (
+FREE, FREE_STYLE = "·", "color(240)"
+MAX_NOTE_CHARS = 100
+TABLE = (
     Column(""),
-    Column("level", expendable=1),
+    Column("level"),
+    Column("means", expendable=1),
     Column("turns", "number"),
-    Column("from"),
-    Column("to"),
+    Column("from", expendable=2),
+    Column("to", expendable=2),
     Column("tokens", "number"),
-    Column("of the history", "number", expendable=2),
-    Column("target", "number", expendable=3),
 )
 MAX_CHANGES = 8
-MAX_WIDTH = 120
-FEW_ROWS = 3
-"""Number of rows that the cells should fit into; determines their width."""
-MAX_CELLS = 2_000
-"""Maximum number of cells; of a longer conversation the newest turns are drawn."""
+ROWS = 4
+"""Rows of the timeline: two levels each."""
+EIGHTHS = " ▁▂▃▄▅▆▇█"
+MAX_COLUMN_WIDTH = 4
+"""Characters of a column of a short conversation, with the gap after it."""
+AXIS = ("raw", "smoothed", "compressed", "tiny, eras")
+"""Names beside the rows, the uppermost first."""
 
 
-def draw(out: Console, context: Context, *, one_off: bool, is_other: bool = False) -> None:
-    """Draw the whole picture; `one_off` marks a preview, `is_other` one with a strategy other than the session's."""
-    cells = list(cells_of(context.segments))
-    has_hollow = any(cell.is_hollow for cell in cells)
-    out.print(_legend({segment.level for segment in context.segments}, has_hollow=has_hollow))
+def draw(
+    out: Console,
+    context: Context,
+    picture: Picture,
+    *,
+    one_off: bool,
+    is_other: bool = False,
+    call: str = "",
+) -> None:
+    """Draw the whole picture; `one_off` marks a preview, `is_other` one with a strategy other than the session's.
+
+    `call` is the command that explains a turn.
+    """
+    out.print(line((picture.headline, "bold")))
     out.print()
-    if len(cells) > MAX_CELLS:
-        out.print(line((f"the newest {MAX_CELLS:,} of {len(cells):,} cells", "dim")))
-    for row in _rows(cells[-MAX_CELLS:], min(out.width, MAX_WIDTH)):
-        out.print(row)
+    out.print(_bar(picture, min(out.width, MAX_PICTURE_WIDTH)))
+    out.print(line(*_fixed(picture)))
     out.print()
-    out.print(_bar(context, min(out.width, MAX_WIDTH)))
-    out.print(_total(context))
-    out.print()
-    print_table(out, COLUMNS, list(_bands(context)))
-    out.print()
+    if picture.columns:
+        for row in _timeline(picture, timeline_width(out.width)):
+            out.print(row)
+        out.print()
+        print_table(out, TABLE, list(_levels(picture)))
+        out.print()
+    else:
+        out.print(line(("nothing yet", "dim")))
     _explain(out, context, one_off=one_off, is_other=is_other)
+    if call and picture.columns:
+        out.print(line("Why is a turn shown as it is? ", (f"{call} --why T-{picture.columns[-1].last}", "bold")))
 
 
-def _legend(shown: Collection[ShownLevel | None], *, has_hollow: bool) -> Text:
-    parts: list[str | tuple[str, str]] = []
-    for level, name in LEVEL_NAMES.items():
-        if level in USUAL or level in shown:
-            parts += [(f" {level} ", STYLES[level]), f" {name}   "]
-    if has_hollow:
-        parts += [(f" {HOLLOW} ", HOLLOW_STYLE), f" {HOLLOW_NAME}   "]
-    return line(*parts, ("oldest first", "dim"))
+def draw_reason(out: Console, turn: TurnReason, call: str) -> None:
+    """Explain a turn, and how to show more of it."""
+    style = HOLLOW_STYLE if turn.level == ABSENT else STYLES[turn.level]
+    letter = HOLLOW if turn.level == ABSENT else turn.level
+    out.print(line((f" {letter} ", style), (f" {turn.id}: {turn.name}", "bold"), f", {turn.started_at:%Y-%m-%d %H:%M}"))
+    cached = "cached" if turn.is_cached else "not cached yet"
+    size = f"{turn.tokens:,} tokens" if turn.level == "R" else f"{turn.tokens:,} of its {turn.raw_tokens:,} tokens"
+    out.print(f"{size}: {turn.meaning}; {cached}.")
+    out.print(turn.why)
+    if turn.displaced:
+        out.print(turn.displaced)
+    if turn.raise_by:
+        out.print(line(("To show more of it:", "bold")))
+        for way in turn.raise_by:
+            out.print(f"- {way}")
+    out.print(line("Read it at all levels: ", (call, "bold")))
 
 
-def _label(cell: Cell, width: int) -> str:
-    if cell.is_hollow:
-        return f" {HOLLOW} {cell.turns:,} turns " if cell.turns > 1 else HOLLOW.center(width)
-    if cell.turns > 1:
-        return f" {cell.turns:,} turns "
-    return cell.level.center(width)
-
-
-def _rows(cells: Sequence[Cell], width: int) -> Iterator[Text]:
-    """Yield the cells in rows that begin with the id of their first turn."""
-    if not cells:
-        yield line(("nothing yet", "dim"))
-        return
-    margin = len(f"T-{cells[-1].last}") + 2
-    cell_width = next((size for size in (3, 2) if size * len(cells) <= FEW_ROWS * (width - margin)), 1)
-    row: list[str | tuple[str, str]] = []
-    used = width
-    for cell in cells:
-        gap = " " if cell.turns > 1 else ""
-        label = _label(cell, cell_width)
-        size = len(label) + len(gap)
-        if used + size > width:
-            if row:
-                yield line(*row)
-            row = [(f"T-{cell.first}".ljust(margin), "dim")]
-            used = margin
-        row += [(label, HOLLOW_STYLE if cell.is_hollow else STYLES[cell.level]), gap]
-        used += size
-    yield line(*row)
-
-
-def _bar(context: Context, width: int) -> Text:
-    """Return the budget as a bar, in the order of the context."""
-    spent = [(STYLES[segment.level] if segment.level else FIXED_STYLE, segment.tokens) for segment in context.segments]
-    parts: list[str | tuple[str, str]] = []
+def _bar(picture: Picture, width: int) -> Text:
+    """Return the budget as a bar, with the letters of its levels."""
+    scale = width / max(1, picture.budget_tokens, picture.tokens)
+    pieces: list[str | tuple[str, str]] = []
     position = tokens = 0
-    for style, run in itertools.groupby(spent, key=lambda part: part[0]):
-        tokens += sum(size for _, size in run)
-        end = min(width, round(tokens * width / context.budget_tokens))
-        parts.append((" " * (end - position), style))
+    for part in picture.parts:
+        tokens += part.tokens
+        end = min(width, round(tokens * scale))
+        letter = part.colour if part.colour in LEVELS else ""
+        pieces.append(
+            (letter.center(end - position) if end - position > len(letter) else " " * (end - position), _on(part))
+        )
         position = end
-    return line(*parts, ("·" * (width - position), FREE_STYLE))
+    return line(*pieces, (FREE * (width - position), FREE_STYLE))
 
 
-def _total(context: Context) -> Text:
-    share = context.tokens / context.budget_tokens
-    fixed = [f"{name} {tokens:,}" for name, tokens in fixed_tokens(context).items()]
-    return line(
-        (f"{context.tokens:,}", "bold"),
-        f" of {context.budget_tokens:,} tokens ({share:.0%})",
-        f"; {', '.join(fixed)}",
-        *([(f"; {silent}", "yellow")] if (silent := silent_turns(context.planned.turns_without_words)) else []),
-    )
+def _on(part: Part) -> str:
+    return STYLES[LEVELS[part.colour]] if part.colour in LEVELS else FIXED_STYLE
 
 
-def _bands(context: Context) -> Iterator[Sequence[str | Text]]:
-    for band in bands_of(context):
-        target = band["target_share"]
+def _fixed(picture: Picture) -> Iterator[str | tuple[str, str]]:
+    """Yield the tokens of the parts outside the history, and the free ones."""
+    share = picture.tokens / max(1, picture.budget_tokens)
+    yield f"{picture.tokens:,} of {picture.budget_tokens:,} tokens ({share:.0%})"
+    if fixed := ", ".join(f"{part.name} {part.tokens:,}" for part in picture.parts if not part.turns):
+        yield f"; {fixed}"
+    yield (f", free {picture.free_tokens:,}", "dim")
+
+
+def _timeline(picture: Picture, width: int) -> Iterator[Text]:
+    """Yield the rows of the timeline: the taller a column, the more of its turns is shown."""
+    columns = picture.columns
+    size = max(1, min(MAX_COLUMN_WIDTH, width // len(columns)))
+    wide, gap = max(1, size - 1), " " * (size > 1)
+    top = ROWS * (len(EIGHTHS) - 1)
+    heights = [round(column.height * top / max(HEIGHTS.values())) for column in columns]
+    styles = [_column_style(column) for column in columns]
+    for row in range(ROWS - 1, -1, -1):
+        pieces: list[str | tuple[str, str]] = [(f"{AXIS[ROWS - 1 - row].rjust(PICTURE_MARGIN - 1)} ", "dim")]
+        for column, height, style in zip(columns, heights, styles, strict=True):
+            mark = EIGHTHS[min(max(height - row * (len(EIGHTHS) - 1), 0), len(EIGHTHS) - 1)]
+            is_hollow = not row and ABSENT in column.counts and not column.height
+            pieces += [(HOLLOW * wide, HOLLOW_STYLE) if is_hollow else (mark * wide, style), gap]
+        yield line(*pieces)
+    yield line((_dates(picture, size, width), "dim"))
+    if picture.ranges:
+        turns = len(columns[0].turns)
+        border = f"T-{columns[picture.ranges].first:,}" if picture.ranges < len(columns) else "the end"
+        yield line((f"{' ' * PICTURE_MARGIN}up to {border} a column is {turns:,} turns, at their mean height", "dim"))
+
+
+def _column_style(column: TimelineColumn) -> str:
+    """Return the colour of the level that most turns of a column have."""
+    level = max(column.counts.items(), key=lambda item: item[1])[0]
+    return HOLLOW_STYLE if level == ABSENT else COLOURS[LEVELS[level]][1]
+
+
+def _dates(picture: Picture, size: int, width: int) -> str:
+    """Return the line below the timeline: the first and the last tick, and those that have room between them."""
+    last = len(picture.columns) - 1
+    text = " " * (PICTURE_MARGIN + width)
+    for tick in sorted(picture.ticks, key=lambda one: (one.place not in (0, last), one.place)):
+        start = PICTURE_MARGIN + tick.place * size
+        if tick.place == last and last:
+            start = max(start - len(tick.text) + size, PICTURE_MARGIN)
+        stop = start + len(tick.text)
+        if stop <= len(text) and not text[max(0, start - 2) : stop + 2].strip():
+            text = f"{text[:start]}{tick.text}{text[stop:]}"
+    return text.rstrip()
+
+
+def _levels(picture: Picture) -> Iterator[Sequence[str | Text]]:
+    """Yield the rows of the table, the most detailed level first."""
+    for part in reversed(picture.parts):
+        if not part.turns:
+            continue
+        is_hollow = part.colour == ABSENT
         yield (
-            line((f" {band['level']} ", STYLES[band["level"]])),  # type: ignore[index]
-            str(band["name"]),
-            f"{band['turns']:,}",
-            f"T-{band['first']}",
-            f"T-{band['last']}",
-            f"{band['tokens']:,}",
-            f"{band['share']:.0%}",
-            "" if target is None else f"{target:.0%}",
+            line((f" {HOLLOW if is_hollow else part.colour} ", HOLLOW_STYLE if is_hollow else _on(part))),
+            level_name(part.colour),
+            "" if is_hollow else MEANINGS[LEVELS[part.colour]],
+            f"{len(part.turns):,}",
+            f"T-{part.turns[0]}",
+            f"T-{part.turns[-1]}",
+            f"{part.tokens:,}",
         )
 
 

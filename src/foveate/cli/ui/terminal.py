@@ -201,6 +201,16 @@ def to_copy(*words: str) -> str:
     return shlex.join(("foveate", *words))
 
 
+MAX_PICTURE_WIDTH = 120
+PICTURE_MARGIN = 12
+"""Columns beside the timeline, for the names of its levels."""
+
+
+def timeline_width(width: int | None = None) -> int:
+    """Return the number of columns of a picture's timeline in this terminal."""
+    return max(1, min(width or console().width, MAX_PICTURE_WIDTH) - PICTURE_MARGIN)
+
+
 def not_compressed(turns: int, session_id: str | None = None) -> str:
     """Say how many turns are not compressed yet, and which command compresses them."""
     return f"{several(turns, 'turn')} not compressed yet; run '{to_copy('store', 'compress', session_id or '--all')}'"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
@@ -9,7 +11,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import HTMLResponse, Response
 
 from foveate.replay.page import write_report
-from foveate.server.api.jobs import Advance
+from foveate.server.api.jobs import ENDED, Advance, JobResource
 from foveate.server.api.transfer import BUDGETS_TOKENS, CompareBody, PlannedComparison
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
 from foveate.server.dashboard.transfer import copy_upload, upload_name
@@ -74,9 +76,18 @@ async def start_compare(visit: Visit) -> Response:
 async def show_report(visit: Visit, job: str) -> Response:
     """Show the report, or the progress while it is being made."""
     found = visit.parts.jobs.get(visit.principal, job).shown(visit.principal)
-    if visit.is_fragment and found.status not in ("done", "failed", "cancelled"):
-        return visit.part("progress.html", job=found)
+    left = _seconds_left(found)
+    if visit.is_fragment and found.status not in ENDED:
+        return visit.part("progress.html", job=found, left=left)
     if visit.is_fragment:
         return HTMLResponse(status_code=204, headers={**HEADERS, "HX-Refresh": "true"})
     report = (found.result or {}).get("html", "")
-    return visit.page("report.html", title="Comparison", job=found, report=report)
+    return visit.page("report.html", title="Comparison", job=found, report=report, left=left)
+
+
+def _seconds_left(job: JobResource) -> int | None:
+    """Estimate the rest of a job from its steps so far; None before it has done some."""
+    if job.status in ENDED or not job.done:
+        return None
+    taken = (datetime.now(UTC) - job.created_at).total_seconds()
+    return math.ceil(taken * (job.total - job.done) / job.done)

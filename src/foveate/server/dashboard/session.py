@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from foveate.server.dashboard.chat import edited_prompt, model_choices, question_values, tool_choices
 from foveate.server.dashboard.page import BASE, Form, Pages, Visit, session_path, whole_number
-from foveate.server.dashboard.picture import draw
+from foveate.server.dashboard.picture import MAX_PART_CHARS, draw
 from foveate.server.dashboard.turns import recent_turns
 from foveate.server.problems import ProblemError
 from foveate.session import Session
 from foveate.session.checkpoints import advice
+from foveate.session.values import Context
 from foveate.settings import check_strategy, strategy_names
 
 pages = Pages()
@@ -66,16 +67,37 @@ async def _status(visit: Visit, session: Session) -> dict[str, Any]:
 @pages.add("GET", f"{BASE}/sessions/{{session}}/picture", right="read")
 async def show_picture(visit: Visit, session: str) -> Response:
     """Draw the current context, or a preview with another budget or strategy."""
+    async with visit.parts.open_sessions.use(visit.view, session) as found:
+        info = found.info
+        context = await _looked_at(visit, found)
+        picture = await found.picture(context)
+    is_preview = context.budget_tokens != info.budget_tokens or context.planned.strategy != info.strategy
+    return visit.part(
+        "picture.html",
+        chart=draw(picture, context.planned),
+        planned=context.planned,
+        info=info,
+        is_preview=is_preview,
+        most_chars=MAX_PART_CHARS,
+    )
+
+
+@pages.add("GET", f"{BASE}/sessions/{{session}}/why", right="read")
+async def show_reason(visit: Visit, session: str) -> Response:
+    """Explain why a turn, the newest by default, is shown as it is in the drawn context."""
+    number = whole_number(visit.query("turn").removeprefix("T-"), "the turn")
+    async with visit.parts.open_sessions.use(visit.view, session) as found:
+        turn = await found.explain_turn(number or found.info.turns, await _looked_at(visit, found))
+        return visit.part("why.html", turn=turn, info=found.info)
+
+
+async def _looked_at(visit: Visit, session: Session) -> Context:
+    """Return the context that a request for a picture is about."""
     budget = whole_number(visit.query("budget"), "the budget", least=100)
     strategy = visit.query("strategy") or None
     if strategy:
         check_strategy(strategy)
-    async with visit.parts.open_sessions.use(visit.view, session) as found:
-        info = found.info
-        context = await found.engine.look(budget_tokens=budget, strategy=strategy)
-    is_preview = context.budget_tokens != info.budget_tokens or context.planned.strategy != info.strategy
-    picture = await asyncio.to_thread(draw, context)
-    return visit.part("picture.html", picture=picture, info=info, is_preview=is_preview)
+    return await session.engine.look(budget_tokens=budget, strategy=strategy)
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/past", right="read")
@@ -129,6 +151,14 @@ async def add_goal(visit: Visit, session: Session, form: Form) -> Response:
 async def change_board(visit: Visit, session: Session, form: Form) -> Response:
     """Keep an item of the board, or remove it."""
     await (session.save if form.get("action") == "save" else session.dismiss)(form.get("item", ""))
+    return visit.go(session_path(session.id, "#board"))
+
+
+@pages.add("POST", f"{BASE}/sessions/{{session}}/retrieve", right="write")
+async def retrieve_turn(visit: Visit, session: Session, form: Form) -> Response:
+    """Put a turn on the board, word for word, as if the model had read it."""
+    await session.load_turn(form.get("turn", ""))
+    await session.call_tool("get_turn", {"turn_id": form["turn"], "level": "R"})
     return visit.go(session_path(session.id, "#board"))
 
 

@@ -53,8 +53,14 @@ TYPES = {
     "key": "BIGINT PRIMARY KEY",
     "blob": "BYTEA",
 }
-OWN_MIGRATIONS = {5: CREATE_WORDS, 7: ("DROP TABLE keepsakes",)}
+OWN_MIGRATIONS = {
+    5: CREATE_WORDS,
+    7: ("DROP TABLE keepsakes",),
+    19: ("DROP POLICY IF EXISTS tenant ON calls",),
+}
 """Statements of a schema version that are specific to PostgreSQL."""
+RESTRICTED_ANEW = {19: ("calls",)}
+"""Tables that got a column for the tenant in a schema version, so that their policy changes."""
 
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = {lock_ms:d}"
@@ -456,6 +462,7 @@ class PostgresServer:
                 for statement in (*shared, *OWN_MIGRATIONS.get(number, ())):
                     raw.execute(statement)
                     created |= dict.fromkeys(_CREATED.findall(statement))
+                created |= dict.fromkeys(RESTRICTED_ANEW.get(number, ()))
                 raw.execute(sql.CLEAR_VERSION)
                 raw.execute(*_bound(sql.WRITE_VERSION, {"version": number}))
             _restrict(raw, created)

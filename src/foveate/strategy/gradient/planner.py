@@ -97,6 +97,8 @@ class GradientPlanner:
             "T": settings.deep * (1 - eras),
             "E": settings.deep * eras,
         }
+        if settings.bands == "optimised":  # by worth, not by shares
+            targets = dict.fromkeys(targets, 0.0)
         return Plan(tuple(rows), bands_of(rows, targets), tokens, self.budget)
 
     def _rows(self) -> list[Block] | None:

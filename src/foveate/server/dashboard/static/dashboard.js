@@ -325,6 +325,21 @@ function nameCells(table) {
   }));
 }
 
+/* A click on the timeline chooses its turn; the number's arrow keys step through the turns. */
+function markTurn(box) {
+  const columns = [...box.closest(".picture").querySelectorAll(".column")];
+  const chosen = columns.find(column => Number(column.dataset.turn) >= Number(box.value));
+  columns.forEach(column => column.classList.toggle("chosen", column === chosen));
+}
+function chooseTurn(event) {
+  const column = event.target.closest && event.target.closest(".column");
+  const box = column && column.closest(".picture").querySelector(".why input[name=turn]");
+  if (!box) return;
+  box.value = column.dataset.turn;
+  markTurn(box);
+  box.dispatchEvent(new Event("change", { bubbles: true }));
+}
+
 function prepare(root) {
   const each = (selector, run) => root.querySelectorAll && root.querySelectorAll(selector).forEach(run);
   each("form[data-expires]", countDown);
@@ -344,5 +359,7 @@ document.addEventListener("DOMContentLoaded", () => {
   prepare(document);
   listen();
   document.addEventListener("click", openPart);
+  document.addEventListener("click", chooseTurn);
+  document.addEventListener("input", event => event.target.matches(".why input[name=turn]") && markTurn(event.target));
   document.body.addEventListener("htmx:after:swap", event => prepare(event.target));
 });
