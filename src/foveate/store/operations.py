@@ -300,6 +300,7 @@ class KnowledgeRows(_Part):
     add = _writes(knowledge.add, _of("knowledge"))
     list_items = _reads(knowledge.list_items)
     mark = _reads(knowledge.mark)
+    replaced = _reads(knowledge.replaced)
     versions = _reads(knowledge.versions)
     count_uses = _writes(knowledge.count_uses, _of("knowledge"))
     turn_topics = _reads(knowledge.turn_topics)

@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from foveate.compress.worth import load_worth
 from foveate.errors import Damaged, SessionNotFound, contained
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
@@ -71,6 +72,8 @@ class Worker:
         self._store = store
         self._events = events
         self._settings = settings.compress
+        if settings.compress.worth_model:
+            load_worth(settings.compress.worth_model)  # an unusable file is reported here, not by each turn
         self._embeddings = settings.recall.embeddings
         self._pool = Pool(settings.compress.processes)
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
