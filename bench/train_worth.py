@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -271,7 +271,7 @@ def train(
 ) -> Worth:
     torch.manual_seed(seed)
     chance = random.Random(seed)
-    model = Worth(vectors).to(device)
+    model: Worth = Worth(vectors).to(device)
     decayed = [value for name, value in model.named_parameters() if not name.endswith("biases")]
     others = [value for name, value in model.named_parameters() if name.endswith("biases")]
     groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
@@ -285,18 +285,19 @@ def train(
             losses = nn.functional.binary_cross_entropy_with_logits(model(batch), batch["kept"], reduction="none")
             loss = (losses * batch["known"]).sum() / batch["known"].sum().clamp(min=1)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-    return model.eval()
+    model.eval()
+    return model
 
 
-@torch.no_grad()
 def predict(model: Worth, examples: Sequence[Example]) -> dict[str, NDArray[np.float32]]:
     found: dict[str, NDArray[np.float32]] = {}
     for group in batches(examples, None):
-        scores = model(padded(group, model.device)).cpu().numpy()
+        with torch.no_grad():
+            scores = model(padded(group, model.device)).cpu().numpy()
         found |= {one.id: scores[number, : len(one.rows)] for number, one in enumerate(group)}
     return found
 
@@ -369,7 +370,8 @@ def main() -> None:
     if arguments.set_apart:
         apart = load([SET_APART])
         print(f"set apart: {areas(predict(model, apart), apart)}")
-    np.savez_compressed(arguments.out, **as_integers(model))
+    arrays: dict[str, Any] = {**as_integers(model)}
+    np.savez_compressed(arguments.out, **arrays)
     print(f"{arguments.out.name}: {arguments.out.stat().st_size:,} bytes")
 
 

@@ -122,3 +122,13 @@ def test_a_tense_or_a_doubt_is_not_cut_off_its_verb() -> None:
 def test_c_has_clauses_not_single_words() -> None:
     made = LocalCompressor().compress(1, [Message("user", (Text(LONG),))], count_tokens).compressed
     assert all(len(sentence.split()) >= 4 for sentence in made.rstrip(".").split(". "))
+
+
+def test_chances_are_exact_fractions_that_no_processor_rounds_differently() -> None:
+    scores = np.linspace(-20, 20, 997, dtype=np.float32)[:, None].repeat(3, axis=1)
+    found = chances(scores)
+    assert np.all(found[1:] >= found[:-1])
+    assert (found * 65536 == np.rint(found * 65536)).all()
+    assert abs(float(chances(np.zeros((1, 3), np.float32))[0]) - 0.5) < 1e-9
+    exact = 1 / (1 + np.exp(-scores[:, 0].astype(np.float64)))
+    assert np.abs(found - exact).max() < 0.003

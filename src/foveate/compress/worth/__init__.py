@@ -8,6 +8,7 @@ same text has the same worth on every machine.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -38,6 +39,8 @@ LAYERS: Final = {
     "out": (UNITS, len(HEADS)),
 }
 """Inputs and outputs of each layer."""
+STEPS, MOST_STEP = 64, 1024
+"""Steps of a unit of log-odds, and the last step, in the table of chances."""
 WEIGHT_UNIT, UNIT, MOST = 64, 16, 127
 """A weight of 1 and an activation of 1 as integers, and the maximum of both."""
 
@@ -128,6 +131,14 @@ def _shaped(array: Floats, shape: tuple[int, ...]) -> Floats:
 
 
 def chances(scores: Floats, lengths: slice = ALL) -> Floats:
-    """Return for each word the mean chance that a reader keeps it at these lengths."""
-    found: Floats = (1 / (1 + np.exp(-scores[:, lengths]))).mean(axis=1)
+    """Return for each word the mean chance that a reader keeps it at these lengths, in whole 65,536ths for each."""
+    places = np.clip(np.rint(scores[:, lengths] * STEPS), -MOST_STEP, MOST_STEP).astype(np.int32) + MOST_STEP
+    found: Floats = _chance_table()[places].mean(axis=1)
     return found
+
+
+@cache
+def _chance_table() -> Floats:
+    """Return the logistic function in steps: a processor's own exponential differs in its last bits."""
+    steps = range(-MOST_STEP, MOST_STEP + 1)
+    return np.array([round(65536 / (1 + math.exp(-step / STEPS))) / 65536 for step in steps], np.float32)
