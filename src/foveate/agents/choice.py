@@ -65,6 +65,6 @@ async def remembered_model(session: Session, settings: ModelsSettings, known: tu
 
 
 async def remember_model(session: Session, name: str) -> None:
-    """Store the model that was chosen for a session."""
+    """Store the model that was chosen for a session; an empty name removes it."""
     if await session.documents.get(CHAT_MODEL) != name:
         await session.documents.give(CHAT_MODEL, name)

@@ -196,13 +196,14 @@ async def _open(visit: Visit, found: Session, model: str, toolbox: Toolbox | Non
     if len(model) > MAX_MODEL_CHARS:
         raise ProblemError(422, f"the name of a model has at most {MAX_MODEL_CHARS} characters")
     configured = fov.models_for("chat")
+    is_default = model == next(iter(configured), None)
     # A conversation goes to another model than the chosen one only if the settings say so.
-    chosen = configured if model == next(iter(configured), None) else (model,)
+    chosen = configured if is_default else (model,)
     try:
         await fov.check_model(model)
     except ModelUnavailable as error:
         raise ProblemError(422, str(error)) from error
-    await remember_model(found, model)
+    await remember_model(found, "" if is_default else model)
     window = fov.window_tokens(model)
     output = most_output(window)
     found.engine.limit_budget(
