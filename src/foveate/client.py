@@ -19,6 +19,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from foveate import telemetry
 from foveate.errors import InputError, InvalidMessage, NotOpened, Refused, RightMissing, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.history.kept_plans import stored_state
@@ -37,6 +38,7 @@ from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
 from foveate.session.engine import SessionEngine
+from foveate.session.erase import EraseReport, sweep
 from foveate.session.keys import Keys, Right, includes
 from foveate.session.knowledge import Knowledge
 from foveate.session.memory import Memory
@@ -142,6 +144,8 @@ class Foveate:
 
     def __init__(self, store: Store, settings: Settings, *, load: Load | None = None) -> None:
         self.settings = settings
+        if settings.telemetry.enabled:
+            telemetry.start()
         self._store = store
         self._events = EventBus(settings.events.queue_limit, extra_event_kinds())
         named = (settings.recall.filter_model, settings.recall.judge_model, settings.knowledge.model)
@@ -356,6 +360,26 @@ class Foveate:
         if not dry_run:
             self._worker.wake(key)  # to rebuild the eras without the deleted content
         return pruned
+
+    async def erase_text(
+        self, text: str, *, forks: bool = False, pins: bool = False, by: str = "", dry_run: bool = True
+    ) -> list[EraseReport]:
+        """Erase a text in all sessions, as `Session.erase` does in one; report those that have it.
+
+        Forks are erased like other sessions, so one that shares a turn with the text needs `forks`.
+        """
+        reports = []
+        for info in await self.sessions():
+            session = await self.open_session(info.id)
+            report = await session.erase(text=text, forks=forks, pins=pins, by=by, dry_run=dry_run, overwrite=False)
+            if any(report.counts.values()) or report.pins:
+                reports.append(report)
+        rest = await sweep(self._store) if any(report.is_erased for report in reports) else ""
+        return [replace(report, notes=(*report.notes[:1], *filter(None, [rest]))) for report in reports]
+
+    async def overwrite_erased(self) -> str:
+        """Overwrite what erasures left in the file, e.g. after one was interrupted; return what is left to do."""
+        return await sweep(self._store)
 
     async def import_file(
         self,

@@ -130,7 +130,7 @@ def test_every_kind_of_job_is_done_by_a_server_with_settings_of_its_own(tmp_path
 
 def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    refused = shell.error("serve", "--host", "0.0.0.0", "--port", "0")
+    refused = shell.error("serve", "--host", "0.0.0.0", "--port", "0", code=2)
     assert "listening on 0.0.0.0 needs a key, and none exists; create one with 'foveate keys create'" in refused
     shell("keys", "create")
     with served(shell, "--host", "0.0.0.0") as (_, ready):
@@ -141,7 +141,7 @@ def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "foveate.server.process", None)
-    assert "pip install 'foveate[server]'" in Shell(tmp_path / "chat.db").error("serve")
+    assert "pip install 'foveate[server]'" in Shell(tmp_path / "chat.db").error("serve", code=2)
 
 
 def test_a_port_in_use_is_said_in_a_sentence(tmp_path: Path) -> None:
@@ -173,5 +173,5 @@ def test_a_schedule_that_can_not_be_read_is_reported_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("FOVEATE_KNOWLEDGE__SCHEDULE", "daily")
     shell = Shell(tmp_path / "chat.db")
-    assert "knowledge.schedule: 'daily' is not a cron expression" in shell.error("serve", "--port", "0")
+    assert "knowledge.schedule: 'daily' is not a cron expression" in shell.error("serve", "--port", "0", code=2)
     assert not shell.db.exists()

@@ -23,6 +23,7 @@ BODIES: dict[str, Any] = {
     "set_strategy": {"name": "standard"},
     "set_labels": {"channel": "c"},
     "prune_session": {"before": "2020-01-01T00:00:00Z"},
+    "erase_in_session": {"turns": ["T-1"]},
     "record_turns": {"messages": HELLO},
     "make_context": {"prompt": "port?"},
     "call_tool": {"arguments": {}},

@@ -48,6 +48,9 @@ def command(
     Without keys only your own requests from this machine are served; 'foveate keys create' makes a key. Where the
     system does not tell whose a request is (all but Linux), a token is printed that all but the gateway asks for.
 
+    Exit codes: 0 after SIGTERM or Ctrl+C; 1 if the store can't be opened or the port is taken, where a restart may
+    help; 2 for an invalid option or setting, or no key where one is needed, where it can't.
+
     \b
     foveate serve --upstream https://api.anthropic.com
     ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude

@@ -21,6 +21,7 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from foveate import telemetry
 from foveate.client import Foveate
 from foveate.errors import FoveateError, ModelError, Refused, RunInProgress, RunLost, SessionNotFound
 from foveate.knowledge.gather import (
@@ -169,8 +170,10 @@ class _Options:
 async def _learn_scope(fov: Foveate, scope: Scope, options: _Options) -> ScopeReport:
     """Learn from a scope; start over if turns are deleted in the meantime, so that nothing of them is stored."""
     for _ in range(MAX_ATTEMPTS):
-        with suppress(_InputErased, SessionNotFound):
-            return await _attempt(fov, scope, options)
+        with suppress(_InputErased, SessionNotFound), telemetry.span("foveate.learn", is_root=True) as span:
+            report = await _attempt(fov, scope, options)
+            span.set({"foveate.learn.outcome": report.outcome, "foveate.learn.sessions": report.sessions})
+            return report
     raise Refused(f"turns of {scope} are deleted while they are learned from; try again later")
 
 

@@ -44,6 +44,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall_projects: bool = True
     """A session that a coding agent starts through the gateway recalls the other sessions in the same folder, within
     its tenant."""
+    first_key_file: str | None = None
+    """Makes the first key of a store when the server starts: the key in this file, or a new one that is written to it
+    if the file is missing. It has all rights. None: keys are made by `foveate keys create` only."""
     allowed_hosts: tuple[str, ...] = ()
     """More values of the Host header to accept, without port; they need a key. On loopback, others than localhost are
     rejected."""

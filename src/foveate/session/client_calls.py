@@ -33,7 +33,7 @@ from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow
 from foveate.store.sent import SentRow
 from foveate.turn import Usage
 
-__all__ = ["CallNote", "ClientCalls", "UsageKeys"]
+__all__ = ["CallNote", "CallRow", "ClientCalls", "UsageKeys"]
 
 FLUSH_SECONDS: Final = 1.0
 """How long a note waits for others. A process that is killed loses the notes of this time; reservations stay."""
@@ -78,6 +78,8 @@ class CallNote:
     """The fields of the body that precede what providers cache."""
     tokens: int = 0
     """Counted tokens of the body."""
+    budget_tokens: int = 0
+    """The budget that they have to fit; 0 for a request that is not recorded."""
     fixed_tokens: int | None = None
     """Tokens of an assembled request besides the conversation; None for one with the whole conversation."""
     scale: Callable[[int], int] | None = None
@@ -135,10 +137,13 @@ class ClientCalls:
         keep_days: float = 90,
         kept_requests: int = 50,
         kept_mb: float = 16,
+        watch: Callable[[CallNote, CallRow], object] = lambda *_: None,
     ) -> None:
+        """`watch` gets each call with its price."""
         self._store = store
         self._models = models
         self._publish = publish
+        self._watch = watch
         self._keep_us = int(keep_days * DAY_US)
         self._kept = kept_requests
         self._kept_bytes = int(kept_mb * 1_000_000)
@@ -221,8 +226,10 @@ class ClientCalls:
             del self._pending[: len(batch)]
             self._pending_bytes -= sum(len(note.body) for note in batch)
             raw = {note.request_id: await self._raw_tokens(note) for note in batch if note.fixed_tokens is not None}
-            rows, sent = await asyncio.to_thread(self._priced, batch, raw)
-            await self._write_rows(rows)
+            priced, sent = await asyncio.to_thread(self._priced, batch, raw)
+            for note, row in priced:
+                self._watch(note, row)
+            await self._write_rows([(note.reservation, row) for note, row in priced])
             await self._write_sent(sent)
             await self._prune()
 
@@ -269,16 +276,16 @@ class ClientCalls:
 
     def _priced(
         self, batch: Sequence[CallNote], raw: Mapping[str, int | None]
-    ) -> tuple[list[tuple[int | None, CallRow]], list[tuple[str, SentRow]]]:
-        rows: list[tuple[int | None, CallRow]] = []
+    ) -> tuple[list[tuple[CallNote, CallRow]], list[tuple[str, SentRow]]]:
+        priced: list[tuple[CallNote, CallRow]] = []
         sent: list[tuple[str, SentRow]] = []
         for note in batch:
             with contained(_log, "a call of a client was not accounted"):
                 body = self._bodies.take(note) if note.session_id and note.body else None
-                rows.append((note.reservation, self._accounted(note, body, raw.get(note.request_id))))
+                priced.append((note, self._accounted(note, body, raw.get(note.request_id))))
                 if body is not None and body.row is not None and note.session_id:
                     sent.append((note.session_id, body.row))
-        return rows, sent
+        return priced, sent
 
     def _accounted(self, note: CallNote, body: SentBody | None, raw_tokens: int | None) -> CallRow:
         tariff, used = self._tariff(note), note.used

@@ -10,7 +10,7 @@ import hashlib
 import secrets
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, get_args
 
@@ -47,6 +47,8 @@ ROUTES: tuple[RouteName, ...] = get_args(RouteName)
 PREFIX = "fov_"
 """Beginning of every key, so that it is never mistaken for a provider's key."""
 SECRET_BYTES = 24
+MIN_SECRET_CHARS = len(PREFIX) + 32
+"""Of a secret made elsewhere: 32 hexadecimal digits are 128 bits."""
 MAX_NAME_CHARS = 200
 MAX_PATTERNS = 100
 NO_KEY = "no active key {key!r}; 'foveate keys list' lists them"
@@ -131,13 +133,8 @@ class Keys:
         if tenant:
             await reserve(self._store, check_tenant(tenant))
         secret = f"{PREFIX}{secrets.token_hex(SECRET_BYTES)}"
-        row = AccessKeyRow(
-            id=f"K-{secrets.token_hex(4)}",
-            name=name,
-            digest=_digest(secret),
-            tenant=tenant,
-            rights=" ".join(right for right in RIGHTS if right in rights),
-            created_us=time.time_ns() // 1_000,
+        row = replace(
+            _row(secret, name, tenant, rights),
             models=" ".join(dict.fromkeys(models)),
             routes=" ".join(route for route in ROUTES if route in routes),
             budget_nano_usd=_nano(budget_usd),
@@ -146,6 +143,17 @@ class Keys:
         )
         await self._store.access.add(row)
         return NewKey(_info(row), secret)
+
+    async def adopt(self, secret: str, name: str = "") -> KeyInfo:
+        """Create the owner's key with a secret made elsewhere, e.g. by a secret manager; it has all rights."""
+        if len(secret) < MIN_SECRET_CHARS or not secret.startswith(PREFIX) or not _is_word(secret):
+            raise InputError(
+                f"a key is {PREFIX!r} and at least {MIN_SECRET_CHARS - len(PREFIX)} random letters and digits, "
+                f"e.g. from: echo {PREFIX}$(openssl rand -hex {SECRET_BYTES})"
+            )
+        row = _row(secret, name, "", RIGHTS)
+        await self._store.access.add(row)
+        return _info(row)
 
     async def list(self) -> Sequence[KeyInfo]:
         """List all keys, oldest first, including revoked ones."""
@@ -182,6 +190,21 @@ class Keys:
     async def exist(self) -> bool:
         """Return whether a key was ever created. From then on the server requires one, even if all are revoked."""
         return await self._store.access.exist()
+
+
+def _row(secret: str, name: str, tenant: str, rights: Collection[str]) -> AccessKeyRow:
+    return AccessKeyRow(
+        id=f"K-{secrets.token_hex(4)}",
+        name=name,
+        digest=_digest(secret),
+        tenant=tenant,
+        rights=" ".join(right for right in RIGHTS if right in rights),
+        created_us=time.time_ns() // 1_000,
+    )
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.replace("_", "").isalnum()
 
 
 def _check_limits(models: Collection[str], routes: Collection[str]) -> None:

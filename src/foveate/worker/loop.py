@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from foveate import telemetry
 from foveate.compress.worth import load_worth
 from foveate.errors import Damaged, SessionNotFound, contained
 from foveate.events import Event, EventBus, EventKind
@@ -339,9 +340,12 @@ class Worker:
             if len(some) < len(claims):
                 await self._store.leases.release("session", lease.owner)
                 claims = await claim(limit=len(some))
-            rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
-            batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
-            made = await asyncio.gather(*(self._make(session, batch, rows, lease.owner) for batch in batches if batch))
+            with telemetry.span("foveate.compress", is_root=True) as span:
+                span.set({telemetry.SESSION: session_id, "foveate.turns": len(claims)})
+                rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
+                batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
+                making = (self._make(session, batch, rows, lease.owner) for batch in batches if batch)
+                made = await asyncio.gather(*making)
             if sum(made) == len(claims):
                 lease.settle()  # the results are stored
             if progress:
@@ -399,6 +403,7 @@ class Worker:
         """Make the missing eras of every complete block of turns, then of every block of eras."""
         derived = self._store.derived
         session = await self._store.get_session(session_id)
+        origin = await self._store.origin(session_id)
         settled = await derived.settled(session_id)
         level = 1
         while settled // ERA_FANOUT**level:
@@ -409,7 +414,7 @@ class Worker:
                 known = {index for index, _ in await derived.era_tokens(session_id, level, place, end - 1)}
                 missing = [index for index in range(place, end) if index not in known]
                 made = [await self._make_era(session, level, index) for index in missing]
-                await derived.add_eras(session_id, made)
+                await derived.add_eras(session_id, made, origin)
                 place = end
             level += 1
 

@@ -17,6 +17,7 @@ from contextlib import aclosing, suppress
 from contextvars import Context
 from functools import partial
 
+from foveate import telemetry
 from foveate.cache import BoundedCache
 from foveate.compress.local import LocalCompressor
 from foveate.compress.model import PROMPT_VERSION, groups
@@ -320,7 +321,9 @@ class Refiner:
     async def _do(self, job: Job) -> None:
         """Run one job and handle any outcome."""
         try:
-            setback = await job.run()
+            with telemetry.span("foveate.refine", is_root=True) as span:
+                span.set({telemetry.SESSION: job.session_id})
+                setback = await job.run()
             if setback:
                 await self._set_back(job, setback)
             elif job.was_answered and self._failures.pop(job.model, 0) >= OUTAGE_FAILURES:

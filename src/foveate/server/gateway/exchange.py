@@ -20,6 +20,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
+from foveate import telemetry
 from foveate.errors import BadUpstream, FoveateError, contained
 from foveate.events import Event
 from foveate.intake.recorder import Placement, Recorder
@@ -36,8 +37,9 @@ from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.budgets import BudgetState
-from foveate.session.client_calls import CHARS_PER_TOKEN, ClientCalls
+from foveate.session.client_calls import CHARS_PER_TOKEN, CallNote, ClientCalls
 from foveate.session.client_requests import read_overflow
+from foveate.session.sent import plain
 from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
 
@@ -130,6 +132,7 @@ class Gateway:
         if note is None or self._account is None:
             return
         note.tokens, note.fixed_tokens = prepared.tokens, prepared.fixed_tokens
+        note.budget_tokens = prepared.budget_tokens
         if (placed := prepared.placement) is not None:
             counter, calibration = placed.session.engine.counter, prepared.calibration
             note.session, note.scale = placed.name, lambda tokens: counter.scale(tokens, calibration)
@@ -167,6 +170,8 @@ class Gateway:
                     note.answer_chars = len(encode(answer.round_messages))
         note.status, note.outcome = status, outcome
         note.end()
+        if note.is_sent and telemetry.is_on():
+            telemetry.model_call(_told(note, is_stream=call.request.is_stream))
         if note.is_sent or note.reservation is not None:
             self._account.add(note)
 
@@ -472,6 +477,27 @@ def _query(call: ClientCall) -> str:
 
 def _described(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _told(note: CallNote, *, is_stream: bool) -> telemetry.ModelCall:
+    """Return what a trace tells of a client's call."""
+    used = note.used
+    return telemetry.ModelCall(
+        provider="gemini" if note.format == "gemini" else note.format,
+        operation="generate_content" if note.format == "gemini" else "chat",
+        model=plain(note.model),
+        outcome=note.outcome,
+        seconds=note.seconds,
+        session_id=note.session_id or "",
+        address=note.address,
+        first_seconds=note.first_byte_seconds if is_stream else 0.0,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cached_tokens=used.cache_read_tokens,
+        written_tokens=used.cache_write_tokens,
+        thinking_tokens=used.reasoning_tokens,
+        status=note.status,
+    )
 
 
 def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:

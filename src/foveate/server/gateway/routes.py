@@ -49,7 +49,7 @@ from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
 from foveate.server.problems import ProblemError, with_request_id
 from foveate.server.request_log import request_id_of
 from foveate.server.settings import ServerSettings
-from foveate.session.client_calls import CallNote, ClientCalls
+from foveate.session.client_calls import CallNote, CallRow, ClientCalls
 from foveate.tokens import counter_for
 
 NO_UPSTREAM: Final = (
@@ -115,7 +115,10 @@ class Asked:
 class GatewayEndpoints:
     """The endpoints of one server."""
 
-    def __init__(self, fov: Foveate, settings: ServerSettings) -> None:
+    def __init__(
+        self, fov: Foveate, settings: ServerSettings, watch: Callable[[CallNote, CallRow], object] = lambda *_: None
+    ) -> None:
+        """`watch` gets each call of a client with its price."""
         self._fov = fov
         self._settings = settings
         self._gateways: dict[str, Gateway] = {}
@@ -126,6 +129,7 @@ class GatewayEndpoints:
             keep_days=settings.call_days,
             kept_requests=settings.kept_requests,
             kept_mb=settings.kept_requests_mb,
+            watch=watch,
         )
         self._client: httpx2.AsyncClient | None = None
 
@@ -135,6 +139,11 @@ class GatewayEndpoints:
     def use(self, client: httpx2.AsyncClient) -> None:
         """Send requests upstream with this client."""
         self._client = client
+
+    @property
+    def dropped(self) -> int:
+        """Calls that were not accounted, because the store could not be written for long."""
+        return self._account.dropped
 
     async def settle(self) -> None:
         """Wait until all calls that have ended are accounted."""

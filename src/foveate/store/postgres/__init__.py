@@ -74,6 +74,10 @@ START = """SELECT CAST(pg_postmaster_start_time() AS TEXT) || ' ' ||
     CAST((SELECT stats_reset FROM pg_stat_bgwriter) AS TEXT)"""
 """Changes after a crash of the server, which may reuse the number of a lost transaction."""
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
+SWEEP = (
+    "the server keeps removed rows until it reuses their place: run VACUUM (FULL), and remember its write-ahead log, "
+    "archives and replicas"
+)
 DESCRIBE = """SELECT current_setting('server_version'),
     (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
     (SELECT count(*) FROM pg_class WHERE relrowsecurity AND relnamespace = CAST(current_schema() AS regnamespace)),
@@ -357,6 +361,10 @@ class PostgresServer:
             "commits": f"fsync {durable}, synchronous_commit {synchronous}",
             "replicas": ", ".join(replicas) or "none",
         }
+
+    def sweep(self) -> str:
+        """Do nothing: only the server's administrator can rewrite tables and journals."""
+        return SWEEP
 
     def wait_for_signal(self, seconds: float) -> None:
         if self._prepare_after is None:  # a pooler's connection does not stay ours, so it can't listen
