@@ -12,7 +12,7 @@ CHECK_PYTHON := $(PYTHON) -c 'import sys; sys.version_info >= (3, 11) or sys.exi
 # Tests start hundreds of processes, which would each compile the package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: adapters browser demo test tests check thorough format package pages clean
+.PHONY: adapters browser demo docs test tests check thorough format package pages clean
 
 # The package alone, without development tools: a minute less than `make test` needs.
 demo: $(VENV)/.light
@@ -52,12 +52,17 @@ format: $(VENV)/.ready
 pages: $(VENV)/.ready
 	for page in reference_page command_line_page settings_page; do PYTHONPATH=tests $(BIN)/python tests/support/$$page.py; done
 
+# The site in ./site: every link and anchor is checked, and no page may load anything from another host.
+docs: $(VENV)-docs/.ready
+	NO_MKDOCS_2_WARNING=1 $(VENV)-docs/bin/mkdocs build --quiet --strict
+	@echo "The site is in ./site. With its search: python3 -m http.server --bind 127.0.0.1 -d site"
+
 # The wheel and the source distribution, each installed in an empty environment and used; see docs/lab/releasing.md.
 package: $(VENV)/.ready
 	BIN=$(BIN) EXTRAS=$(EXTRAS) .ci/package
 
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-docs site dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
 
 $(STUB): hatch_build.py src/foveate/__init__.py src/foveate/sync.py src/foveate/client.py $(wildcard src/foveate/session/*.py) | $(VENV)/.ready
 	$(BIN)/python hatch_build.py
@@ -73,6 +78,17 @@ $(VENV)/.light: pyproject.toml constraints.txt
 	    $(PYTHON) -m venv $(VENV) && \
 	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .; \
 	  fi; }
+	@touch $@
+
+$(VENV)-docs/.ready: pyproject.toml constraints.txt
+	@$(CHECK_PYTHON)
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --allow-existing --python $(PYTHON) $(@D) && \
+	  uv pip install --quiet --python $(@D)/bin/python --constraint constraints.txt --editable '.[docs]'; \
+	else \
+	  $(PYTHON) -m venv $(@D) && \
+	  $(@D)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[docs]'; \
+	fi
 	@touch $@
 
 $(VENV)/.ready: pyproject.toml constraints.txt

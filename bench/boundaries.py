@@ -5,7 +5,7 @@
 
 `boundaries.jsonl` was written before the detector and is not changed. `subjects.jsonl` marks prompts of real
 conversations that begin another subject or continue the same one, by reading: file, conversation and place only. Its
-half `dev` chose the rule and its distance, `test` was set apart. docs/concepts/topics.md has the figures.
+half `dev` chose the rule and its distance, `test` was set apart. docs/lab/topics.md has the figures.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, help="only the first N turns of each")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--markdown", action="store_true", help="the table as it stands in docs/concepts/gradient.md")
+    parser.add_argument("--markdown", action="store_true", help="the table in Markdown")
     options = parser.parse_args()
     if not TRANSCRIPTS.is_dir():
         sys.exit("the transcripts in ../shared/data are not here")

@@ -4,7 +4,7 @@ Run from the project's root: python bench/compress.py [--data ../shared/data] [-
 or, for the 15 dense turns of a file alone: python bench/compress.py --dense dev [--examples N]
 or, for short orders inside of dense turns: python bench/compress.py --orders
 or, for what a chat loses (LoCoMo): python bench/compress.py --chats
-or, to write the examples of docs/concepts/compression.md again: python bench/compress.py --page
+or, to write the examples of docs/lab/compression.md again: python bench/compress.py --page
 
 Dense: 30 turns of 150 to 400 tokens (`data/turns_*.toml`), every method with the tokens of `local`: facts,
 instructions, reversed meanings, and how much of C is in runs of at least three consecutive words of the turn.
@@ -72,7 +72,7 @@ def main() -> None:
     parser.add_argument("--retention", action="store_true", help="also score the questions in qa/")
     splits = ["dev", "held_out", "chatty", "chatty_fresh"]
     parser.add_argument("--dense", choices=splits, help="only the turns of this file")
-    parser.add_argument("--page", action="store_true", help="write the examples of docs/concepts/compression.md again")
+    parser.add_argument("--page", action="store_true", help="write the examples of docs/lab/compression.md again")
     parser.add_argument("--orders", action="store_true", help="only how many short orders C keeps")
     parser.add_argument("--chats", action="store_true", help="only speakers, captions and small talk in LoCoMo")
     arguments = parser.parse_args()
@@ -99,7 +99,7 @@ def main() -> None:
         retention_table(arguments.data)
 
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "concepts" / "compression.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "lab" / "compression.md"
 PAGE_EXAMPLES = 10
 
 

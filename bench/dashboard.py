@@ -41,6 +41,8 @@ PAGES = (
     "/ui/costs",
     "/ui/knowledge",
     "/ui/settings",
+    "/ui/settings?q=budget",
+    "/ui/prompts",
 )
 ROUNDS = 5
 IDLE_SECONDS = 30

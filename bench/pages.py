@@ -1,4 +1,4 @@
-"""What docs/concepts/gradient.md shows of the demo: the picture of the live context, and ten turns at all levels.
+"""What the docs show of the demo: docs/images/context.svg, and ten turns at all levels in docs/lab/gradient.md.
 
 python bench/pages.py
 """
@@ -20,7 +20,7 @@ from foveate.cli.ui.terminal import timeline_width
 from foveate.renditions import Level
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
-PAGE = DOCS / "concepts" / "gradient.md"
+PAGE = DOCS / "lab" / "gradient.md"
 PICTURE = DOCS / "images" / "context.svg"
 BEGIN, END = "<!-- written by bench/pages.py: begin -->\n", "<!-- end -->\n"
 TURNS, SEED = 300, 42

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
 import logging
 from collections.abc import Mapping
 from functools import cache
+from itertools import pairwise
+from textwrap import dedent
 from types import NoneType, UnionType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -43,6 +47,25 @@ def keys_of(part: type[Struct], prefix: str = "") -> list[SettingKey]:
         default = field.default_factory() if made else field.default
         keys.append(SettingKey(f"{prefix}{field.name}", takes(field.type), default))
     return keys
+
+
+@cache
+def key_texts(part: type[Struct]) -> Mapping[str, str]:
+    """Return the docstring under each key of a struct, its own and inherited ones; empty if the source is missing."""
+    found: dict[str, str] = {}
+    for owner in reversed(part.__mro__):
+        if not issubclass(owner, Struct) or owner is Struct:
+            continue
+        try:
+            (definition,) = ast.parse(dedent(inspect.getsource(owner))).body
+        except (OSError, SyntaxError):  # no source files are installed, or the class is defined in a program's string
+            continue
+        assert isinstance(definition, ast.ClassDef)
+        for field, below in pairwise(definition.body):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
+                    found[name] = " ".join(text.split())
+    return found
 
 
 def takes(hint: Any) -> str:

@@ -1,7 +1,7 @@
 """Token counts: exact for OpenAI's encodings, scaled by a measured factor for other families.
 
 The vocabularies are shipped with the package, so counting never downloads anything; the first count loads one.
-`docs/concepts/tokens.md` has the measurements behind the factors.
+`docs/lab/tokens.md` has the measurements behind the factors.
 """
 
 from __future__ import annotations

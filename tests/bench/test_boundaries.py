@@ -14,7 +14,7 @@ from foveate.strategy.topics import Topics
 
 WRITTEN = "592db60a0b86b01039279bd097b04ed705cd2a9ec285ca4cd6fb76d1e016db3e"
 MOST_WRONG = {"explicit": 0, "silence": 0, "phrase-trap": 0, "quoted": 0, "pause": 0, "clock-backwards": 0}
-"""Of the kinds that a rule decides, nothing; what is about subjects is in docs/concepts/topics.md."""
+"""Of the kinds that a rule decides, nothing; what is about subjects is in docs/lab/topics.md."""
 
 
 def cases() -> list[dict[str, Any]]:

@@ -1,14 +1,17 @@
 """What the docs show works: examples run, links lead somewhere."""
 
+import gc
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
 
 from foveate import sync
 from support.docs_examples import python_examples, run_example
+from support.faulty_server import Said, environment, faulty_server, plain
 from support.first_minutes_page import PAGE, generate
 from support.paths import ROOT
 
@@ -28,11 +31,21 @@ def test_the_readmes_lines_run_as_they_stand_and_again(tmp_path: Path) -> None:
         assert [pin.id for pin in fov.open_session("support-42").pins()] == ["P-1"]
 
 
-def test_the_quickstarts_examples_run_one_after_the_other(tmp_path: Path) -> None:
-    examples = python_examples(ROOT / "docs" / "start" / "quickstart.md")[:2]
-    printed = [run_example(example, tmp_path) for example in examples]
+def test_the_quickstarts_examples_run_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_server() as server:
+        server.will(plain("openai", Said("8443, behind Caddy.")))
+        for name, value in environment(server, "sk-test").items():
+            monkeypatch.setenv(name, value)
+        with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+            printed = [run_example(example, tmp_path) for example in python_examples(PAGE)]
+            gc.collect()  # a program closes its connections by ending
+        (asked,) = (request.body for request in server.requests)
     assert printed[0].startswith("T-1\n[user] Which port")
     assert int(printed[1]) > 50
+    assert printed[2] == "8443, behind Caddy.\n"
+    assert "behind the proxy" in str(asked["messages"])
+    assert "Caddy" in str(asked["messages"])
+    assert {tool["function"]["name"] for tool in asked["tools"]} >= {"get_turn", "search_history"}
 
 
 def test_the_first_ten_minutes_are_as_the_page_shows_them() -> None:
@@ -41,7 +54,6 @@ def test_the_first_ten_minutes_are_as_the_page_shows_them() -> None:
 
 def test_the_chats_example_runs(tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / "guides" / "chat.md")
-    (tmp_path / "answers.toml").write_text('[[reply]]\nsays = "8443."\n')
     assert re.fullmatch(r"8443\.\n\d+ of 8000 tokens\n", run_example(example, tmp_path))
 
 

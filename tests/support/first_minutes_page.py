@@ -1,4 +1,4 @@
-"""What the commands on `docs/start/first-ten-minutes.md` print: `python tests/support/first_minutes_page.py`.
+"""What the commands on `docs/start/quickstart.md` print: `python tests/support/first_minutes_page.py`.
 
 The words around them stay as they are.
 """
@@ -18,7 +18,7 @@ from foveate.cli import cli
 from foveate.tools.sandbox import layers
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "start" / "first-ten-minutes.md"
+PAGE = ROOT / "docs" / "start" / "quickstart.md"
 TRANSCRIPTS = ROOT / "tests" / "fixtures" / "claude_code"
 COLUMNS = 96
 QUIET = {"FOVEATE_COMPRESS__ENABLED": "false", "FOVEATE_COMPRESS__PROCESSES": "0"}

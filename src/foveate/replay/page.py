@@ -67,9 +67,7 @@ def write_report(name: str, compared: Comparison) -> str:
 <h1>{escape(title)}</h1><p class="recommended">{escape(compared.recommendation)}</p><p>{escape(figures)}</p>
 <nav aria-label="Budget">{tabs}</nav>
 </header>
-<main>
 {sections}
-</main>
 {_file("how_to_read.html")}"""
 
 

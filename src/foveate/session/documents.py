@@ -20,6 +20,8 @@ RUN = "run"
 """The document in which a run stores its state."""
 PACK = "pack"
 """The document that names the tool packs that the session last used."""
+CHAT_MODEL = "chat-model"
+"""The document that names the model that a person chose for the session's chat."""
 
 
 class Documents:
@@ -33,7 +35,7 @@ class Documents:
 
     async def give(self, name: str, text: str) -> None:
         """Set a document, e.g. `epic` or `tasks`, or replace its text. An empty text removes it."""
-        if name not in (*GIVEN, RUN, PACK):
+        if name not in (*GIVEN, RUN, PACK, CHAT_MODEL):
             raise InputError(f"a session has no document {name!r}; available: {', '.join(GIVEN)}")
         check_text(name, text)
         self.check(name, text)

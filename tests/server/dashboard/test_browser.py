@@ -30,7 +30,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-SCRIPT = """
+SCRIPT = '''
 [[reply]]
 contains = "write it down"
 results = 0
@@ -40,8 +40,28 @@ arguments = { path = "note.txt", content = "port <b>8443</b>" }
 contains = "write it down"
 says = "Done with the file."
 [[reply]]
-says = "The port is 8443."
+contains = "as markdown"
+says = """
+# Ports
+
+**8443**, see [docs](https://example.com) <script>document.title = "forged"</script>
+
+```python
+port = 8443
+```
+
+- one
+- two
 """
+[[reply]]
+contains = "in vain"
+stalls = 0
+[[reply]]
+contains = "half of it"
+stalls = 2
+[[reply]]
+says = "The port is 8443."
+'''
 PAGES = (
     "/",
     "/ui/search?q=port",
@@ -54,6 +74,9 @@ PAGES = (
     "/ui/cabinet",
     "/ui/import",
     "/ui/settings",
+    "/ui/settings?changed=yes",
+    "/ui/prompts",
+    "/ui/prompts/modes%2Fcore",
     "/ui/sessions/none",
 )
 
@@ -180,9 +203,111 @@ def test_a_chat_answers_and_the_page_updates_itself(watched: Watched) -> None:
     page.locator("#connection", has_text="live").wait_for()
     page.locator("#prompt").fill("Which port?")
     page.locator("button", has_text="Send").click()
-    page.locator(".m-assistant.said", has_text="8443").wait_for()
+    page.locator(".m-assistant", has_text="8443").wait_for()
     page.locator("#live li", has_text="turn-recorded").first.wait_for()
     page.locator(".turns .column[data-turn='7']").wait_for()
+
+
+def send(watched: Watched, session: str, prompt: str) -> Any:
+    watched.page.request.post(f"{watched.base}/api/v1/sessions", data={"id": session})
+    page = watched.open(f"/ui/sessions/{session}")
+    page.locator("#prompt").fill(prompt)
+    page.locator("#prompt").press("Enter")
+    return page
+
+
+def test_an_answer_is_markdown_while_it_arrives_and_after_a_reload(watched: Watched) -> None:
+    page = send(watched, "marked", "Answer as markdown")
+    for _ in ("arriving", "reloaded"):
+        answer = page.locator(".m-assistant")
+        answer.locator("h3", has_text="Ports").wait_for()
+        answer.locator("pre code", has_text="port = 8443").wait_for()
+        answer.locator("li", has_text="two").wait_for()
+        assert answer.locator("a").get_attribute("rel") == "noopener noreferrer nofollow"
+        assert "<script>" in answer.inner_text()
+        assert page.locator(".m-user .who").inner_text() == "You"
+        assert "Assistant" in answer.locator(".who").inner_text()
+        assert "forged" not in page.title()
+        page.locator(".turn-line").wait_for()
+        page.reload()
+
+
+def test_enter_sends_but_not_with_shift_and_not_while_a_word_is_composed(watched: Watched) -> None:
+    watched.page.request.post(f"{watched.base}/api/v1/sessions", data={"id": "typed"})
+    page = watched.open("/ui/sessions/typed")
+    box = page.locator("#prompt")
+    box.press_sequentially("one")
+    box.press("Shift+Enter")
+    box.press_sequentially("two")
+    for composed in ("isComposing: true", "keyCode: 229"):
+        page.evaluate(
+            "document.querySelector('#prompt').dispatchEvent(new KeyboardEvent('keydown', "
+            f"{{key: 'Enter', bubbles: true, cancelable: true, {composed}}}))"
+        )
+    assert page.locator(".m-user").count() == 0
+    box.press("Enter")
+    page.locator(".turn-line").wait_for()
+    assert page.locator(".m-user .said").inner_text() == "one\ntwo"
+    assert box.input_value() == ""
+
+
+def test_stop_cancels_a_silent_model_and_the_prompt_can_be_sent_again(watched: Watched) -> None:
+    page = send(watched, "silent", "Wait in vain")
+    page.locator(".waiting", has_text="tokens sent").wait_for()
+    page.locator("#prompt").press("Escape")
+    page.locator(".problem", has_text="Stopped.").wait_for()
+    assert page.locator(".waiting").count() == 0
+    page.locator("button", has_text="Try again").click()
+    page.locator(".waiting", has_text="tokens sent").wait_for()
+    page.locator("button", has_text="Stop").click()
+    page.locator("button", has_text="Try again").wait_for()
+    assert page.request.get(f"{watched.base}/api/v1/sessions/silent").json()["turns"] == 1
+
+
+def test_stop_keeps_what_arrived_of_the_answer(watched: Watched) -> None:
+    page = send(watched, "halved", "Tell me half of it")
+    page.locator(".growing").wait_for()
+    page.locator("button", has_text="Stop").click()
+    page.locator(".problem", has_text="What arrived of the answer is recorded").wait_for()
+    assert page.locator(".growing").count() == 0
+    for _ in range(100):  # the server learns of the end a moment after the page shows it
+        page.reload()
+        if page.locator("#chat", has_text="(interrupted)").count():
+            break
+        page.wait_for_timeout(100)
+    assert page.locator("#chat", has_text="(interrupted)").count() == 1
+
+
+def test_a_model_is_chosen_for_each_session_without_a_restart(
+    browser: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("FOVEATE_MODELS__CHAT", raising=False)
+    config = tmp_path / "config.toml"
+    config.write_text("")
+    monkeypatch.setenv("FOVEATE_CONFIG", str(config))
+    for name in ("first", "second"):
+        (tmp_path / f"{name}.toml").write_text(f'[[reply]]\nsays = "I am the {name}."\n')
+    with listening(tmp_path / "a.db") as url:
+        page = browser.new_context().new_page()
+        for session in ("s", "t"):
+            page.request.post(f"{url}/api/v1/sessions", data={"id": session})
+        page.goto(f"{url}/ui/sessions/s")
+        assert page.locator(".models dt").count() == 3
+        assert "foveate models set chat ollama:qwen3:8b" in page.locator(".models").inner_text()
+        page.locator("input[name=other]").fill(f"scripted:{tmp_path / 'second.toml'}")
+        page.locator("#prompt").fill("Who?")
+        page.locator("#prompt").press("Enter")
+        page.locator(".m-assistant", has_text="I am the second.").wait_for()
+        config.write_text(f'[models]\nchat = "scripted:{tmp_path / "first.toml"}"\n')
+        page.goto(f"{url}/ui/sessions/t")
+        page.locator("#prompt").fill("Who?")
+        page.locator("#prompt").press("Enter")
+        page.locator(".m-assistant", has_text="I am the first.").wait_for()
+        page.goto(f"{url}/ui/sessions/s")
+        assert page.locator("select[name=model]").input_value().endswith("second.toml")
+        assert page.locator("option", has_text="first.toml").count() == 1
+        assert page.locator(".models").count() == 0
+        page.context.close()
 
 
 def ask_for_a_file(watched: Watched, session: str) -> Any:
@@ -200,7 +325,7 @@ def test_a_tool_call_is_executed_once_it_is_approved_in_any_browser(watched: Wat
     page = ask_for_a_file(watched, "denied")
     page.locator("button", has_text="Deny").click()
     page.locator("text=write_file was denied").wait_for()
-    page.locator(".said", has_text="Done with the file.").wait_for()
+    page.locator(".m-assistant", has_text="Done with the file.").wait_for()
     assert not (folder / "note.txt").exists()
     page = ask_for_a_file(watched, "approved")
     other = page.context.new_page()
@@ -209,6 +334,20 @@ def test_a_tool_call_is_executed_once_it_is_approved_in_any_browser(watched: Wat
     other.locator("text=write_file was approved.").wait_for()
     page.locator(".turn-line", has_text="scripted").wait_for()
     assert (folder / "note.txt").read_text() == "port <b>8443</b>"
+
+
+def test_a_chat_with_an_approval_works_by_keyboard_alone(watched: Watched, folder: Path) -> None:
+    (folder / "note.txt").unlink(missing_ok=True)
+    page = ask_for_a_file(watched, "keys")
+    assert page.evaluate("document.activeElement.matches('[data-approval]')")
+    for _ in range(10):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.value") == "once":
+            break
+    page.keyboard.press("Enter")
+    page.locator(".turn-line", has_text="scripted").wait_for()
+    assert (folder / "note.txt").read_text() == "port <b>8443</b>"
+    assert page.evaluate("document.activeElement.id") == "prompt"
 
 
 def test_a_call_that_waits_for_approval_ends_with_its_browser(watched: Watched, base: str, folder: Path) -> None:
@@ -258,6 +397,11 @@ def test_strategies_are_compared(watched: Watched) -> None:
     page.locator("h2", has_text="At 2,000 tokens").wait_for()
     page.locator(".plot canvas").nth(3).wait_for()
     assert page.locator(".strip i").count() > 1
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.reload()
+    page.locator(".plot canvas").nth(3).wait_for()
+    assert sideways(page) == []
+    assert axe_faults(page) == []
 
 
 def test_an_uploaded_transcript_is_compared_and_not_imported(watched: Watched, tmp_path: Path) -> None:
@@ -284,20 +428,74 @@ def test_a_file_is_imported(watched: Watched, tmp_path: Path) -> None:
     page.locator("text=2 of 2 messages are new").wait_for()
 
 
+def axe_faults(page: Any) -> list[tuple[str, str]]:
+    found = axe_sync.Axe().run(page).response["violations"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found]
+
+
 @pytest.mark.parametrize(
-    "paths", [("/", "/ui/sessions/work"), pytest.param(PAGES, marks=pytest.mark.thorough)], ids=["main", "all"]
+    "paths", [("/", "/ui/sessions/work", "/ui/settings?q=budget"), pytest.param(PAGES, marks=pytest.mark.thorough)]
 )
-def test_axe_finds_no_serious_fault(watched: Watched, paths: tuple[str, ...]) -> None:
-    axe = axe_sync.Axe()
+def test_axe_finds_no_fault(watched: Watched, paths: tuple[str, ...]) -> None:
     for path in paths:
         page = watched.open(path)
         if path == "/ui/sessions/work":
             open_turn(page, 0)
-        found = axe.run(page).response["violations"]
-        serious = [
-            (each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in ("serious", "critical")
-        ]
-        assert serious == [], path
+        assert axe_faults(page) == [], path
+
+
+def test_axe_finds_no_fault_in_an_answer_and_an_approval_on_a_dark_phone(watched: Watched) -> None:
+    page = watched.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.emulate_media(color_scheme="dark")
+    send(watched, "dark-answer", "Answer as markdown").locator(".turn-line").wait_for()
+    assert axe_faults(page) == []
+    ask_for_a_file(watched, "dark-approval")
+    assert axe_faults(page) == []
+
+
+def test_settings_are_filtered_while_typing(watched: Watched) -> None:
+    page = watched.open("/ui/settings")
+    assert page.locator(".setting:visible").count() == 0
+    assert page.evaluate("document.documentElement.scrollHeight") < 2_500
+    page.locator("#find").press_sequentially("reader connection")
+    page.locator(".setting", has_text="readers").first.wait_for()
+    page.wait_for_function("document.querySelectorAll('.setting').length === 1")
+    page.locator("#find").fill("")
+    page.locator("input[name=changed]").check()
+    page.locator(".setting.changed", has_text="FOVEATE_AGENTS__ROOTS").wait_for()
+
+
+def test_settings_are_filtered_without_scripts(browser: Any, base: str) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"{base}/ui/settings")
+    page.locator("summary", has_text="Storage of the raw log").click()
+    page.locator(".setting:visible", has_text="readers").first.wait_for()
+    page.locator("#find").fill("reader connection")
+    page.locator("button", has_text="Find").click()
+    page.locator("text=1 of ").wait_for()
+    assert page.locator(".setting:visible").count() == 1
+    context.close()
+
+
+def sideways(page: Any) -> list[str]:
+    """What a phone shows only after scrolling sideways, besides code."""
+    found: list[str] = page.evaluate(
+        "[document.documentElement, ...document.querySelectorAll('.scroll, body *')].filter(each =>"
+        " each.matches('html, .scroll') ? each.scrollWidth > each.clientWidth :"
+        " each.closest('#content') && getComputedStyle(each).clipPath === 'none'"
+        " && !each.closest('pre, .strip') && each.getBoundingClientRect().right > 391"
+        ").map(each => each.outerHTML.slice(0, 200))"
+    )
+    return found
+
+
+def test_no_page_scrolls_sideways_on_a_phone(watched: Watched) -> None:
+    send(watched, "paid", "Which port?").locator(".turn-line").wait_for()
+    watched.page.set_viewport_size({"width": 390, "height": 844})
+    for path in PAGES:
+        assert sideways(watched.open(path)) == [], path
 
 
 def test_everything_is_reached_by_keyboard(watched: Watched) -> None:

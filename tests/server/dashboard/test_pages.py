@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from foveate import Foveate
+from foveate.agents.choice import remember_model, remembered_model
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
 from foveate.session.client_calls import CallNote
@@ -52,8 +53,15 @@ HOSTILE = [
     "hx-get='/ui/doctor' hx-trigger='load'",
     "<div hx-post='/ui/doctor' hx-trigger='load'></div>",
     "]]><!--<script>--><script>alert(10)</script>",
+    "[click](javascript:alert(11)) <javascript:alert(12)> [x](JaVaScRiPt:alert(13)) [y](&#106;avascript:alert(14))",
+    "![pixel](//evil.example/x.png) [go](//evil.example) [inside](/ui/doctor) [d](data:text/html,<b>x</b>)",
+    "[ref]: //evil.example\n\n[ref] [ref][ref]",
+    '```html"><script>alert(15)</script>\n</code></pre><script>alert(16)</script>\n```',
+    "| <b>a</b> | b |\n| :-: | --: |\n| <script>alert(17)</script> | <img src=x onerror=alert(18)> |",
+    "# <h1>forged</h1>\n\n<script>\nalert(19)\n</script>\n\n    <iframe src=x></iframe>",
+    '[a](https://ok.example/"onmouseover="alert(20) "t\' onclick=\'x")',
 ]
-"""Thirty contents that must stay text."""
+"""Contents that must stay text, as HTML and as Markdown."""
 SESSION = "chat"
 NAMES = {
     "session": SESSION,
@@ -63,6 +71,7 @@ NAMES = {
     "agent": "",
     "key": "",
     "action": "cancel",
+    "prompt": "modes%2Fcore",
     "number": "1",
 }
 FOREIGN = {"img", "iframe", "object", "base", "style", "math"}
@@ -451,19 +460,73 @@ def test_what_mcp_servers_are_given_is_not_shown(tmp_path: Path, monkeypatch: py
     assert "secret-1" not in page
 
 
-def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(client: ServerClient) -> None:
-    client.post("/api/v1/sessions", json={"id": "work", "channel": "shop"})
-    said = [{"role": "user", "content": "Never deploy on a Friday."}]
-    client.post("/api/v1/sessions/work/turns", json={"messages": said})
-    assert "Since yesterday" in client.get("/ui/knowledge").text
-    client.post("/ui/knowledge", data={"action": "learn"}, follow_redirects=False)
-    page = client.get("/ui/knowledge").text
-    assert "Never deploy on a Friday." in page
-    assert "1 new, 0 changed, 0 replaced" in page
-    written = {"title": "Ports", "text": "The shop listens on 8443.", "scope": "project:shop", "kind": "reference"}
-    added = client.post("/ui/knowledge", data=written, follow_redirects=False)
-    assert "8443" in client.get(added.headers["location"]).text
-    assert client.post("/ui/knowledge", data={"title": "", "text": ""}, follow_redirects=False).status_code in (
-        400,
-        422,
-    )
+def test_the_toy_is_called_a_toy_and_capable_models_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_CONFIG", str(tmp_path / "config.toml"))
+    (tmp_path / "config.toml").write_text('[models]\nchat = "local"\n')
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "s"})
+        page = client.get("/ui/sessions/s").text
+        assert "local (a toy that invents answers)</option>" in page
+        assert page.index("foveate models set chat ollama:") < page.index("<textarea")
+        (tmp_path / "config.toml").write_text('[models]\nchat = "local"\ncompress = "openai:gpt-5-mini"\n')
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-x")
+        page = client.get("/ui/sessions/s").text
+        assert page.index('value="openai:gpt-5-mini"') < page.index('value="local"')
+        (tmp_path / "config.toml").write_text("not TOML")
+        assert client.get("/ui/sessions/s").status_code == 200, "a broken file is not used"
+
+
+def test_only_the_owner_names_a_model_that_no_setting_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_MODELS__CHAT", "scripted:none.toml")
+    monkeypatch.setenv("FOVEATE_MODELS__COMPRESS", "openai:gpt-5")
+    with client_of(tmp_path / "keys.db", key_cache_seconds=0) as client:
+        client.post("/api/v1/sessions", json={"id": "s"})
+        made = call(client, client.fov.keys.create, "k", rights=["read", "write"])
+        client.post("/ui/login", data={"key": made.secret}, follow_redirects=False)
+        page = client.get("/ui/sessions/s").text
+        assert "Another model" not in page
+        assert "openai:gpt-5" not in page
+        for field in ("model", "other"):
+            sent = client.post("/ui/sessions/s/say", data={"prompt": "x", field: "m@http://127.0.0.1:1/v1"})
+            assert (sent.status_code, "is not configured" in sent.text) == (422, True)
+
+
+def test_a_wrong_name_of_a_model_is_explained_and_records_nothing(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "named"})
+    for name in ("gpt-5", "m@http://", "x" * 400, "nobody:x"):
+        sent = client.post("/ui/sessions/named/say", data={"prompt": "x", "other": name})
+        assert sent.status_code == 422, name
+        assert "event-stream" not in sent.headers["content-type"]
+    assert client.get("/api/v1/sessions/named").json()["turns"] == 0
+
+
+def test_a_model_that_an_endpoint_serves_is_not_called_again_unless_a_setting_names_it(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "s"})
+        assert call(client, _remembered, client.fov, "m@http://127.0.0.1:1/v1") == ""
+        assert call(client, _remembered, client.fov, "openai:gpt-5-mini") == "openai:gpt-5-mini"
+
+
+async def _remembered(fov: Foveate, name: str) -> str:
+    session = await fov.open_session("s")
+    await remember_model(session, name)
+    return await remembered_model(session, fov.settings.models, ())
+
+
+def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "work", "channel": "shop"})
+        said = [{"role": "user", "content": "Never deploy on a Friday."}]
+        client.post("/api/v1/sessions/work/turns", json={"messages": said})
+        assert "Since yesterday" in client.get("/ui/knowledge").text
+        client.post("/ui/knowledge", data={"action": "learn"}, follow_redirects=False)
+        page = client.get("/ui/knowledge").text
+        assert "Never deploy on a Friday." in page
+        assert "1 new, 0 changed, 0 replaced" in page
+        written = {"title": "Ports", "text": "The shop listens on 8443.", "scope": "project:shop", "kind": "reference"}
+        added = client.post("/ui/knowledge", data=written, follow_redirects=False)
+        assert "8443" in client.get(added.headers["location"]).text
+        assert client.post("/ui/knowledge", data={"title": "", "text": ""}, follow_redirects=False).status_code in (
+            400,
+            422,
+        )

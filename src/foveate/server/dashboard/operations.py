@@ -1,32 +1,22 @@
-"""Costs and cache, provider health and background work; settings with the source of each value; the doctor."""
+"""Costs and cache, provider health and background work."""
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 from starlette.responses import Response
 
 from foveate.errors import SessionNotFound
-from foveate.secrets import redact
-from foveate.server.api.jobs import Advance
 from foveate.server.dashboard.page import BASE, Pages, Visit
-from foveate.server.problems import ProblemError
 from foveate.session.values import GATEWAY, SessionInfo, SessionStats
-from foveate.settings import ExplainedSetting, explain
 
-MAX_FINDINGS = 200
 MAX_AGENTS = 500
 MAX_SESSIONS = 50
 """Number of sessions in the costs, the most expensive first."""
 RECENT_SESSIONS = 20
 """Number of sessions whose queues are shown."""
-MAX_VALUE_CHARS = 300
-DOCTOR = "doctor"
-MCP_SERVERS = "tools.mcp_servers"
 pages = Pages()
 
 
@@ -77,43 +67,3 @@ async def _queues(visit: Visit, recent: Sequence[SessionInfo]) -> list[tuple[Ses
         if stats.pending or stats.waiting:
             found.append((info, stats))
     return found
-
-
-@pages.add("GET", f"{BASE}/settings", right="admin")
-async def show_settings(visit: Visit) -> Response:
-    """Show every setting with its value and source, and the doctor."""
-    if visit.principal.tenant:
-        raise ProblemError(403, "settings are for the owner of the store")
-    doctors = [job for job in visit.parts.jobs.list(visit.principal) if job.kind == DOCTOR]
-    return visit.page(
-        "settings.html",
-        title="Settings",
-        settings=[_row(each) for each in explain(visit.view.settings)],
-        location=visit.view.location,
-        doctor=doctors[0] if doctors else None,
-    )
-
-
-@pages.add("POST", f"{BASE}/doctor", right="admin")
-async def start_doctor(visit: Visit) -> Response:
-    """Start a job that verifies the whole store."""
-
-    async def work(advance: Advance) -> dict[str, Any]:
-        problems: list[dict[str, str]] = []
-        async for finding in visit.view.check():
-            if finding.problem and len(problems) < MAX_FINDINGS:
-                problems.append({"problem": finding.problem, "advice": finding.advice})
-            await asyncio.sleep(0)
-        advance(1)
-        return {"problems": problems}
-
-    visit.parts.jobs.start(visit.principal, DOCTOR, "", total=1, work=work)
-    return visit.go(f"{BASE}/settings#doctor")
-
-
-def _row(setting: ExplainedSetting) -> tuple[str, str, str, str]:
-    """Return name, value, source and accepted values; secrets and MCP server environments are masked."""
-    value = setting.value
-    shown = sorted(value) if setting.key.name == MCP_SERVERS and isinstance(value, Mapping) else value
-    text = redact(str(shown))
-    return setting.key.name, text[:MAX_VALUE_CHARS], setting.source, setting.key.takes

@@ -21,6 +21,7 @@ from foveate.errors import FoveateError
 from foveate.events import EVENT_KINDS
 from foveate.server.access import check_right
 from foveate.server.api.endpoint import ApiParts, Call, Handler, bound
+from foveate.server.dashboard.markdown import render_markdown
 from foveate.server.problems import DASHBOARD_PATH, HOME_PATH, ProblemError, problem_of
 from foveate.server.settings import MB
 from foveate.session.keys import Right
@@ -55,6 +56,7 @@ NAVIGATION = (
     (f"{BASE}/costs", "Costs"),
     (f"{BASE}/knowledge", "Knowledge"),
     (f"{BASE}/agents", "Agents"),
+    (f"{BASE}/prompts", "Prompts"),
     (f"{BASE}/cabinet", "Cabinet"),
     (f"{BASE}/import", "Import"),
     (f"{BASE}/settings", "Settings"),
@@ -77,6 +79,11 @@ class Visit(Call):
     """One request for a page."""
 
     __slots__ = ()
+
+    @property
+    def is_owner(self) -> bool:
+        """Whether the caller may use what is the owner's: folders, models that no setting names, and settings."""
+        return self.view.right == "admin" and not self.principal.tenant
 
     @property
     def is_fragment(self) -> bool:
@@ -227,6 +234,7 @@ def _environment() -> Environment:
         "share": share,
         "money": money,
         "several": several,
+        "markdown": render_markdown,
     }
     found.globals["session_path"] = session_path
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from foveate.server.dashboard.chat import edited_prompt, question_values, tool_choices
+from foveate.server.dashboard.chat import edited_prompt, model_choices, question_values, tool_choices
 from foveate.server.dashboard.page import BASE, Form, Pages, Visit, session_path, whole_number
 from foveate.server.dashboard.picture import MAX_PART_CHARS, draw
 from foveate.server.dashboard.turns import recent_turns
@@ -37,7 +37,7 @@ async def show_session(visit: Visit, session: Session) -> Response:
         topics=await session.topics.get_history() if info.strategy == "topics" else None,
         checkpoints=await session.checkpoints.list() if info.strategy == "checkpoint" else (),
         **await _status(visit, session),
-        models=visit.view.models_for("chat"),
+        models=await model_choices(visit, session),
         tools=await tool_choices(visit, session),
         recent=await recent_turns(session),
         prompt=await edited_prompt(visit, session),

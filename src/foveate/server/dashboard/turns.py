@@ -185,6 +185,8 @@ class ShownMessage:
 
     role: str
     parts: tuple[ShownPart, ...]
+    model: str = ""
+    """The model that wrote it, if it is recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ def shown_messages(turn: Turn, most: int) -> list[ShownMessage]:
             left -= len(shown)
             own = tuple(places[id(image)] for image in _attachments(part) if id(image) in places)
             parts.append(ShownPart(_KINDS.get(type(part), "part"), shown, len(shown) < len(text), own))
-        found.append(ShownMessage(message.role, tuple(parts)))
+        found.append(ShownMessage(message.role, tuple(parts), message.model or ""))
         if left <= 0:
             break
     return found

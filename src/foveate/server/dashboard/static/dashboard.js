@@ -116,51 +116,108 @@ function startChat(form) {
   const send = form.querySelector("button.main");
   const box = form.querySelector("textarea");
   let running = null;
+  let waiting = null;
+  const follow = change => {
+    const isAtEnd = log.scrollHeight - log.scrollTop - log.clientHeight < 80;
+    const made = change();
+    if (isAtEnd) log.scrollTop = log.scrollHeight;
+    return made;
+  };
+  const append = element => follow(() => {
+    log.append(element);
+    if (waiting) log.append(waiting); // stays last
+    return element;
+  });
   const add = (name, text) => {
     const line = document.createElement("div");
     line.className = name;
     line.textContent = text;
-    log.append(line);
-    log.scrollTop = log.scrollHeight;
-    return line;
+    return append(line);
   };
   const addPart = html => {
     const place = document.createElement("div");
     place.innerHTML = html; // made by the server, which escapes every value
-    log.append(place);
+    append(place);
     htmx.process(place);
-    log.scrollTop = log.scrollHeight;
+    const question = place.querySelector("[data-approval]");
+    if (question) endWait();
+    if (question && !box.value) question.focus();
   };
+  const addMessage = role => {
+    log.querySelectorAll(".empty").forEach(line => line.remove());
+    return append(document.querySelector(`[data-said="${role}"]`).content.firstElementChild.cloneNode(true));
+  };
+  const wait = text => {
+    if (!waiting) {
+      waiting = document.createElement("p");
+      waiting.className = "waiting";
+      waiting.setAttribute("role", "status");
+    }
+    waiting.textContent = text;
+    append(waiting);
+  };
+  const endWait = () => {
+    if (waiting) waiting.remove();
+    waiting = null;
+  };
+  /* Finished blocks are appended once; the last one is drawn again as it grows. */
+  const paint = (answer, { finished, tail }) => follow(() => {
+    const place = answer.querySelector(".tail");
+    place.insertAdjacentHTML("beforebegin", finished);
+    place.innerHTML = tail;
+  });
+  const end = answer => answer && answer.classList.remove("growing");
+  const model = () => form.elements.model.value || form.elements.other.value;
   const show = async response => {
     let answer = null;
     for await (const { kind, data } of events(response)) {
-      if (kind === "piece") {
-        answer = answer || add("message m-assistant said", "");
-        answer.textContent += data;
-        log.scrollTop = log.scrollHeight;
+      if (kind === "sent") {
+        wait(`Waiting for ${model() || "the model"}: ${data}`);
         continue;
       }
+      if (kind === "piece") {
+        endWait();
+        if (!answer) {
+          answer = addMessage("assistant");
+          answer.classList.add("growing");
+        }
+        paint(answer, data);
+        continue;
+      }
+      end(answer);
       answer = null;
       if (kind === "part" || kind === "done") addPart(data);
       else add(kind === "problem" ? "problem" : "tool", data);
+      if (kind === "problem") offerAgain();
       if (kind === "done" || kind === "problem") return;
     }
-    add("problem", "The connection was lost; the partial answer is recorded.");
+    lose();
   };
-  log.scrollTop = log.scrollHeight;
-  log.addEventListener("submit", event => { event.target.dataset.sent = ""; });
-  stop.addEventListener("click", () => running && running.abort());
-  box.addEventListener("keydown", event => {
-    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
-  });
-  form.addEventListener("submit", async event => {
-    event.preventDefault();
-    if (running || !box.value.trim()) return;
-    const said = box.value;
+  const lose = () => add("problem", "The connection was lost. What arrived of the answer is recorded.");
+  /* A prompt without an answer stays recorded and can be sent again. */
+  const offerAgain = () => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "again";
+    button.textContent = "Try again";
+    button.addEventListener("click", () => {
+      button.remove();
+      ask("again");
+    });
+    append(button);
+  };
+  const ask = async said => {
     const body = new URLSearchParams(new FormData(form));
+    if (said === "again") {
+      body.delete("prompt");
+      body.set("again", "1");
+    }
+    log.querySelectorAll(".again").forEach(button => button.remove());
     running = new AbortController();
     stop.hidden = false;
     send.disabled = true;
+    form.setAttribute("aria-busy", "true");
+    wait("Sending…");
     try {
       const response = await fetch(form.action, { method: "POST", body, signal: running.signal, headers: { "HX-Request": "true" } });
       if (response.redirected || response.headers.get("hx-redirect")) {
@@ -172,19 +229,47 @@ function startChat(form) {
         add("problem", page.body.textContent.trim());
         return;
       }
-      add("message m-user said", said);
-      box.value = "";
+      if (said !== "again") {
+        addMessage("user").querySelector(".said").textContent = box.value;
+        box.value = "";
+      }
+      log.scrollTop = log.scrollHeight;
       await show(response);
     } catch (error) {
-      add("problem", error.name === "AbortError" ? "Stopped." : "The connection was lost; the partial answer is recorded.");
+      if (error.name !== "AbortError") lose();
+      else {
+        const hasAnswer = log.querySelector(".growing");
+        add("problem", hasAnswer ? "Stopped. What arrived of the answer is recorded." : "Stopped.");
+        if (!hasAnswer) offerAgain();
+      }
     } finally {
+      endWait();
+      log.querySelectorAll(".growing").forEach(end);
       log.querySelectorAll("form[data-approval]:not([data-sent])").forEach(question => question.remove());
       running = null;
       stop.hidden = true;
       send.disabled = false;
+      form.removeAttribute("aria-busy");
       box.focus();
       document.querySelectorAll("[data-live]").forEach(refresh);
     }
+  };
+  log.scrollTop = log.scrollHeight;
+  log.addEventListener("submit", event => {
+    event.target.dataset.sent = "";
+    box.focus(); // the question is replaced by its answer
+  });
+  stop.addEventListener("click", () => running && running.abort());
+  box.addEventListener("keydown", event => {
+    if (event.key === "Escape" && running) running.abort();
+    // While an input method composes a word, Enter chooses the word; Safari says so by the code 229 only.
+    if (event.key !== "Enter" || event.shiftKey || event.isComposing || event.keyCode === 229) return;
+    event.preventDefault();
+    form.requestSubmit();
+  });
+  form.addEventListener("submit", event => {
+    event.preventDefault();
+    if (!running && box.value.trim()) ask("prompt");
   });
 }
 
@@ -228,6 +313,18 @@ function openPart(event) {
   if (part) part.open = true;
 }
 
+/* On a phone each row of a table is a card, and each cell has the name of its column. */
+function nameCells(table) {
+  const heads = [...table.querySelectorAll("thead tr")];
+  if (heads.length !== 1 || table.closest(".markdown") || table.querySelector("thead [colspan]")) return;
+  const names = [...heads[0].cells].map(cell => cell.textContent.trim());
+  table.classList.add("cards");
+  table.querySelectorAll("tbody tr").forEach(row => [...row.cells].forEach((cell, place) => {
+    if (cell.tagName === "TD" && cell.colSpan === 1) cell.dataset.name = names[place] || "";
+    cell.classList.toggle("blank", !cell.textContent.trim());
+  }));
+}
+
 /* A click on the timeline chooses its turn; the number's arrow keys step through the turns. */
 function markTurn(box) {
   const columns = [...box.closest(".picture").querySelectorAll(".column")];
@@ -249,6 +346,9 @@ function prepare(root) {
   each("form[data-chat]", startChat);
   each("form[data-files]", acceptFiles);
   each("[data-table]", drawChart);
+  each(".scroll > table", nameCells);
+  const table = root.closest && root.closest(".scroll > table");
+  if (table) nameCells(table);
   each(".tip > title", title => {
     title.parentNode.dataset.tip = title.textContent;
     title.remove();
