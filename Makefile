@@ -54,7 +54,7 @@ pages: $(VENV)/.ready
 
 # The wheel and the source distribution, each installed in an empty environment and used; see docs/lab/releasing.md.
 package: $(VENV)/.ready
-	BIN=$(BIN) .ci/package
+	BIN=$(BIN) EXTRAS=$(EXTRAS) .ci/package
 
 clean:
 	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

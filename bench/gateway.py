@@ -1,6 +1,7 @@
 """The gateway against a plain proxy, on a fixed piece of work, and on a real conversation.
 
     python bench/gateway.py [latency|streams|memory|work|session]
+    python bench/gateway.py beside --other FOLDER/src     this gateway beside that of another version
 
 `session` needs ../shared/data.
 
@@ -58,8 +59,9 @@ SIZES = {"2 kB": 2_000, "400 kB": 400_000, "2 MB": 2_000_000}
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parts = ["latency", "streams", "memory", "work", "session", "all"]
+    parts = ["latency", "streams", "memory", "work", "session", "beside", "all"]
     parser.add_argument("part", nargs="?", choices=parts, default="all")
+    parser.add_argument("--other", type=Path, help="of `beside`: the folder with another version's package")
     parser.add_argument("--requests", type=int, default=60, help="requests for each size or load")
     parser.add_argument("--transcript", choices=list(FILES), default="aider", help="of `session`")
     parser.add_argument("--turns", type=int, default=300, help="of `session`")
@@ -73,15 +75,20 @@ def main() -> None:
         asyncio.run(memory(arguments.requests * 10))
     if arguments.part in ("work", "all"):
         asyncio.run(work())
+    if arguments.part == "beside":
+        if arguments.other is None:
+            parser.error("beside needs --other")
+        asyncio.run(beside(arguments.requests, arguments.other.resolve()))
     if arguments.part in ("session", "all"):
         asyncio.run(session(arguments.transcript, arguments.turns, arguments.budget))
 
 
 @contextmanager
-def servers(*, budget: int = 100_000) -> Iterator[dict[str, str]]:
-    """The upstream, the plain proxy and the gateway; their URLs."""
+def servers(*, budget: int = 100_000, other: Path | None = None) -> Iterator[dict[str, str]]:
+    """The upstream, the plain proxy and the gateway; their URLs. With `other` that version's gateway, too."""
     with tempfile.TemporaryDirectory() as folder:
-        ports = {name: _free_port() for name in ("upstream", "proxy", "gateway")}
+        names = ("upstream", "proxy", "gateway", *(["other"] if other else []))
+        ports = {name: _free_port() for name in names}
         urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         environment = {**os.environ, "FOVEATE_SESSION__BUDGET_TOKENS": str(budget), "BENCH_UPSTREAM": urls["upstream"]}
         uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", str(FOLDER), "--log-level", "warning"]
@@ -94,12 +101,26 @@ def servers(*, budget: int = 100_000) -> Iterator[dict[str, str]]:
                 [*serve, str(ports["gateway"]), "--db", f"{folder}/bench.db"],
                 env=environment,
                 stdout=subprocess.DEVNULL,
+                stderr=None if VERBOSE else subprocess.DEVNULL,
             ),
         ]
+        if other:
+            started.append(
+                subprocess.Popen(
+                    [*serve, str(ports["other"]), "--db", f"{folder}/other.db"],
+                    env={**environment, "PYTHONPATH": str(other)},
+                    stdout=subprocess.DEVNULL,
+                )
+            )
         try:
             for url in urls.values():
                 _wait_for(url)
-            yield {**urls, "pid": str(started[-1].pid), "proxy_pid": str(started[1].pid)}
+            yield {
+                **urls,
+                "pid": str(started[2].pid),
+                "proxy_pid": str(started[1].pid),
+                "other_pid": str(started[-1].pid),
+            }
         finally:
             for process in started:
                 process.send_signal(signal.SIGTERM)
@@ -127,6 +148,37 @@ async def latency(count: int) -> None:
             print(
                 f"{name:16} {_percentile(proxy, 50):10.1f} {_percentile(proxy, 99):8.1f} "
                 f"{_percentile(gateway, 50):12.1f} {_percentile(gateway, 99):8.1f} {added:10.1f}"
+            )
+
+
+async def beside(count: int, other: Path) -> None:
+    """First byte and CPU time of two versions of the gateway, request by request in turns, so that both meet the same
+    load of the machine."""
+    with servers(other=other) as urls:
+        pids = {"gateway": urls["pid"], "other": urls["other_pid"]}
+        print(f"{'':10} {'other p50':>10} {'this p50':>10} {'median of pairs':>16} {'CPU other':>10} {'CPU this':>10}")
+        for name, size in SIZES.items():
+            measured: dict[str, list[float]] = {where: [] for where in pids}
+            clients = {where: _history(size, where) for where in pids}
+            async with httpx2.AsyncClient(timeout=60) as client:
+                used: dict[str, float] = {}
+                for number in range(count + 5):
+                    if number == 5:  # the first ones warm up
+                        await asyncio.sleep(2)
+                        used = {where: _cpu_ms(pid) for where, pid in pids.items()}
+                    for where in sorted(pids, reverse=bool(number % 2)):
+                        history = clients[where]
+                        history.append(_user(f"question {number}"))
+                        seconds, answer = await _first_byte(client, urls[where], history)
+                        history.append({"role": "assistant", "content": answer})
+                        if number >= 5:
+                            measured[where].append(seconds * 1_000)
+                await asyncio.sleep(2)  # what is written afterwards counts
+                cpu = {where: (_cpu_ms(pid) - used[where]) / count for where, pid in pids.items()}
+            pairs = [this - that for this, that in zip(measured["gateway"], measured["other"], strict=True)]
+            print(
+                f"{name:10} {_percentile(measured['other'], 50):10.2f} {_percentile(measured['gateway'], 50):10.2f} "
+                f"{_percentile(pairs, 50):+16.2f} {cpu['other']:10.1f} {cpu['gateway']:10.1f}"
             )
 
 

@@ -224,7 +224,7 @@ async def report_log(keep: Path | None) -> None:
         ending = failure.ending
         told = " ".join([ending.call, ending.sentence]).strip() if ending else "not known"
         print(f"| `{failure.line[:110]}` | {turns} | {told} |")
-    for item in find_lessons(gathered, topics):
+    for item in find_lessons(gathered, topics).items:
         if item.kind in ("lesson", "profile"):
             turns = ", ".join(f"T-{source.turn}" for source in item.sources[:8])
             print(f"\n{item.kind} {item.id}, weight {item.weight}, from {turns}\n{item.text}")
@@ -318,7 +318,7 @@ async def measure(size: int) -> dict[str, object]:
     topics = find_topics(gathered, vectors, ())
     topics_at = time.process_time()
     print(f"topics after {topics_at - embedded_at:.1f} s, {_peak_mb()} MB", file=sys.stderr)
-    items = find_lessons(gathered, topics)
+    items = find_lessons(gathered, topics).items
     ended = time.process_time()
     return {
         "turns": size,

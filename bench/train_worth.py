@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "data" / "labels" / "kept_words.jsonl"
 TARGET = Path(__file__).resolve().parents[1] / "src" / "foveate" / "compress" / "worth" / "worth.npz"
-EPOCHS, BATCH, RATE, DECAY, DROP, WORD_DROP = 24, 16, 3e-3, 0.02, 0.25, 0.1
+EPOCHS, BATCH, RATE, DECAY, DROP, WORD_DROP = 8, 16, 3e-3, 0.02, 0.4, 0.3
 TELEGRAPHIC_WEIGHT = 0.4
 """Weight of labels of another style: words without clauses, two lengths only."""
 _MARK = re.compile(r"^\[(user|assistant|result|call)(?: ([^\]]+))?\] ?", re.MULTILINE)
@@ -185,7 +185,7 @@ def batches(examples: Sequence[Example], chance: random.Random | None) -> Iterat
     return iter(groups)
 
 
-def padded(group: Sequence[Example]) -> dict[str, torch.Tensor]:
+def padded(group: Sequence[Example], device: torch.device) -> dict[str, torch.Tensor]:
     longest = max(len(one.rows) for one in group)
     rows = np.zeros((len(group), longest, len(TABLES)), np.int64)
     clauses = np.full((len(group), longest), longest - 1, np.int64)
@@ -195,7 +195,7 @@ def padded(group: Sequence[Example]) -> dict[str, torch.Tensor]:
         rows[number, :size], clauses[number, :size], mask[number, :size] = one.rows, one.clauses, 1
         kept[number, :size], known[number, :size] = one.kept, one.known
     found = {"rows": rows, "clauses": clauses, "mask": mask, "kept": kept, "known": known}
-    return {name: torch.from_numpy(values) for name, values in found.items()}
+    return {name: torch.from_numpy(values).to(device) for name, values in found.items()}
 
 
 def rounded(values: torch.Tensor, unit: int) -> torch.Tensor:
@@ -218,16 +218,20 @@ class Worth(nn.Module):
             )
             self.register_parameter(f"{name}_biases", nn.Parameter(torch.zeros(outputs)))
 
+    @property
+    def device(self) -> torch.device:
+        return self.out_weights.device
+
     def forward(self, batch: dict[str, torch.Tensor]) -> torch.Tensor:
         rows, clauses, mask = batch["rows"], batch["clauses"], batch["mask"]
         if self.training:
             rows = rows.clone()
             for column in (0, 1, 2, 3):
-                rows[..., column][torch.rand(rows.shape[:2]) < WORD_DROP] = 0
-        total = sum(
-            rounded(getattr(self, f"table_{name}"), WEIGHT_UNIT)[rows[..., at]] for at, name in enumerate(TABLES)
+                rows[..., column][torch.rand(rows.shape[:2], device=rows.device) < WORD_DROP] = 0
+        looked_up = (
+            nn.functional.embedding(rows[..., at], getattr(self, f"table_{name}")) for at, name in enumerate(TABLES)
         )
-        assert isinstance(total, torch.Tensor)
+        total = torch.stack([rounded(vectors, WEIGHT_UNIT) for vectors in looked_up]).sum(0)
         words = self._dropped(rounded(total, UNIT) * mask)
         near = rounded(torch.relu(self._around("near", words, 5)), UNIT) * mask
         near = self._dropped(near)
@@ -257,10 +261,17 @@ class Worth(nn.Module):
         return told.gather(1, clauses[..., None].expand(*clauses.shape, told.shape[-1]))
 
 
-def train(examples: Sequence[Example], vectors: NDArray[np.float32], *, seed: int = 1, epochs: int = EPOCHS) -> Worth:
+def train(
+    examples: Sequence[Example],
+    vectors: NDArray[np.float32],
+    *,
+    seed: int = 1,
+    epochs: int = EPOCHS,
+    device: str = "cpu",
+) -> Worth:
     torch.manual_seed(seed)
     chance = random.Random(seed)
-    model = Worth(vectors)
+    model: Worth = Worth(vectors).to(device)
     decayed = [value for name, value in model.named_parameters() if not name.endswith("biases")]
     others = [value for name, value in model.named_parameters() if name.endswith("biases")]
     groups = [{"params": decayed, "weight_decay": DECAY}, {"params": others, "weight_decay": 0.0}]
@@ -270,22 +281,23 @@ def train(examples: Sequence[Example], vectors: NDArray[np.float32], *, seed: in
     model.train()
     for _ in range(epochs):
         for group in batches(examples, chance):
-            batch = padded(group)
+            batch = padded(group, model.device)
             losses = nn.functional.binary_cross_entropy_with_logits(model(batch), batch["kept"], reduction="none")
             loss = (losses * batch["known"]).sum() / batch["known"].sum().clamp(min=1)
             optimizer.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
-    return model.eval()
+    model.eval()
+    return model
 
 
-@torch.no_grad()
 def predict(model: Worth, examples: Sequence[Example]) -> dict[str, NDArray[np.float32]]:
     found: dict[str, NDArray[np.float32]] = {}
     for group in batches(examples, None):
-        scores = model(padded(group)).numpy()
+        with torch.no_grad():
+            scores = model(padded(group, model.device)).cpu().numpy()
         found |= {one.id: scores[number, : len(one.rows)] for number, one in enumerate(group)}
     return found
 
@@ -312,7 +324,7 @@ def as_integers(model: Worth) -> dict[str, NDArray[np.int8] | NDArray[np.int32]]
     """Return tables and weights as 8-bit integers; biases in the unit of the sums that they are added to."""
     found: dict[str, NDArray[np.int8] | NDArray[np.int32]] = {}
     for name, value in (*model.named_parameters(), *model.named_buffers()):
-        numbers = value.detach().numpy()
+        numbers = value.detach().cpu().numpy()
         if name.endswith("biases"):
             found[name] = np.rint(numbers * WEIGHT_UNIT * UNIT).astype(np.int32)
         else:
@@ -358,7 +370,8 @@ def main() -> None:
     if arguments.set_apart:
         apart = load([SET_APART])
         print(f"set apart: {areas(predict(model, apart), apart)}")
-    np.savez_compressed(arguments.out, **as_integers(model))
+    arrays: dict[str, Any] = {**as_integers(model)}
+    np.savez_compressed(arguments.out, **arrays)
     print(f"{arguments.out.name}: {arguments.out.stat().st_size:,} bytes")
 
 

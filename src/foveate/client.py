@@ -13,12 +13,13 @@ import os
 import warnings
 from collections.abc import AsyncIterator, Callable, Collection, Generator, Mapping
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from foveate import telemetry
 from foveate.errors import InputError, InvalidMessage, NotOpened, Refused, RightMissing, SessionExists, SessionNotFound
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.history.kept_plans import stored_state
@@ -37,6 +38,7 @@ from foveate.session.address import find_session
 from foveate.session.cabinet import Cabinet, KeyRenewals
 from foveate.session.context import given_settings
 from foveate.session.engine import SessionEngine
+from foveate.session.erase import EraseReport, sweep
 from foveate.session.keys import Keys, Right, includes
 from foveate.session.knowledge import Knowledge
 from foveate.session.memory import Memory
@@ -49,9 +51,10 @@ from foveate.session.uses import KnowledgeUses
 from foveate.session.values import SessionInfo, describe_session
 from foveate.settings import Settings, load_settings, make_strategy, session_strategy
 from foveate.store import Finding, NewSession, PruneReport, SessionRow, Store, copy_store, open_store
+from foveate.store.calls import SPEND_DIMENSIONS, SpendDimension, SpendRow
 from foveate.store.copy import CopyReport
 from foveate.store.operations import Clients
-from foveate.store.rows import CostRow, IndexState, QueueState
+from foveate.store.rows import DAY_US, CostRow, IndexState, QueueState
 from foveate.strategy import StrategyName, extra_event_kinds
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import counter_for
@@ -141,6 +144,8 @@ class Foveate:
 
     def __init__(self, store: Store, settings: Settings, *, load: Load | None = None) -> None:
         self.settings = settings
+        if settings.telemetry.enabled:
+            telemetry.start()
         self._store = store
         self._events = EventBus(settings.events.queue_limit, extra_event_kinds())
         named = (settings.recall.filter_model, settings.recall.judge_model, settings.knowledge.model)
@@ -356,6 +361,26 @@ class Foveate:
             self._worker.wake(key)  # to rebuild the eras without the deleted content
         return pruned
 
+    async def erase_text(
+        self, text: str, *, forks: bool = False, pins: bool = False, by: str = "", dry_run: bool = True
+    ) -> list[EraseReport]:
+        """Erase a text in all sessions, as `Session.erase` does in one; report those that have it.
+
+        Forks are erased like other sessions, so one that shares a turn with the text needs `forks`.
+        """
+        reports = []
+        for info in await self.sessions():
+            session = await self.open_session(info.id)
+            report = await session.erase(text=text, forks=forks, pins=pins, by=by, dry_run=dry_run, overwrite=False)
+            if any(report.counts.values()) or report.pins:
+                reports.append(report)
+        rest = await sweep(self._store) if any(report.is_erased for report in reports) else ""
+        return [replace(report, notes=(*report.notes[:1], *filter(None, [rest]))) for report in reports]
+
+    async def overwrite_erased(self) -> str:
+        """Overwrite what erasures left in the file, e.g. after one was interrupted; return what is left to do."""
+        return await sweep(self._store)
+
     async def import_file(
         self,
         path: str | Path,
@@ -387,6 +412,21 @@ class Foveate:
         return [
             replace(row, session_id=public_id(self._tenant, row.session_id)) for row in rows if row.session_id in own
         ]
+
+    async def spending(
+        self, by: SpendDimension = "day", *, days: float | None = None, session_id: str | None = None
+    ) -> list[SpendRow]:
+        """Return the costs of all model calls, also those of the gateway's clients, by day, key, project, model, …
+
+        `days` counts back from now; default: all that are kept. Days come oldest first, anything else by cost.
+        """
+        if by not in SPEND_DIMENSIONS:
+            raise InputError(f"no dimension {by!r}; available: {', '.join(SPEND_DIMENSIONS)}")
+        since_us = 0 if days is None else to_us(datetime.now(UTC)) - int(days * DAY_US)
+        session = None if session_id is None else (await self._row(session_id)).id
+        tenant = self._tenant or None
+        rows = await self._store.calls.spending(by, since_us=max(0, since_us), tenant=tenant, session_id=session)
+        return [replace(row, name=public_id(self._tenant, row.name)) if by == "session" else row for row in rows]
 
     def models_for(self, purpose: Purpose) -> tuple[str, ...]:
         """Return the configured model for a purpose, followed by its fallbacks; empty if there is none."""

@@ -13,7 +13,7 @@ FoveateError
 ├── NotFound              the requested object does not exist
 │   ├── SessionNotFound
 │   ├── TurnNotFound
-│   ├── TurnPruned        removed by a prune command
+│   ├── TurnPruned        removed by a prune command, or erased
 │   ├── LevelUnknown      no such level
 │   ├── LevelNotReady     a level that does not exist yet
 │   ├── PinNotFound
@@ -24,6 +24,7 @@ FoveateError
 ├── Refused               possible, but not allowed in this state
 │   ├── SessionExists
 │   ├── ForkInUse         forks share the turns to be deleted
+│   ├── ErasureOutdated   messages were recorded while a text was erased
 │   ├── PinLocked
 │   ├── LimitReached      a tree of agents has no room for one more, or for a call
 │   ├── ClaimLost         another worker runs the agent, or it was cancelled
@@ -258,10 +259,9 @@ class TurnNotFound(NotFound):
 
 
 class TurnPruned(NotFound):
-    def __init__(self, session_id: str, turn_id: str) -> None:
-        super().__init__(
-            f"turn {turn_id} of session {session_id!r} was removed by a prune command; its id stays reserved"
-        )
+    def __init__(self, session_id: str, turn_id: str, erased_on: str = "") -> None:
+        what = f"was erased on {erased_on}" if erased_on else "was removed by a prune command"
+        super().__init__(f"turn {turn_id} of session {session_id!r} {what}; its id stays reserved")
         self.session_id = session_id
         self.turn_id = turn_id
 
@@ -350,6 +350,12 @@ class ForkInUse(Refused):
         super().__init__(f"session {session_id!r} shares turns with its forks {forks}; delete or export them first")
         self.session_id = session_id
         self.fork_ids = fork_ids
+
+
+class ErasureOutdated(Refused):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(f"session {session_id!r} changed while a text in it was erased; nothing was erased, try again")
+        self.session_id = session_id
 
 
 class PinLocked(Refused):

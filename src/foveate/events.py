@@ -9,6 +9,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated, Literal, get_args
@@ -43,8 +44,12 @@ EventKind = Literal[
     "model-failed",
     "model-held-back",
     "model-recovered",
+    "budget-reached",
 ]
 EVENT_KINDS: tuple[EventKind, ...] = get_args(EventKind)
+
+REQUEST_ID: ContextVar[str] = ContextVar("foveate_request_id", default="")
+"""The id of the server's request in progress; empty outside of one."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +63,8 @@ class Event:
     at: datetime
     turn_id: str | None = None
     data: Mapping[str, Json] = field(default_factory=dict)
+    request_id: str = field(default_factory=REQUEST_ID.get)
+    """The server's request that caused it; empty for background work and outside of a server."""
 
 
 class Subscription:

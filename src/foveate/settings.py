@@ -40,6 +40,7 @@ from foveate.models.settings import ModelsSettings
 from foveate.recall.settings import RecallSettings
 from foveate.store.settings import CabinetSettings, StoreSettings
 from foveate.strategy import Strategy, load, names
+from foveate.telemetry import TelemetrySettings
 
 ENVIRONMENT_PREFIX = "FOVEATE_"
 CONFIG_VARIABLE = "FOVEATE_CONFIG"
@@ -104,6 +105,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     recall: RecallSettings = RecallSettings()
     allotments: Allotments = Allotments()
     cabinet: CabinetSettings = CabinetSettings()
+    telemetry: TelemetrySettings = TelemetrySettings()
     strategies: Mapping[str, Strategy] = {}
     """The strategies with settings other than the defaults, by name."""
     upper: Mapping[str, Struct] = {}

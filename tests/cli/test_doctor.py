@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -215,3 +216,53 @@ def test_a_session_whose_strategy_is_gone_is_listed_and_shown_by_the_default(tmp
     assert "no strategy 'vanished'" in result.stderr
     assert "shown by gradient instead" in result.stderr
     assert "no strategy 'vanished'" in " ".join(shell("doctor", code=1).split())
+
+
+@pytest.fixture(scope="module")
+def sound(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """A store of some hundred pages, as bytes."""
+    shell = shell_with(
+        tmp_path_factory.mktemp("sound"), messages=[{"role": "user", "content": "word " * 50}] * 200, turns=3
+    )
+    return shell.db.read_bytes()
+
+
+DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "header": lambda data: bytes(100) + data[100:],
+    "schema": lambda data: data[:100] + b"\xff" * 3_996 + data[4_096:],
+    "pages": lambda data: data[:4_096] + b"\xff" * 4_096 * 19 + data[4_096 * 20 :],
+    "half": lambda data: data[: len(data) // 2],
+}
+
+
+@pytest.mark.parametrize("kind", list(DAMAGES))
+def test_heavy_damage_gets_the_steps_that_restore_the_store(kind: str, tmp_path: Path, sound: bytes) -> None:
+    shell = Shell(tmp_path / "chat.db", width=400)
+    shell.db.write_bytes(DAMAGES[kind](sound))
+    shell.db.chmod(0o600)
+    shell.db.with_name("chat.db-wal").write_bytes(b"")
+    shown = shell("doctor", code=1)
+    assert "run 'foveate doctor'" not in shown
+    assert f"mv {shell.db} {shell.db}.damaged" in shown
+    answer = shell.json("doctor", code=1)
+    assert (answer["ok"], len(answer["problems"]), len(answer["restore"])) == (False, 1, 5)
+
+
+def test_the_steps_restore_a_store_from_its_backup(tmp_path: Path, sound: bytes) -> None:
+    shell = Shell(tmp_path / "my chat.db", width=400)
+    (tmp_path / "backup.db").write_bytes(sound)
+    shell.db.write_bytes(DAMAGES["pages"](sound))
+    steps = shell.json("doctor", code=1)["restore"]
+    commands = [step.partition(": ")[2].replace("BACKUP", str(tmp_path / "backup.db")) for step in steps[1:3]]
+    for each in commands:
+        subprocess.run(each, shell=True, check=True)
+    assert "all intact" in " ".join(shell("doctor").split())
+    assert (tmp_path / "my chat.db.damaged").exists()
+
+
+def test_a_damaged_log_of_the_database_loses_nothing_that_is_in_the_file(tmp_path: Path, sound: bytes) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    shell.db.write_bytes(sound)
+    shell.db.chmod(0o600)
+    shell.db.with_name("chat.db-wal").write_bytes(b"\xff" * 100_000)
+    assert "all intact" in " ".join(shell("doctor").split())

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import foveate
+from foveate.knowledge.run import learn
 from foveate.store.knowledge import KnowledgeSource
 from support.command_line import AWKWARD, SHOWN, Shell
 from support.stores.knowledge import item
@@ -132,3 +133,41 @@ def test_awkward_text_does_not_reach_the_terminal(shell: Shell) -> None:
     for arguments in (("list",), ("show", LESSON), ("show", LESSON, "--versions")):
         assert "\x1b" not in shell("knowledge", *arguments).replace(AWKWARD.replace("\ud83d", ""), "")
     assert SHOWN.split()[0] in shell("knowledge", "show", LESSON)
+
+
+@pytest.fixture
+def taught(tmp_path: Path) -> Shell:
+    """A store from which something was learned today, and something that it replaced."""
+
+    async def prepare() -> None:
+        async with foveate.open(tmp_path / "chat.db") as fov:
+            chat = await fov.session("chat", channel="shop")
+            for said in ("The standup is at 7:45.", "Standup is at 7:15 now, not 7:45."):
+                await chat.record([{"role": "user", "content": said}])
+                await learn(fov, "project:shop", quick=True)
+
+    asyncio.run(prepare())
+    return Shell(tmp_path / "chat.db", width=120)
+
+
+def test_without_a_subcommand_it_says_what_was_learned_since_yesterday(taught: Shell) -> None:
+    shown = taught("knowledge")
+    assert "+ k-" in shown
+    assert "Standup is at 7:15 now" in shown
+    assert "1 new, 0 changed, 1 replaced" in shown
+    assert len(shown.splitlines()) <= 24
+    assert [each["text"] for each in taught.json("knowledge")["replaced"]] == ["The standup is at 7:45."]
+
+
+def test_an_item_is_shown_with_what_was_said_earlier_and_when(taught: Shell) -> None:
+    (item_id,) = (each["id"] for each in taught.json("knowledge", "list", "--kind", "lesson"))
+    shown = taught("knowledge", "show", item_id)
+    assert "The standup is at 7:45." in shown
+    assert "said 1 time:" in shown
+
+
+def test_rejected_proposals_are_listed_with_their_reasons(taught: Shell) -> None:
+    assert "No proposal of a model was rejected." in taught("knowledge", "rejected")
+    (item_id,) = (each["id"] for each in taught.json("knowledge", "list", "--kind", "lesson"))
+    taught("knowledge", "reject", item_id)
+    assert taught.json("knowledge", "list", "--kind", "lesson") == []

@@ -40,7 +40,7 @@ def test_told_twice_it_removes_the_content_and_keeps_the_ids(tmp_path: Path) -> 
     ("format_name", "note"),
     [
         ("json", '{"id":"T-2","removed":true,"tokens":0,"messages":[]}'),
-        ("markdown", "*T-1 to T-2 were removed by a prune command.*"),
+        ("markdown", "*T-1 to T-2 were removed by a command.*"),
         ("openai", ""),
         ("claude-code", ""),
     ],

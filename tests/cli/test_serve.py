@@ -20,7 +20,7 @@ from support.served import served
 def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     with served(shell) as (process, ready), httpx2.Client(base_url=ready["url"], timeout=PATIENCE_SECONDS) as client:
-        assert set(ready) == {"url", "pid", "db"}
+        assert set(ready) == {"url", "gateway", "dashboard", "pid", "db"}
         assert client.get("/healthz").json()["status"] == "ok"
         client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
         with client.stream("GET", "/api/v1/events") as stream:
@@ -30,7 +30,11 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
             assert "data" not in "".join(lines)
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
-        assert process.stderr.read() == ""
+        logged = process.stderr.read().splitlines()
+        assert [line.split()[1:5] for line in logged][:2] == [
+            ["INFO", "GET", "/healthz", "200"],
+            ["INFO", "POST", "/api/v1/sessions", "201"],
+        ]
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
 
 
@@ -126,7 +130,7 @@ def test_every_kind_of_job_is_done_by_a_server_with_settings_of_its_own(tmp_path
 
 def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
-    refused = shell.error("serve", "--host", "0.0.0.0", "--port", "0")
+    refused = shell.error("serve", "--host", "0.0.0.0", "--port", "0", code=2)
     assert "listening on 0.0.0.0 needs a key, and none exists; create one with 'foveate keys create'" in refused
     shell("keys", "create")
     with served(shell, "--host", "0.0.0.0") as (_, ready):
@@ -137,7 +141,7 @@ def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:
 
 def test_without_the_extra_the_command_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "foveate.server.process", None)
-    assert "pip install 'foveate[server]'" in Shell(tmp_path / "chat.db").error("serve")
+    assert "pip install 'foveate[server]'" in Shell(tmp_path / "chat.db").error("serve", code=2)
 
 
 def test_a_port_in_use_is_said_in_a_sentence(tmp_path: Path) -> None:
@@ -169,5 +173,5 @@ def test_a_schedule_that_can_not_be_read_is_reported_before_anything_starts(
 ) -> None:
     monkeypatch.setenv("FOVEATE_KNOWLEDGE__SCHEDULE", "daily")
     shell = Shell(tmp_path / "chat.db")
-    assert "knowledge.schedule: 'daily' is not a cron expression" in shell.error("serve", "--port", "0")
+    assert "knowledge.schedule: 'daily' is not a cron expression" in shell.error("serve", "--port", "0", code=2)
     assert not shell.db.exists()

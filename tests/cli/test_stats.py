@@ -72,7 +72,7 @@ def test_the_demo_keeps_every_fact_and_adds_nothing_the_second_time(tmp_path: Pa
     assert shell.json("demo", "--turns", "40", "--no-replay") == first
     shown = shell("demo", "--turns", "40", "--no-replay")
     assert "planted facts read back verbatim." in shown
-    assert f"foveate doctor --db {shell.db}" in "".join(shown.splitlines())
+    assert f"foveate --db {shell.db} doctor" in "".join(shown.splitlines())
     assert shell.json("doctor")["ok"]
 
 

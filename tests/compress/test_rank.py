@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from foveate.compress.clauses import cut_text
 from foveate.compress.cues import bare, is_negation, look_at
-from foveate.compress.rank import MAX_CLAUSE_WORDS, PHRASES, Source, _parts, _Row, cut_clause, rank, written
+from foveate.compress.cut import PHRASES, Row
+from foveate.compress.rank import MAX_CLAUSE_WORDS, Source, _parts, cut_clause, rank, written
 from foveate.compress.reader import plain
 from foveate.tokens import count_tokens
 
@@ -148,7 +150,9 @@ def test_a_rate_and_a_condition_keep_what_they_refer_to(text: str, kept: str) ->
 def test_words_that_belong_together_enter_together() -> None:
     joins = [place in (11, 12) for place in range(20)]
     musts = [place == 12 for place in range(20)]
-    first, *others = _parts(_Row(0, 0, [1.0] * 20, [2.0] * 20, [1.0] * 20, joins, musts), range(20))
+    first, *others = _parts(
+        Row(0, 0, np.ones(20, np.float32), [2.0] * 20, [1.0] * 20, [True] * 20, joins, [False] * 20, musts), range(20)
+    )
     assert {10, 11, 12} <= set(first[1])
     assert sorted(place for _, part in (first, *others) for place in part) == list(range(20))
 

@@ -12,7 +12,8 @@ import pytest
 from foveate import Foveate
 from foveate.knowledge.gather import Gathered, LearnedTurn, ToolOutcome, gather
 from foveate.knowledge.lessons import find_lessons
-from foveate.knowledge.statements import own_words, statements_in
+from foveate.knowledge.own_words import own_words
+from foveate.knowledge.statements import statements_in
 from foveate.knowledge.topics import TopicsFound
 from foveate.recall.scopes import Scope
 from foveate.secrets import redact
@@ -42,7 +43,7 @@ def turn(number: int, user: str = "", assistant: str = "", tools: tuple[ToolOutc
 
 def learned(*turns: LearnedTurn, kind: str = "lesson") -> list[NewKnowledge]:
     gathered = Gathered(tenant="", scope=Scope("project", "x"), turns=turns, watermark="")
-    return [item for item in find_lessons(gathered, TopicsFound()) if item.kind == kind]
+    return [item for item in find_lessons(gathered, TopicsFound()).items if item.kind == kind]
 
 
 @pytest.mark.parametrize("secret", ["sk_" + "live_4eC39HqLyjWDarjtT1zdp7dc", "fov_" + "0123456789abcdef" * 3])
@@ -80,7 +81,7 @@ def test_planted_orders_become_no_lesson(tmp_path: Path) -> None:
             await session.record(Turn(messages))
         gathered = await gather(fov, Scope("project", ""))
         assert len(gathered.turns) == len(list(planted_twice()))
-        return find_lessons(gathered, TopicsFound())
+        return find_lessons(gathered, TopicsFound()).items
 
     found = asyncio.run(with_store(tmp_path / "chat.db", job))
     assert [item.text for item in found if MARK in f"{item.title} {item.text}".casefold()] == []
@@ -130,16 +131,28 @@ def test_a_rule_keeps_its_id_as_the_history_grows_and_is_one_lesson_however_ofte
     assert after.id == before.id
     assert after.weight > before.weight
     assert [source.turn for source in after.sources] == [1, 3, 4]
-    opposite = learned(first, turn(2, "Never run the linter before a commit."))
-    assert len({item.id for item in opposite}) == 2
 
 
-def test_a_decision_counts_once_it_was_stated_twice_and_not_if_the_same_prompt_was_sent_again() -> None:
+def test_the_opposite_of_a_rule_replaces_it_and_keeps_it_as_history() -> None:
+    turns = (turn(1, "Always run the linter before a commit."), turn(2, "Never run the linter before a commit."))
+    found = find_lessons(Gathered(tenant="", scope=Scope("project", "x"), turns=turns, watermark=""), TopicsFound())
+    (now,) = [item for item in found.items if item.kind == "lesson"]
+    ((before, by, reason),) = found.history
+    assert (now.text, before.text) == (turns[1].user, turns[0].user)
+    assert by == now.id
+    assert reason.startswith("contradicted on the same day")
+    assert now.contradicts == (turns[0].user,)
+
+
+def test_a_decision_counts_at_once_and_more_if_it_is_said_again_but_not_if_the_same_prompt_was_sent_again() -> None:
     said = "We decided to deploy the billing service on Fridays."
-    assert learned(turn(1, said)) == []
-    assert learned(turn(1, said), turn(2, said)) == []
-    (lesson,) = learned(turn(1, said), turn(2, f"As a reminder. {said}"))
-    assert lesson.text == said
+    (once,) = learned(turn(1, said))
+    (resent,) = learned(turn(1, said), turn(2, said))
+    (twice,) = learned(turn(1, said), turn(2, f"As a reminder. {said}"))
+    assert once.text == resent.text == twice.text == said
+    assert (once.weight, once.times_said) == (resent.weight, resent.times_said)
+    assert twice.weight > once.weight
+    assert twice.times_said == 2
 
 
 def test_a_recurring_error_is_a_lesson_with_what_ended_it() -> None:

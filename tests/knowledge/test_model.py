@@ -43,7 +43,9 @@ def test_a_request_has_numbered_turns_in_an_envelope_and_what_is_known() -> None
     request = asked(known=known).ask
     rules, notes = request.messages
     assert (request.purpose, rules.role) == ("learn", "system")
-    assert notes.text.startswith(f"<source-{NONCE}>\n(1)\nHello, are you there?\n[assistant] Yes.\n(2)\n")
+    assert notes.text.startswith(
+        f"<source-{NONCE}>\n(1) session 1, 1 January 1970\nHello, are you there?\n[assistant] Yes.\n(2) session 1, 1 "
+    )
     assert f"<known-{NONCE}>\n- Backups run at night\n</known-{NONCE}>" in notes.text
     assert "{" not in rules.text.replace("{exec", "")
     assert request.input_tokens > 300

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from foveate.client import Foveate
 from foveate.errors import SettingsError, StoreBusy
 from foveate.knowledge import schedule as module
 from foveate.knowledge.report import LearnReport
-from foveate.knowledge.schedule import CronTimes, Scheduler, read_schedule, scheduled
+from foveate.knowledge.schedule import CronTimes, QuietLearner, Scheduler, read_schedule, scheduled
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.store import SessionRow
 from support.engine import opened, settings
@@ -66,8 +67,35 @@ def test_what_can_not_be_read_is_an_error_that_names_the_key(cron: str, zone: st
     assert said in str(error.value)
 
 
-def test_there_is_no_schedule_by_default() -> None:
-    assert read_schedule(KnowledgeSettings()) is None
+def test_learning_is_on_by_default_twice_a_day_and_can_be_turned_off() -> None:
+    assert read_schedule(KnowledgeSettings()) == CronTimes.parse("0 3,15 * * *")
+    assert read_schedule(KnowledgeSettings(schedule="off")) is read_schedule(KnowledgeSettings(schedule="")) is None
+
+
+@in_store
+async def test_what_was_stated_is_learned_once_its_session_is_quiet_and_without_a_model(fov: Foveate) -> None:
+    await record(fov, "a", "Never deploy on a Friday.")
+    (row,) = await fov.store.list_sessions()
+    said = row.updated_us / 1e6
+    moments = iter([said + 60, said + 301, said + 302])
+    learner = QuietLearner(fov, now=lambda: next(moments))
+    assert [await learner.learn_once() for _ in range(2)] == [False, False]
+    assert [item.text for item in await fov.knowledge.list(kind="lesson")] == ["Never deploy on a Friday."]
+    assert len(await fov.store.knowledge.list_runs("")) == 1
+    assert await learner.learn_once() is False
+    assert len(await fov.store.knowledge.list_runs("")) == 1
+
+
+@in_store
+async def test_a_long_history_is_learned_in_several_short_runs(fov: Foveate) -> None:
+    await record(fov, "a", *(f"Never touch the table {name}." for name in ("orders", "items", "users")))
+    learner = QuietLearner(fov, now=time.time)
+    module.QUIET_TURNS, before = 2, module.QUIET_TURNS
+    try:
+        assert [await learner.learn_once() for _ in range(3)] == [True, False, False]
+    finally:
+        module.QUIET_TURNS = before
+    assert len(await fov.knowledge.list(kind="lesson")) == 3
 
 
 class Clock:

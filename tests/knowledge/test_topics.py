@@ -123,3 +123,37 @@ def test_topics_are_labelled_in_other_languages() -> None:
     assert words & {"tomaten", "gewächshaus", "bewässerung"}
     assert words & {"数据", "索引", "查询"}
     assert not words & {"die", "der", "und", "im"}
+
+
+def test_small_talk_is_no_topic_and_no_name_occurs_twice() -> None:
+    talk = ("exactly, lol", "thanks, great!", "haha ok", "yes please", "good morning", "perfect, thx")
+    gathered = history(48)
+    small = [_turn(100 + number, talk[number % len(talk)]) for number in range(24)]
+    mixed = replace(gathered, turns=(*gathered.turns, *small))
+    found = find_topics(mixed, vectors(mixed), ())
+    titles = [item.title for item in found.items]
+    assert titles
+    assert len(set(titles)) == len(titles)
+    assert not {"exactly", "lol", "thanks", "haha"} & {word for title in titles for word in title.split(", ")}
+
+
+def test_two_words_that_stand_together_name_a_topic_as_one() -> None:
+    said = (
+        "The rye bread dough rises.",
+        "Bake the rye bread in the oven.",
+        "Is the rye bread done?",
+        "Slice the rye bread.",
+    )
+    turns = [_turn(number, said[number % len(said)]) for number in range(1, 25)]
+    other = [_turn(100 + turn.source.turn, turn.user) for turn in history(24, ("database",)).turns]
+    gathered = Gathered(tenant="", scope=Scope("project", "x"), turns=(*turns, *other), watermark="")
+    titles = [item.title for item in find_topics(gathered, vectors(gathered), ()).items]
+    assert any("rye bread" in title for title in titles), titles
+
+
+def test_alike_topics_are_in_one_area_named_by_the_heaviest() -> None:
+    gathered = history(72)
+    found = find_topics(gathered, vectors(gathered), ())
+    titles = {item.title for item in found.items}
+    assert all(item.area in titles for item in found.items)
+    assert len({item.area for item in found.items}) <= len(titles)

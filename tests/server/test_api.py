@@ -437,7 +437,7 @@ def test_errors_are_problems(client: ServerClient, method: str, path: str, statu
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     problem = answer.json()
-    assert set(problem) == {"type", "title", "status", "detail"}
+    assert set(problem) == {"type", "title", "status", "detail", "request_id"}
     assert problem["status"] == status
 
 
@@ -657,3 +657,22 @@ def test_an_agent_that_waits_for_an_approval_goes_on_after_it(client: ServerClie
     }
     approved = client.post(f"{path}/approval", json={"allow": True, "for_session": True})
     assert (approved.status_code, approved.json()["state"]) == (200, "queued")
+
+
+def test_a_turn_is_erased_after_a_preview_and_listed(client: ServerClient) -> None:
+    client.post(f"{API}/sessions", json={"id": "leak"})
+    said = {"messages": [{"role": "user", "content": "It is zebrafish."}, {"role": "assistant", "content": "Noted."}]}
+    client.post(f"{API}/sessions/leak/turns", json=said)
+    key = {"Idempotency-Key": "context-of-leak"}
+    assert "zebrafish" in client.post(f"{API}/sessions/leak/context", json={"prompt": "?"}, headers=key).text
+    preview = client.post(f"{API}/sessions/leak/erase", json={"turns": ["T-1"]}).json()
+    assert (preview["is_erased"], preview["counts"]["messages"]) == (False, 2)
+    assert client.get(f"{API}/sessions/leak/erasures").json() == {"items": []}
+    done = client.post(f"{API}/sessions/leak/erase", json={"turns": ["T-1"], "dry_run": False}).json()
+    assert done["is_erased"]
+    again = client.post(f"{API}/sessions/leak/context", json={"prompt": "?"}, headers=key)
+    assert "zebrafish" not in again.text
+    (row,) = client.get(f"{API}/sessions/leak/erasures").json()["items"]
+    assert (row["turns"], row["by"]) == (["T-1"], "the owner")
+    assert client.post(f"{API}/sessions/leak/erase", json={}).status_code == 422
+    assert client.post(f"{API}/sessions/leak/erase", json={"turns": ["T-9"]}).status_code == 404

@@ -40,7 +40,7 @@ def run(
         async with foveate.open(path / "chat.db", settings=chosen or with_settings()) as fov:
             session = await fov.session("s", budget_tokens=budget)
             await session.record([{"role": "user", "content": FACT}, {"role": "assistant", "content": MORE}])
-            for number in range(60):
+            for number in range(200):
                 said = [{"role": "user", "content": TALK.format(number)}, {"role": "assistant", "content": "I see."}]
                 await session.record(said)
             await fov.settle()

@@ -53,8 +53,8 @@ def test_pruned_turns_take_one_line_of_a_block(strategy: str, tmp_path: Path) ->
         await fov.store.prune("s", before_us=time.time_ns() // 1_000 - 10_000_000, dry_run=False)
         await fov.settle()
         text = (await session.context("Now?")).text
-        assert 1 <= text.count("removed by a prune command") <= 120 / 3
-        assert "were removed by a prune command)" in text
+        assert 1 <= text.count("removed by a command") <= 120 / 3
+        assert "were removed by a command)" in text
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
@@ -63,9 +63,9 @@ def test_turns_whose_text_says_that_they_were_removed_are_not_joined(tmp_path: P
     async def job(fov: Foveate) -> None:
         session = await fov.session("s", budget_tokens=8_000, strategy="checkpoint")
         for _ in range(10):
-            await session.record([user("(removed by a prune command)"), assistant("Fine.")])
+            await session.record([user("(removed by a command)"), assistant("Fine.")])
         await fov.settle()
-        assert (await session.context("Now?")).text.count("(removed by a prune command)") >= 10
+        assert (await session.context("Now?")).text.count("(removed by a command)") >= 10
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

@@ -16,6 +16,7 @@ from support.stores import cabinet as cabinet_stores
 from support.stores import calls as call_stores
 from support.stores import clients as client_stores
 from support.stores import derived as derived_stores
+from support.stores import erasures as erasure_stores
 from support.stores import knowledge as knowledge_stores
 from support.stores import passages as passage_stores
 from support.stores import queue as due_stores
@@ -31,6 +32,7 @@ SUITES = (
     client_stores,
     cabinet_stores,
     agent_stores,
+    erasure_stores,
     knowledge_stores,
     snapshot_stores,
 )

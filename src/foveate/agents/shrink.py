@@ -39,6 +39,7 @@ from foveate.session import Session
 from foveate.session.context import given_settings
 from foveate.session.shared import SharedParts
 from foveate.settings import make_strategy
+from foveate.store.rows import Origin
 from foveate.strategy import Strategy
 from foveate.strategy.build import SHORT, Material, short_texts
 from foveate.strategy.hybrid import Hybrid
@@ -135,6 +136,7 @@ class _Work:
 
     infos: Sequence[TurnInfo]
     hybrid_state: HybridState
+    origin: Origin
     made: dict[str, Artefact] = field(default_factory=dict)
     """Artefacts by name, as the strategy looks them up."""
 
@@ -228,6 +230,7 @@ class Shrinker:
 
     async def _work(self, strategy: Hybrid) -> _Work:
         store = self._shared.store
+        origin = await store.origin(self._session_id)
         session = await store.get_session(self._session_id)
         is_open = session.is_open
         infos = await Infos().renewed(store, self._session_id, last_turn=session.last_turn, is_open=is_open)
@@ -238,7 +241,7 @@ class Shrinker:
             infos = await infos.reaching(store, self._session_id, first)
         shown = infos.between(first, session.last_turn)
         kept = {row.name: unpack_made(row) for row in await store.artefacts.made(self._session_id, NAME)}
-        work = _Work(shown, hybrid_state)
+        work = _Work(shown, hybrid_state, origin)
         closed = [info.turn for info in shown if not info.is_open]
         lacking = []
         for turn in closed:
@@ -314,13 +317,15 @@ class Shrinker:
             own = sorted({*known, *(place[1] for place in accepted if place[0] == turn)})
             changed.append(replace(made, sizes=sizes, data={**made.data, SHORT: kept, AGENT_KEY: list[Json](own)}))
         store = self._shared.store
-        await store.artefacts.keep_made(self._session_id, NAME, [pack_made(made) for made in changed])
+        await store.artefacts.keep_made(
+            self._session_id, NAME, [pack_made(made) for made in changed], origin=work.origin
+        )
         state = await self._driver.state(NAME)
         hybrid_state = HybridState.from_json(state) if state else HybridState()
         chosen = {place for place in accepted if place > hybrid_state.through and place[0] > hybrid_state.rolled}
         spared = hybrid_state.spared - set(accepted)
         await self._driver.keep_state(
-            NAME, replace(hybrid_state, chosen=hybrid_state.chosen | chosen, spared=spared).as_json()
+            NAME, replace(hybrid_state, chosen=hybrid_state.chosen | chosen, spared=spared).as_json(), work.origin
         )
 
     def _publish(self, kind: EventKind, data: Mapping[str, Json]) -> None:

@@ -14,7 +14,7 @@ import foveate
 from foveate.cli.ui.answers import StoreGroup
 from foveate.cli.ui.options import STORE_VARIABLE
 from foveate.cli.ui.terminal import whole_error
-from foveate.errors import FoveateError, nearest
+from foveate.errors import FoveateError, InputError, nearest
 
 NOT_COMMANDS = {"ui"}
 """Packages in this folder that are not commands; the command `ui` is in the module `ui_`."""
@@ -23,13 +23,16 @@ RENAMED = ("import", "ui")
 COMPLETION = "_FOVEATE_COMPLETE"
 """Environment variable that a shell's completion script sets."""
 INTERRUPTED = 130
+INVALID = 2
+"""Exit code for invalid options, as Click's own; of services also for invalid settings, where a restart can't help."""
+SERVICES = ("serve", "worker")
 ADVANCED = "Advanced"
 GROUPS = {
     "Daily use": ("import", "sessions", "show", "search", "chat", "context", "pin", "unpin", "export", "demo"),
-    "Inspect": ("knowledge", "stats", "tokens", "compare"),
-    "Connect": ("connect", "disconnect", "watch", "mcp"),
+    "Inspect": ("knowledge", "requests", "stats", "tokens", "compare"),
+    "Connect": ("connect", "disconnect", "watch", "handoff", "mcp"),
     "Serve": ("serve", "ui", "worker", "keys"),
-    "Maintain": ("store", "models", "doctor"),
+    "Maintain": ("store", "erase", "models", "doctor"),
     ADVANCED: ("cabinet", "prompts", "run", "agents", "tools"),
 }
 NESTED = {
@@ -41,6 +44,10 @@ NESTED = {
 HIDDEN = {"hook", *(name for names in NESTED.values() for name in names)}
 
 
+class _Invalid(click.ClickException):
+    exit_code = INVALID
+
+
 class _Commands(click.Group):
     """Loads each command from the module of its name, and reports user errors in one sentence, without a traceback."""
 
@@ -48,7 +55,9 @@ class _Commands(click.Group):
         try:
             return super().invoke(ctx)
         except FoveateError as error:
-            raise click.ClickException(whole_error(error)) from error
+            is_invalid = ctx.invoked_subcommand in SERVICES and isinstance(error, InputError)
+            failure = _Invalid if is_invalid else click.ClickException
+            raise failure(whole_error(error)) from error
         except click.NoSuchOption as error:
             group = error.ctx.command if error.ctx else None
             if not isinstance(group, click.Group) or group is self:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,12 +15,17 @@ from foveate.cli.ui.terminal import line, not_compressed
 from foveate.text import several
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from rich.console import Console
     from rich.progress import Progress
 
-    from foveate.session.values import IndexState, QueueState
+    from foveate.session.values import IndexState, QueueState, SessionInfo, SessionStats
+    from foveate.sync import Foveate
 
 MAX_SHOWN = 50
+RESTORE = "restore"
+"""How advice begins that only a backup can follow."""
 
 
 @store_command("doctor", "Verify the store: every page, every hash, every turn.")
@@ -34,29 +41,25 @@ def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Ans
     foveate doctor --db chat.db --json
     foveate doctor --rebuild-index
     """
-    checked = 0
-    problems: list[dict[str, str]] = []
-    with opened(store_path) as fov:
-        if rebuild_index:
-            task = progress.add_task("indexing turns", total=sum(info.turns for info in fov.sessions()))
-            fov.rebuild_index(lambda done: progress.advance(task, done))
-        checking = progress.add_task("checking messages", total=None)
-        for finding in fov.check():
-            if finding.problem:
-                problems.append({"problem": finding.problem, "advice": finding.advice})
-            elif finding.total:
-                checked = finding.done
-                progress.update(checking, completed=finding.done, total=finding.total)
-        infos = fov.sessions()
-        stats = [] if problems else [fov.open_session(info.id).stats() for info in infos]
-        index = None if problems else fov.index_state()
-        queue = None if problems else fov.queue_state(limit=MAX_SHOWN)
-        database, has_model = fov.describe_database(), bool(fov.models_for("compress"))
+    from foveate.errors import Damaged, NotADatabase
+
+    found = _Checked()
+    try:
+        with opened(store_path) as fov:
+            _check(fov, found, progress, rebuild_index=rebuild_index)
+    except (Damaged, NotADatabase) as error:
+        found.problems.append({"problem": error.problem.partition(";")[0], "advice": ""})
+        return _damaged(store_path, found)
+    checked, problems, stats, index, queue = found.checked, found.problems, found.stats, found.index, found.queue
+    infos, database, has_model = found.infos, found.database, found.has_model
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     sandbox = _sandbox()
 
+    steps = restore_steps(store_path) if any(entry["advice"].startswith(RESTORE) for entry in problems) else []
+
     def show(out: Console) -> None:
         _show(out, f"{store_path}", checked, len(infos), problems)
+        _print_steps(out, steps)
         _print_unfinished(out, pending, fallbacks, has_model=has_model)
         if index:
             _print_index(out, index)
@@ -76,8 +79,80 @@ def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Ans
         "queue": queue,
         "database": database,
         "sandbox": sandbox,
+        **({"restore": steps} if steps else {}),
     }
     return Answer(value, show, 1 if problems else 0)
+
+
+@dataclass(slots=True)
+class _Checked:
+    """What the checks have found so far."""
+
+    checked: int = 0
+    problems: list[dict[str, str]] = field(default_factory=list)
+    infos: Sequence[SessionInfo] = ()
+    stats: Sequence[SessionStats] = ()
+    index: IndexState | None = None
+    queue: QueueState | None = None
+    database: Mapping[str, str] = field(default_factory=dict)
+    has_model: bool = False
+
+
+def _check(fov: Foveate, found: _Checked, progress: Progress, *, rebuild_index: bool) -> None:
+    """Run all checks; what they find stays if one of them fails."""
+    if rebuild_index:
+        task = progress.add_task("indexing turns", total=sum(info.turns for info in fov.sessions()))
+        fov.rebuild_index(lambda done: progress.advance(task, done))
+    checking = progress.add_task("checking messages", total=None)
+    for finding in fov.check():
+        if finding.problem:
+            found.problems.append({"problem": finding.problem, "advice": finding.advice})
+        elif finding.total:
+            found.checked = finding.done
+            progress.update(checking, completed=finding.done, total=finding.total)
+    found.infos = fov.sessions()
+    if not found.problems:
+        found.stats = [fov.open_session(info.id).stats() for info in found.infos]
+        found.index, found.queue = fov.index_state(), fov.queue_state(limit=MAX_SHOWN)
+    found.database, found.has_model = fov.describe_database(), bool(fov.models_for("compress"))
+
+
+def _damaged(store_path: Path, found: _Checked) -> Answer:
+    """Return the answer for a store that can't be read at all, or not to the end of the check."""
+    steps = restore_steps(store_path)
+
+    def show(out: Console) -> None:
+        for entry in found.problems[:MAX_SHOWN]:
+            out.print(line(("✗", "red"), f" {store_path}: {entry['problem']}"))
+        _print_steps(out, steps)
+
+    value = {"ok": False, "messages_checked": found.checked, "problems": found.problems, "restore": steps}
+    return Answer(value, show, 1)
+
+
+def restore_steps(store_path: Path) -> list[str]:
+    """Return what to do with a damaged store, step by step, as commands where there are some."""
+    if not isinstance(store_path, Path):
+        restore = "restore the newest dump into an empty database with pg_restore, or go back in the archived log"
+        return ["stop the server and all workers", restore, f"foveate doctor --db '{store_path}'"]
+    path = store_path.expanduser()
+    name, kept = shlex.quote(str(path)), shlex.quote(f"{path}.damaged")
+    logs = [suffix for suffix in ("-wal", "-shm") if path.with_name(f"{path.name}{suffix}").exists()]
+    moved = "".join(f" && mv {name}{suffix} {kept}{suffix}" for suffix in logs)
+    return [
+        "stop all programs that use the store: foveate serve, foveate worker, your own",
+        f"keep the damaged file: mv {name} {kept}{moved}",
+        f"with a backup: cp BACKUP {name} && chmod 600 {name}",
+        "without one, keep the damaged file for recovery tools (sqlite3 .recover), and count what they save",
+        f"check the result: foveate --db {name} doctor",
+    ]
+
+
+def _print_steps(out: Console, steps: Sequence[str]) -> None:
+    if steps:
+        out.print("To restore it:")
+    for number, step in enumerate(steps, 1):
+        out.print(line(f"  {number}. {step}"), soft_wrap=True)
 
 
 def _show(out: Console, path: str, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:

@@ -51,7 +51,7 @@ def command(
     pieces = session.export(format_name, first=first, last=last, after=after, before=before)
     pruned = sum(turn.is_pruned for turn in session.outline(first, last))
     if pruned and format_name not in ("json", "markdown"):
-        click.echo(f"{pruned:,} turns were removed by a prune command; the export does not have them.", err=True)
+        click.echo(f"{pruned:,} turns were removed by a command; the export does not have them.", err=True)
     if output is not None:
         size = _write(output.expanduser(), pieces)
         return Answer({"output": str(output), "bytes": size}, f"Wrote {output} ({amount(size)}B).")
@@ -70,6 +70,13 @@ def _as_json(format_name: str, text: str) -> object:
         return json.loads(text)
     except ValueError:
         return {"format": format_name, "content": text}
+
+
+def write_new(path: Path, pieces: Iterable[str]) -> int:
+    """Write a file that does not exist yet."""
+    if path.exists():
+        raise InputError(f"{path} exists already; name another file")
+    return _write(path, pieces)
 
 
 def _write(path: Path, pieces: Iterable[str]) -> int:

@@ -12,6 +12,7 @@ from foveate.cli.ui.terminal import Column, line, moment
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from foveate.session.budgets import KeyBudget, Period
     from foveate.session.keys import KeyInfo, NewKey
     from foveate.sync import Foveate
 
@@ -22,6 +23,7 @@ CELLS: Cells[KeyInfo] = {
     Column("rights"): lambda key: ", ".join(key.rights),
     Column("models", "cut"): lambda key: ", ".join(key.models) or "(all)",
     Column("routes", "cut"): lambda key: ", ".join(key.routes) or "(all)",
+    Column("budget"): lambda key: _budget(key.budget),
     Column("created", expendable=1): lambda key: moment(key.created_at),
     Column("revoked"): lambda key: moment(key.revoked_at) if key.revoked_at else "",
 }
@@ -59,8 +61,20 @@ def command() -> None:
     metavar="NAME",
     help="Limit the gateway to these routes, e.g. chat, models, count_tokens, embeddings; repeatable.",
 )
+@click.option("--budget-usd", type=float, help="Refuse calls of the gateway that could cost more in a period.")
+@click.option("--soft", "soft_usd", type=float, help="Warn from this many dollars on.")
+@click.option("--per", "period", type=click.Choice(("day", "month")), default="month", help="Period, in UTC.")
 def create(
-    fov: Foveate, *, name: str, tenant: str, rights: tuple[str, ...], models: tuple[str, ...], routes: tuple[str, ...]
+    fov: Foveate,
+    *,
+    name: str,
+    tenant: str,
+    rights: tuple[str, ...],
+    models: tuple[str, ...],
+    routes: tuple[str, ...],
+    budget_usd: float | None,
+    soft_usd: float | None,
+    period: Period,
 ) -> Answer:
     """Create a key and print it. It is shown once; only its hash is stored.
 
@@ -68,8 +82,18 @@ def create(
     foveate keys create laptop
     foveate keys create team --tenant acme --right gateway --right read
     foveate keys create app --model 'gpt-5*' --route chat --route embeddings
+    foveate keys create intern --budget-usd 20 --soft 15 --per month
     """
-    made = fov.keys.create(name, tenant=tenant, rights=rights or None, models=models, routes=routes)
+    made = fov.keys.create(
+        name,
+        tenant=tenant,
+        rights=rights or None,
+        models=models,
+        routes=routes,
+        budget_usd=budget_usd,
+        soft_usd=soft_usd,
+        period=period,
+    )
     return Answer(made, lambda out: _show(out, made))
 
 
@@ -85,6 +109,23 @@ def list_(fov: Foveate) -> Answer:
 
 @command.command()
 @click.argument("key_id", metavar="KEY")
+@click.option("--budget-usd", type=float, help="Refuse calls that could cost more in a period. Default: no limit.")
+@click.option("--soft", "soft_usd", type=float, help="Warn from this many dollars on. Default: no warning.")
+@click.option("--per", "period", type=click.Choice(("day", "month")), default="month", help="Period, in UTC.")
+def budget(fov: Foveate, *, key_id: str, budget_usd: float | None, soft_usd: float | None, period: Period) -> Answer:
+    """Replace the budget of a key; without amounts it has none. Applies within server.key_cache_seconds.
+
+    \b
+    foveate keys budget K-1a2b3c4d --budget-usd 50 --soft 40
+    """
+    fov.keys.set_budget(key_id, budget_usd=budget_usd, soft_usd=soft_usd, period=period)
+    (info,) = (info for info in fov.keys.list() if info.id == key_id)
+    value = {"key": info.id, "budget": info.budget, "spent_usd": fov.keys.spent_usd(info)}
+    return Answer(value, f"{info.id}: {_budget(info.budget) or 'no budget'}; ${value['spent_usd']:.4f} spent.")
+
+
+@command.command()
+@click.argument("key_id", metavar="KEY")
 def revoke(fov: Foveate, key_id: str) -> Answer:
     """Revoke a key by its id. It stops working within server.key_cache_seconds.
 
@@ -93,6 +134,14 @@ def revoke(fov: Foveate, key_id: str) -> Answer:
     """
     fov.keys.revoke(key_id)
     return Answer({"revoked": key_id}, f"Revoked {key_id}.")
+
+
+def _budget(budget: KeyBudget) -> str:
+    if not budget.is_limited:
+        return ""
+    limit = "no limit" if budget.usd is None else f"${budget.usd:g}"
+    warning = "" if budget.soft_usd is None else f", warns at ${budget.soft_usd:g}"
+    return f"{limit} a {budget.period}{warning}"
 
 
 def _show(out: Console, made: NewKey) -> None:

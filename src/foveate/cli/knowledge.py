@@ -11,7 +11,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, Cells, each, listing, store_group
 from foveate.cli.ui.options import read_utf8, stacked
-from foveate.cli.ui.terminal import Column, line, moment, print_diff, print_exactly, to_copy
+from foveate.cli.ui.terminal import Column, line, moment, print_diff, print_exactly, shorten, to_copy
 from foveate.errors import InputError
 from foveate.text import amount, several
 
@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foveate.knowledge.markdown import MarkdownImport
-    from foveate.session.knowledge import KnowledgeItem, KnowledgeKind, KnowledgeState, StateFilter
+    from foveate.session.knowledge import (
+        KnowledgeItem,
+        KnowledgeKind,
+        KnowledgeNews,
+        KnowledgeState,
+        RejectedProposal,
+        StateFilter,
+    )
     from foveate.sync import Foveate
 
 KINDS = ("topic", "profile", "lesson", "reference", "recommendation")
@@ -35,6 +42,9 @@ CELLS: Cells[KnowledgeItem] = {
     Column("uses", "number", expendable=4): lambda item: str(item.uses or ""),
     Column("last seen", expendable=3): lambda item: moment(item.last_seen),
 }
+MAX_NEWS = 10
+"""Items listed of each kind of news, so that it fits on one screen."""
+NEWS_CHARS = 90
 EMPTY = "No knowledge yet. 'foveate knowledge learn' makes it from past conversations."
 
 
@@ -49,18 +59,25 @@ decision_options = stacked(
 )
 
 
-@store_group("knowledge", "Knowledge from past conversations: list, show, approve, edit, pin, retire.")
-def command() -> None:
-    """Review topics, lessons, references and a profile that were learned from past conversations, with their sources.
+@store_group(
+    "knowledge",
+    "What was learned since yesterday; list, show, approve, edit, pin, reject items.",
+    invoke_without_command=True,
+)
+def command(fov: Foveate) -> Answer:
+    """Show what was learned since yesterday, and review what was learned from past conversations, with its sources.
 
     A change is stored as a new version. An item is named by its id or a unique prefix of it.
 
     \b
+    foveate knowledge
     foveate knowledge list --scope project:shop
     foveate knowledge show k-1a2b
-    foveate knowledge approve k-1a2b k-3c4d
+    foveate knowledge reject k-1a2b
     foveate knowledge export -o knowledge.md
     """
+    news = fov.knowledge.news()
+    return Answer(news, partial(_print_news, news))
 
 
 @command.command(name="list")
@@ -86,9 +103,10 @@ def show(fov: Foveate, *, item_id: str, versions: bool) -> Answer:
     foveate knowledge show k-1a2b --versions
     """
     found = fov.knowledge.versions(item_id)
+    earlier = fov.knowledge.earlier(item_id)
     if versions:
         return Answer(found, lambda out: _print_versions(out, found))
-    return Answer(found[-1], lambda out: _print_item(out, found[-1]))
+    return Answer(found[-1], lambda out: _print_item(out, found[-1], earlier))
 
 
 @command.command()
@@ -122,6 +140,29 @@ def retire(fov: Foveate, *, item_ids: tuple[str, ...], reason: str) -> Answer:
     foveate knowledge retire k-1a2b --reason "we moved to tox"
     """
     return _decide(fov, item_ids, "retired", reason)
+
+
+@command.command()
+@decision_options
+def reject(fov: Foveate, *, item_ids: tuple[str, ...], reason: str) -> Answer:
+    """Reject items, like 'retire': no run learns what they say again.
+
+    \b
+    foveate knowledge reject k-1a2b --reason "that was a joke"
+    """
+    return _decide(fov, item_ids, "retired", reason or "rejected")
+
+
+@command.command()
+@click.option("--scope", metavar="SCOPE", help="E.g. project:shop, user:anna, org:acme or session:ID.")
+def rejected(fov: Foveate, *, scope: str | None) -> Answer:
+    """List what a model proposed and was not stored, with the reasons: its source turns do not prove it.
+
+    \b
+    foveate knowledge rejected --scope project:shop
+    """
+    found = fov.knowledge.rejected(scope=scope)
+    return Answer(found, each(found, _print_rejected) if found else "No proposal of a model was rejected.")
 
 
 @command.command()
@@ -266,13 +307,39 @@ def _print_change(out: Console, before: KnowledgeItem, after: KnowledgeItem) -> 
     out.print(line(f"{after.id} is now version {after.version} ({after.state})."))
 
 
-def _print_item(out: Console, item: KnowledgeItem) -> None:
+def _print_news(news: KnowledgeNews, out: Console) -> None:
+    """Print what was learned, on one screen."""
+    signs = (("+", "green", news.new), ("~", "yellow", news.changed), ("-", "dim", news.replaced))
+    for sign, style, items in signs:
+        for item in items[:MAX_NEWS]:
+            name = item.form or item.kind
+            out.print(line((f"{sign} ", style), (item.id, "bold"), f"  {name}: {shorten(item.title, NEWS_CHARS)}"))
+        if len(items) > MAX_NEWS:
+            out.print(line((f"{sign} … {len(items) - MAX_NEWS:,} more: foveate knowledge list", style)))
+    counts = f"{len(news.new):,} new, {len(news.changed):,} changed, {len(news.replaced):,} replaced"
+    run = f"last run {moment(news.last_run.started)}" if news.last_run else "no run yet: 'foveate knowledge learn'"
+    out.print(line((f"Since {moment(news.since)}: {counts}. {news.waiting:,} to review; {run}.", "dim")))
+
+
+def _print_rejected(out: Console, each: RejectedProposal) -> None:
+    out.print(
+        line((each.kind, "bold"), f" {each.title}", (f"  {each.scope}, {moment(each.at)}", "dim")), soft_wrap=True
+    )
+    if each.text and each.text != each.title:
+        out.print(line(f"    {shorten(each.text, 300)}"), soft_wrap=True)
+    out.print(line((f"    {each.reason}", "yellow")), soft_wrap=True)
+
+
+def _print_item(out: Console, item: KnowledgeItem, earlier: Sequence[KnowledgeItem] = ()) -> None:
     out.print(line((item.title, "bold")), soft_wrap=True)
     facts = f" · {item.kind} · {item.scope} · {item.id}@{item.version} by {item.maker}"
     out.print(line((item.state, STYLES[item.state]), (facts, "dim")), soft_wrap=True)
     weights = f"weight {item.weight:.2f} · confidence {item.confidence:.2f}"
     numbers = f"{weights} · shown {several(item.uses, 'time')}, helped {several(item.helped, 'time')}"
     out.print(line((numbers, "dim")), soft_wrap=True)
+    if item.said_on:
+        said = f"said {several(item.times_said, 'time')}: {', '.join(item.said_on)}"
+        out.print(line((said, "dim")), soft_wrap=True)
     for name, values in (
         ("technologies", item.technologies),
         ("keywords", [word for word, _ in item.keywords]),
@@ -289,6 +356,10 @@ def _print_item(out: Console, item: KnowledgeItem) -> None:
     for source in item.sources:
         session_id, _, turn = source.rpartition("/")
         out.print(line(f"  {source}  ", (to_copy("show", session_id, turn), "dim")), soft_wrap=True)
+    for other in item.contradicts:
+        out.print(line((f"Contradicted on the same day: {other}", "yellow")), soft_wrap=True)
+    for before in earlier:
+        out.print(line((f"Earlier ({moment(before.last_seen)}): {before.text}  {before.id}", "dim")), soft_wrap=True)
     if item.superseded_by:
         out.print(line((f"Replaced by {item.superseded_by}: {item.reason}", "yellow")), soft_wrap=True)
 

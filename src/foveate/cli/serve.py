@@ -48,6 +48,9 @@ def command(
     Without keys only your own requests from this machine are served; 'foveate keys create' makes a key. Where the
     system does not tell whose a request is (all but Linux), a token is printed that all but the gateway asks for.
 
+    Exit codes: 0 after SIGTERM or Ctrl+C; 1 if the store can't be opened or the port is taken, where a restart may
+    help; 2 for an invalid option or setting, or no key where one is needed, where it can't.
+
     \b
     foveate serve --upstream https://api.anthropic.com
     ANTHROPIC_BASE_URL=http://127.0.0.1:8484 claude
@@ -68,13 +71,16 @@ def command(
 
     def report(ready: ServeReport) -> None:
         if as_json:
-            print_json_line({"url": ready.url, "pid": ready.pid, "db": str(path)})
+            addresses = {"url": ready.url, "gateway": f"{ready.url}/v1", "dashboard": f"{ready.url}/"}
+            print_json_line({**addresses, "pid": ready.pid, "db": str(path)})
             return
         out = console()
-        out.print(line(("Serving ", "green"), (ready.url, "bold"), f" from {path}; Ctrl+C stops it."))
+        out.print(line(("Serving ", "green"), (ready.url, "bold"), "; Ctrl+C stops it."))
+        out.print(line(("Dashboard ", ""), (f"{ready.url}/", "bold")))
         out.print(line(f"Gateway   {ready.url}/v1 {_upstream(ready)}"))
         out.print(line(f"HTTP API  {ready.url}/api/v1 (described by /api/v1/openapi.json)"))
         out.print(line(f"MCP       {ready.url}/mcp"))
+        out.print(line(f"Store     {path}"))
         if ready.schedule:
             out.print(line(f"Learning  {ready.schedule} (knowledge.schedule)"))
         if not ready.needs_key:

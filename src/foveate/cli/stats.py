@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-    from foveate.session.values import CostRow, ModelsSettings, ProviderState, Reliability, SessionStats
+    from foveate.session.values import (
+        CostRow,
+        ModelsSettings,
+        ProviderState,
+        Reliability,
+        SessionStats,
+        SpendDimension,
+        SpendRow,
+    )
     from foveate.sync import Foveate
 
 CELLS: Cells[_Row] = {
@@ -54,6 +62,26 @@ COST_CELLS: Cells[CostRow] = {
     Column("out", "number", expendable=2): lambda row: amount(row.output_tokens),
     Column("price", "number"): lambda row: _price([row]),
 }
+SPEND_CELLS: Cells[SpendRow] = {
+    Column("calls", "number"): lambda row: str(row.calls),
+    Column("failed", "number", expendable=5): lambda row: str(row.failed),
+    Column("seconds", "number", expendable=7): lambda row: f"{row.latency_us / row.calls / 1_000_000:.1f}",
+    Column("first byte", "number", expendable=8): lambda row: f"{row.first_byte_us / row.calls / 1_000_000:.2f}",
+    Column("in", "number", expendable=1): lambda row: amount(row.input_tokens),
+    Column("cached", "number", expendable=3): lambda row: _part(row.cached_tokens, row.input_tokens),
+    Column("predicted", "number", expendable=4): lambda row: (
+        _part(row.confirmed_tokens, row.predicted_tokens) if row.predicted_tokens else ""
+    ),
+    Column("out", "number", expendable=2): lambda row: amount(row.output_tokens),
+    Column("thinking", "number", expendable=9): lambda row: amount(row.thinking_tokens) if row.thinking_tokens else "",
+    Column("price", "number"): lambda row: f"{'~' if row.is_estimate and row.nano_usd else ''}${row.usd:.4f}",
+    Column("saved", "number", expendable=6): lambda row: f"${row.saved_usd:.4f}" if row.saved_usd else "",
+}
+
+
+GATEWAY = "gateway"
+"""The purpose of a client's call."""
+NANO = 1_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,22 +115,47 @@ class Bill:
 @store_command("stats", "Sizes of a session or of the store; --cost for model calls.")
 @click.argument("session_id", metavar="[SESSION]", required=False)
 @click.option("--cost", "is_cost", is_flag=True, help="Show model calls and their cost.")
-def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: Path) -> Answer:
+@click.option(
+    "--by",
+    type=click.Choice(("day", "key", "project", "model", "session", "client", "purpose", "tenant")),
+    help="With --cost: one line per day, key, project, …",
+)
+@click.option("--days", type=click.FloatRange(0, min_open=True), help="With --by: only the last days.")
+def command(
+    fov: Foveate,
+    *,
+    session_id: str | None,
+    is_cost: bool,
+    by: SpendDimension | None,
+    days: float | None,
+    store_path: Path,
+) -> Answer:
     """Show the sizes of one session or of all: turns, tokens, raw and stored bytes, and how many turns are compressed;
     for the checkpoint strategy also the reliability.
 
     With --cost: model calls by day, session, purpose and model, with failures, rejected answers and average seconds.
-    Then the providers called in the last hour, which of them are paused after failures, their use in the last minute,
+    Calls of the gateway's clients have the purpose `gateway`; models.daily_usd does not count them. Then the providers
+    called in the last hour, which of them are paused after failures, their use in the last minute,
     and today's share of the daily limit (models.daily_usd). A price with ~ is an estimate.
+
+    With --by: `predicted` is the share of the tokens that the provider was expected to have cached and reported as
+    cached, and `saved` what sending whole conversations would have cost in addition.
 
     \b
     foveate stats
     foveate stats demo --json
     foveate stats --cost
+    foveate stats --cost --by key --days 30
     """
     from foveate.session.checkpoints import advice  # it loads the strategies
 
     chosen = fov.find_session(session_id).id if session_id else None
+    if (by or days is not None) and not is_cost:
+        raise click.UsageError("--by and --days need --cost.")
+    if days is not None and not by:
+        raise click.UsageError("--days needs --by.")
+    if by:
+        return _spending(by, fov.spending(by, days=days, session_id=chosen), fov)
     if is_cost:
         bill = Bill(fov.costs(), chosen, fov.providers(), fov.settings.models)
         return Answer(_bill_value(bill), lambda out: print_bill(out, bill))
@@ -119,6 +172,34 @@ def command(fov: Foveate, *, session_id: str | None, is_cost: bool, store_path: 
     value = {"file_bytes": size, "sessions": sessions, "providers": bill.providers}
     advised = advice(rows[0].trust.level, fov.find_session(chosen).info) if chosen and rows[0].trust else ""
     return Answer(value, lambda out: _show(out, rows, on_disk, bill, advised))
+
+
+def _spending(by: SpendDimension, rows: Sequence[SpendRow], fov: Foveate) -> Answer:
+    names = {key.id: key.name for key in fov.keys.list()} if by == "key" else {}
+
+    named: Cells[SpendRow] = {Column("name", "cut"): lambda row: names.get(row.name, "")} if by == "key" else {}
+    first = Column(by) if by in ("day", "key") else Column(by, "cut")
+    cells: Cells[SpendRow] = {first: lambda row: row.name or "-", **named, **SPEND_CELLS}
+
+    def show(out: Console) -> None:
+        if not rows:
+            out.print(line("No model was called yet."))
+            return
+        print_values(out, cells, rows)
+        usd, whole = sum(row.nano_usd for row in rows), sum(row.whole_nano_usd for row in rows)
+        saved = f"; whole conversations would have cost ${whole / NANO:.4f}" if whole != usd else ""
+        out.print(line((f"${usd / NANO:.4f} in total{saved}.", "dim")))
+
+    value = [{**_fields(row), "usd": row.usd, "saved_usd": row.saved_usd} for row in rows]
+    return Answer({"by": by, "spending": value}, show)
+
+
+def _fields(row: SpendRow) -> dict[str, object]:
+    return {field: getattr(row, field) for field in row.__dataclass_fields__}
+
+
+def _part(tokens: int, of: int) -> str:
+    return f"{amount(tokens)} ({tokens / of:.0%})" if of else ""
 
 
 def _show(out: Console, rows: Sequence[_Row], on_disk: str, bill: Bill, advised: str) -> None:
@@ -188,14 +269,14 @@ def _share(used: int, limit: int | None) -> str:
 
 
 def _today(costs: Sequence[CostRow], daily_usd: float | None) -> str:
-    """Return today's cost of all sessions, since they share the daily limit."""
+    """Return today's cost of Foveate's own calls in all sessions, since they share the daily limit."""
     cap = "without a limit" if daily_usd is None else f"of ${daily_usd:g} a day"
     return f"{_price(_of_today(costs))} today (UTC) {cap}"
 
 
 def _of_today(costs: Sequence[CostRow]) -> list[CostRow]:
     today = f"{datetime.now(UTC):%Y-%m-%d}"
-    return [row for row in costs if row.day == today]
+    return [row for row in costs if row.day == today and row.purpose != GATEWAY]
 
 
 def _price(costs: Sequence[CostRow]) -> str:

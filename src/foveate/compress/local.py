@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.cues import estimate_tokens
+from foveate.compress.cut import BRIEF, LINE, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Pair, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import BRIEF, LINE, PHRASES, Ranking, Source, rank, sentence
+from foveate.compress.rank import Ranking, RankStep, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
+from foveate.compress.worth import TINY, WorthModel, chances, load_worth
 from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
 from foveate.text import turn_text
 from foveate.turn import Message
@@ -85,8 +87,10 @@ class LocalCompressor:
     """Share of C for a turn of 1,000 tokens, if `share` is not set."""
     tiny_tokens: int = TINY_TOKENS
     """Maximum tokens of T."""
+    worth_model: str = ""
+    """File of the model of worth; by default the one in the package."""
     name: str = "local"
-    version: int = 8
+    version: int = 9
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -95,6 +99,7 @@ class LocalCompressor:
             Shares(settings.compressed_facts, settings.tiny_facts),
             medium_share=settings.compressed_share,
             tiny_tokens=settings.tiny_tokens,
+            worth_model=settings.worth_model,
         )
 
     def compress(self, turn: int, messages: Sequence[Message], count: Count) -> Renditions:
@@ -102,15 +107,16 @@ class LocalCompressor:
         raw = turn_text(tuple(messages))
         raw_tokens = count(raw)
         scale = _scale(raw, raw_tokens, count)
-        reading = read_turn(messages)
+        worth = load_worth(self.worth_model)
+        reading = read_turn(messages, worth)
         if not reading.candidates:
-            return Renditions(_smooth(messages, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
-        smoothed, above = _smooth(messages, raw, raw_tokens, count)
+            return Renditions(_smooth(messages, worth, raw, raw_tokens, count)[0], NOTHING, NOTHING, ())
+        smoothed, above = _smooth(messages, worth, raw, raw_tokens, count)
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
         spoken = job if said is reading else replace(job, source=_source(said))
         phrases, lines, brief = rank(
-            [Source(one.text, is_whole=one.is_whole, scores=one.scores) for one in said.candidates],
+            [Source(one.text, one.is_whole, one.scores) for one in said.candidates],
             PHRASES,
             LINE,
             BRIEF,
@@ -124,11 +130,11 @@ class LocalCompressor:
             else:
                 room = min(above, round(raw_tokens * share * extra))
                 spoken_room = round(room * (1 - EXCERPT_SHARE * min(1.0, excerpts.chars / max(1, len(raw)))))
-                texts = phrases.fit(spoken_room, count, lambda texts: _written(said.candidates, texts))
+                texts = phrases.fit(spoken_room, count, lambda texts: _written(said.candidates, texts), fill=True)
                 spoken_tokens = count(_written(said.candidates, texts))
                 told = _with_excerpts(said.candidates, dict(texts), excerpts, room, count=count, scale=scale)
                 left = room - count(_written(said.candidates, told)) + spoken_tokens
-                texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts))
+                texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts), fill=True)
                 texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
             return _line(said.candidates, texts, _written(said.candidates, texts))
 
@@ -226,8 +232,8 @@ def _scale(raw: str, raw_tokens: int, count: Count) -> float:
     return max(0.5, tokens / max(1, estimate_tokens(sample)))
 
 
-def _smooth(messages: Sequence[Message], raw: str, raw_tokens: int, count: Count) -> tuple[str, int]:
-    smoothed = smooth_messages(messages)
+def _smooth(messages: Sequence[Message], worth: WorthModel, raw: str, raw_tokens: int, count: Count) -> tuple[str, int]:
+    smoothed = smooth_messages(messages, worth=worth)
     tokens = count(smoothed)
     return (smoothed, tokens) if smoothed.strip() and tokens <= raw_tokens else (raw, raw_tokens)
 
@@ -321,6 +327,8 @@ ASSISTANT_TOKENS = 30
 LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
 USER_PART = 0.6
 """Maximum share of the prompt in a line if both it and the answer are long."""
+OUTCOME_PART = 0.9
+"""Maximum share of the room of an answer for the clause that says what came of it."""
 NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
 """Tokens of a note on tool calls, of a mark, and the minimum room of a line with words for a sentence."""
 
@@ -343,8 +351,8 @@ def tiny_line(
         place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
     }
     spoken = spoken or set(range(len(candidates)))
-    told = sum(sum(candidates[place].facts.values()) * candidates[place].told for place in spoken)
-    room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=told / max(1, raw_tokens))
+    weight = sum(sum(candidates[place].facts.values()) * candidates[place].told for place in spoken)
+    room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=weight / max(1, raw_tokens))
     room = min(above, round(room * extra) + count(candidates[0].label))
     calls = reading.tool_calls
     note = f" {{{calls} tool{'s' if calls > 1 else ''} called}}" if calls and room >= 5 * NOTE_TOKENS else ""
@@ -358,15 +366,36 @@ def tiny_line(
     prompt = sum(candidates[place].tokens for place in asked)
     part = max(room * (1 - USER_PART), room - prompt - MARK_TOKENS) if asked else room
     if answered and part > MIN_TOKENS:
-        take = partial(ranking.fit, fill=True) if asked else partial(_with_core, ranking)
-        texts = take(round(part), count, write, among=answered)
+        came = _outcome(candidates, answered, ranking, part) if asked else None
+        if came:
+            others = answered - {came.clause}
+            texts = ranking.fit(round(part), count, write, first=[came], among=others, fill=True)
+        if not texts:
+            take = partial(ranking.fit, fill=True) if asked else partial(_with_core, ranking)
+            texts = take(round(part), count, write, among=answered)
     if asked:
-        came = texts
-        own = _with_core(ranking, room, count, lambda own: write(dict(sorted({**came, **own}.items()))), among=asked)
-        texts = dict(sorted({**came, **own}.items()))
+        told = texts
+        own = _with_core(ranking, room, count, lambda own: write(dict(sorted({**told, **own}.items()))), among=asked)
+        texts = dict(sorted({**told, **own}.items()))
     if not texts:
         return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
     return _line(candidates, texts, write(texts))
+
+
+def _outcome(
+    candidates: Sequence[Candidate], answered: Collection[int], ranking: Ranking, room: float
+) -> RankStep | None:
+    """Return the clause of the last answer that a reader keeps most, or the phrase of it that fits."""
+    last = max(candidates[place].message for place in answered)
+    own = [place for place in answered if candidates[place].message == last and candidates[place].scores is not None]
+    best = sorted(own, key=lambda place: -_chance(candidates[place]))
+    steps = (ranking.phrase_step(place, room * OUTCOME_PART) for place in best)
+    return next(filter(None, steps), None)
+
+
+def _chance(candidate: Candidate) -> float:
+    assert candidate.scores is not None
+    return float(chances(candidate.scores, TINY).mean())
 
 
 def _with_core(

@@ -15,54 +15,45 @@ keeps its unit, a verb its particle, a quotation all its words. Nothing is rewor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import accumulate, chain, pairwise
 from operator import or_
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from foveate.compress.cues import estimate_tokens, is_negation, look_at, quoted_places
-from foveate.compress.facts import word_kinds
-from foveate.compress.lexicon import QUANTITIES, RATES, as_words
+from foveate.compress.binding import (
+    JOINERS,
+    LIMITS,
+    LINKS,
+    MIN_RUN,
+    SUBJECTS,
+    binds_of,
+    core_places,
+    has_subject,
+    joins_of,
+    look_of,
+    looks_of,
+    opens_of,
+)
+from foveate.compress.cues import estimate_tokens, is_negation, quoted_places
+from foveate.compress.cut import LEVELS, PHRASES, PRICES, Numbers, Order, Row, levels_of
 from foveate.compress.marks import escape_inline
-from foveate.compress.urgency import COMMANDS, FINITE_VERBS, ORDERED, is_plea, urgency
+from foveate.compress.urgency import ORDERED, is_plea, urgency
 from foveate.compress.worth import HEADS, Floats, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.renditions import Count
 
-PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
-"""Minimum worth per token, from the shortest rendition to the longest."""
-LEVELS = len(PRICES) + 1
-"""Number of levels: one for each price and one for words that enter at no price."""
-WORTH: Mapping[str, float] = {
-    "i": 0.7,
-    "/": 0.7,
-    "u": 0.5,
-    "#": 0.55,
-    "@": 0.65,
-    "n": 0.3,
-    "e": 0.3,
-    "!": 0.4,
-    "-": 0.4,
-}
-"""Worth by kind of fact (`foveate.compress.facts`): approximately the chance that a reader wants the word."""
-COMMON_WORD, RARE_WORD, MAX_WORTH = 0.1, 0.4, 2.4
-"""Worth of a common word, the addition for the rarest word, and the maximum of any word."""
-LONG = 0.16
-"""Addition for each token after the second of a number, an identifier or a name."""
-ORDER_WORD = 0.2
-"""Minimum worth of a word that makes a sentence an order, such as `must`."""
-MUST = 0.4
-"""Minimum worth of a word that its clause may not lose."""
+COURTESY_CHANCE = 0.02
+"""A clause that readers keep with less than this chance orders nothing, whatever its form: `Have a nice day!`"""
+ORDER_CHANCE = 0.5
+"""Minimum chance that a reader keeps a word of an order."""
 CUT = HEADS.index("cut")
 TOLD, CLAUSE_PART = 2.0, 0.4
 """Factor of a word that all readers keep, and the part of it that its clause decides."""
-MAX_CUT = 4.0
-"""Maximum log-odds against a gap before a word; a gap costs `GAP` for each unit at either end."""
+FREE_CUT, MAX_CUT = 1.0, 4.0
+"""Log-odds against a gap before a word from which it costs something, and beyond which it costs no more."""
 MAX_STEP_TOKENS = 16
 """Words that enter at the same price enter in parts of this size, so that a part of them can fit."""
 MAX_CLAUSE_WORDS = 96
@@ -75,122 +66,7 @@ GROWTH = 0.3
 SEPARATOR = 0.7
 """Tokens of the separator after each further clause."""
 
-_DUTIES = as_words("must always muss müssen darf siempre")
-_HELPERS = as_words(
-    """do does did is are was were am be been has have had will would can could may might must should shall need"""
-)
-"""Words that stay with the negation after them."""
-_TENSES = as_words(
-    """might getting going planned plan hat habe haben hatte wird werden wurde kann könnte soll sollte muss müsste darf
-    will möchte a ont avait sera peut pourrait doit devrait va ha han había será puede podría debe debería"""
-)
-"""Words of time and doubt that stay with the verb behind them, beside the auxiliaries."""
-_BEFORE_MUSTS = _HELPERS | {"as", "so"}
-_VERBS = (
-    (_HELPERS - as_words("be been"))
-    | FINITE_VERBS
-    | as_words(
-        """goes comes come takes gets makes gives says shows needs wants wanted found finds means meant works runs fails
-    keeps kept lets left leaves stays writes wrote sent sends reads put set knows knew thinks thought sees saw lasts
-    holds held brings brought buys bought pays paid sells sold begins starts stops breaks loses lost wins won meets met
-    moves uses tells told asks I'm we want like love use see think know hope prefer agree"""
-    )
-)
-"""Verbs that make a sentence with the words before them; some of them can also be the object of an order."""
-_LIMITS = as_words(
-    """since until till before after under over below above within between during while when whenever than least most"""
-)
-"""Words that stay with the word after them: a number, a date, a condition. An order may not lose them."""
-_HOLDS_ONE = _LIMITS | QUANTITIES | RATES | {"too"}
-_DENIALS = as_words("false untrue incorrect myth rumour rumor supposedly allegedly too whenever falsch faux falso")
-"""Words without which a clause claims what it denies, or more than it says."""
-_BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
-"""Words between a number and its unit."""
-_PARTICLES = as_words("off up out down away back over on in again")
-_COMPARED = as_words("than most least")
-_JOINERS = as_words("and but so because which who while then where und aber weil et mais y pero")
-"""Words before which a clause may end."""
-_LINKS = as_words("and but so then also und aber dann et mais y pero")
-"""Words that a clause does not need at its beginning."""
-_PRONOUNS = as_words(
-    """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're can could ich wir du je nous
-    il elle yo"""
-)
-_SUBJECTS = _PRONOUNS | as_words(
-    "there this that the my our your his her their a an please let let's er sie der die das"
-)
-"""Words with which a part of a clause may begin."""
-_FORBIDDEN = np.float32(-1e6)
 _ENDS = ".!?。！？"
-_Numbers = NDArray[np.int_]
-
-
-class Order(NamedTuple):
-    """The fines of a choice of words, which say how much an order of words reads as phrases."""
-
-    short_run: float
-    """For each word in a run of one or two words."""
-    gap: float
-    """For each unit of log-odds against a gap, at either end of it."""
-    clause: float
-    least: int
-    """Minimum number of words of a clause, if it has as many: fewer are a fragment."""
-
-
-PHRASES = Order(0.08, 0.045, 0.3, 5)
-"""Reads as clauses and phrases."""
-LINE = Order(0.08, 0.015, 0.3, 3)
-"""The same for a single line: what was asked and what came of it."""
-BRIEF = Order(0.03, 0.0, 0.1, 1)
-"""Preserves most facts and reads as a list of words."""
-
-
-class _Word(NamedTuple):
-    """Properties of a word without its context."""
-
-    core: str
-    worth: float
-    tokens: float
-    is_glue: bool
-    """The word carries no information and leads to the next word."""
-    holds: int
-    """Number of words with content that stay with it."""
-    must: bool
-    ends: bool
-    """The range of words that it holds ends with it."""
-    parts: bool
-    """A part of the clause ends with it."""
-    leans: bool
-    """The word may have to stay with the word before it."""
-    names: bool
-    """The word is a name: what follows is said about it."""
-
-
-@lru_cache(maxsize=50_000)
-def _look(word: str, opens: bool = False) -> _Word:
-    core, _, negates, limits, counts = look_at(word)
-    tokens = float(estimate_tokens(word))
-    must = negates or limits or core in RATES or core in _DENIALS
-    worth = max(_worth(core if opens and word.istitle() else word, tokens), ORDER_WORD * (core in _DUTIES))
-    holds = 2 if negates or limits or core == "whenever" else int(counts or core in _HOLDS_ONE)
-    is_glue, leans, last = not worth and not must, must or core in _PARTICLES or core in _COMPARED, word[-1:]
-    worth = max(worth, MUST * must)
-    names = word[:1].isupper() and last.isalnum() and (not opens or not word.istitle()) and _is_name(word)
-    return _Word(core, worth, tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans, names)
-
-
-def _is_name(word: str) -> bool:
-    return any(kind in "ni" for kind, _ in word_kinds(word))
-
-
-def _worth(word: str, tokens: float) -> float:
-    worth = 0.0
-    for kind, weight in word_kinds(word):
-        if kind == "w":
-            worth += COMMON_WORD + RARE_WORD * weight if weight > 0 else 0.0
-        else:
-            worth += WORTH.get(kind, RARE_WORD) + LONG * max(0, tokens - 2)
-    return min(worth, MAX_WORTH)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,8 +75,6 @@ class Source:
 
     text: str
     """The text, on one line and plain."""
-    factor: float = 1.0
-    """Factor for its words, by the speaker."""
     is_whole: bool = False
     """The clause is used whole or not at all: a line of code, a note on a tool call."""
     scores: Floats | None = None
@@ -302,39 +176,46 @@ class Ranking:
         return self.texts(steps)
 
     def phrase(self, clause: int, max_tokens: float) -> str:
-        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none may stand alone.
+        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none can."""
+        found = self.phrase_step(clause, max_tokens)
+        return _written(self.words[clause], found.words) if found else ""
+
+    def phrase_step(self, clause: int, max_tokens: float) -> RankStep | None:
+        """Return the words of a clause that read as a sentence; None if none may stand alone.
 
         A row begins with a subject. A negation or condition outside of it belongs to another clause: what follows the
         row has its own subject, and nothing before the row is a condition.
         """
-        words, looks = self.words[clause], _looks(self.words[clause])
+        looks = looks_of(self.words[clause])
         tokens = [0.0, *accumulate(look.tokens for look in looks)]
         worths = [0.0, *accumulate(look.worth for look in looks)]
         musts = [place for place, look in enumerate(looks) if look.must]
-        cuts = [place for place in range(1, len(looks)) if looks[place - 1].parts or looks[place].core in _JOINERS]
-        ends = [end for end in (*cuts, len(looks)) if looks[end - 1].core not in _JOINERS]
-        opening = next((place for place, look in enumerate(looks) if look.core not in _LINKS), 0)
-        starts = [] if looks[opening].core in _JOINERS else [opening]
-        starts += [place for place in cuts if looks[place].core in _SUBJECTS or looks[place].names]
+        cuts = [place for place in range(1, len(looks)) if looks[place - 1].parts or looks[place].core in JOINERS]
+        ends = [end for end in (*cuts, len(looks)) if looks[end - 1].core not in JOINERS]
+        opening = next((place for place, look in enumerate(looks) if look.core not in LINKS), 0)
+        starts = [] if looks[opening].core in JOINERS else [opening]
+        starts += [place for place in cuts if looks[place].core in SUBJECTS or looks[place].names]
         rows = [
             (worths[end] - worths[start], -start, end)
             for start in starts
             for end in ends
             if start + MIN_RUN <= end and tokens[end] - tokens[start] <= max_tokens
             if all(
-                start <= place < end or (_has_subject(looks, end) if place >= end else is_negation(looks[place].core))
+                start <= place < end or (has_subject(looks, end) if place >= end else is_negation(looks[place].core))
                 for place in musts
             )
         ]
-        _, first, end = max(rows, default=(0.0, 0, 0))
-        return _written(words, range(-first, end))
+        if not rows:
+            return None
+        _, first, end = max(rows)
+        return RankStep(clause, tuple(range(-first, end)), tokens[end] - tokens[-first], is_first=True, level=0)
 
     def core(self, clause: int) -> RankStep | None:
         """Return subject and verb of a clause, with what it may not lose; None if it has no known verb."""
         found = core_places(self.words[clause])
         if not found:
             return None
-        tokens = sum(_look(self.words[clause][place]).tokens for place in found)
+        tokens = sum(look_of(self.words[clause][place]).tokens for place in found)
         return RankStep(clause, tuple(found), tokens, is_first=True, level=0)
 
 
@@ -343,108 +224,54 @@ def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
     words = [source.text.split(" ") for source in sources]
     if not sources:
         return [Ranking(words, []) for _ in orders]
-    rows: list[_Row] = []
+    rows: list[Row] = []
     for clause, source in enumerate(sources):
         scores = source.scores
         if scores is None:
             scores = load_worth().score([Passage(words[clause])])
         rows += _rows(clause, source, words[clause], scores)
-    levels = _levels(rows, orders)
-    return [Ranking(words, _steps(rows, words, found)) for found in levels]
+    levels = levels_of(rows, orders)
+    return [
+        Ranking(words, _steps(rows, words, found, binds=order.binds))
+        for order, found in zip(orders, levels, strict=True)
+    ]
 
 
-def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> Iterator[_Row]:
-    looks = _looks(words)
+def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> Iterator[Row]:
+    looks = looks_of(words)
     cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
     duties = _urgencies(words, cores, parts)
-    fixed = np.array(own) * duties * source.factor
-    worths = (_told(scores) * fixed).tolist()
+    worths = _worths(np.array(own, np.float32), np.array(duties, np.float32), scores)
     if source.is_whole:
-        yield _Row(clause, 0, [sum(worths)], [sum(tokens)], [0.0], [False], [False])
+        yield Row(clause, 0, worths.sum(keepdims=True), [sum(tokens)], [0.0], [True], [False], [False], [False])
         return
     if ORDERED in duties:
-        limits = [duty == ORDERED and core in _LIMITS for duty, core in zip(duties, cores, strict=True)]
+        limits = [duty == ORDERED and core in LIMITS for duty, core in zip(duties, cores, strict=True)]
         musts = tuple(map(or_, musts, limits))
-    joins = _joins(looks, quoted_places(source.text, len(looks)))
-    cuts = np.clip(-scores[:, CUT], 0, MAX_CUT).tolist()
+    joins = joins_of(looks, quoted_places(source.text, len(looks)))
+    opens = opens_of(looks)
+    binds = binds_of(looks, duties, musts)
+    cuts = np.clip(-scores[:, CUT] - FREE_CUT, 0, MAX_CUT)
+    cuts[0] = 0
     for start in range(0, len(looks), MAX_CLAUSE_WORDS):
         part = slice(start, start + MAX_CLAUSE_WORDS)
-        yield _Row(clause, start, worths[part], tokens[part], cuts[part], joins[part], musts[part])
+        yield Row(
+            clause, start, worths[part], tokens[part], cuts[part], opens[part], joins[part], binds[part], musts[part]
+        )
 
 
-def _told(scores: Floats) -> NDArray[np.float32]:
-    """Return the factor of each word of a clause: the mean chance that a reader keeps it, and its clause."""
+def _worths(own: Floats, duties: Floats, scores: Floats) -> Floats:
+    """Return the worth of each word: its own by the chance that a reader keeps it, and more of an order."""
     told = chances(scores)
-    return np.asarray(TOLD * ((1 - CLAUSE_PART) * told + CLAUSE_PART * told.mean()), np.float32)
+    clause = float(told.sum()) / len(told)
+    told = (1 - CLAUSE_PART) * told + CLAUSE_PART * clause
+    if clause < COURTESY_CHANCE:
+        duties = np.minimum(duties, 1)
+    told = np.where(duties == ORDERED, np.maximum(told, ORDER_CHANCE), told)
+    return np.asarray(TOLD * told * own * duties, np.float32)
 
 
-def _looks(words: Sequence[str]) -> list[_Word]:
-    looks = [_look(words[0], True), *map(_look, words[1:])]
-    for place in [place for place, look in enumerate(looks[1:-1], 1) if look.core == "long"]:
-        if looks[place - 1].core in ("as", "so") and looks[place + 1].core == "as":
-            looks[place] = looks[place]._replace(worth=MUST, is_glue=False, holds=2, must=True, leans=True)
-    return looks
-
-
-def _joins(looks: Sequence[_Word], quoted: Collection[int]) -> list[bool]:
-    """Return which words are kept if and only if the word before is."""
-    joins = [False] * len(looks)
-    holds = 0
-    for place, look in enumerate(looks):
-        core, _, _, is_glue, own, _, ends, _, leans, _ = look
-        if place and (holds or (leans and _leans(look, looks[place - 1]))):
-            joins[place] = True
-        if holds and not is_glue and core not in _BEFORE_UNITS:
-            holds -= 1
-        holds = 0 if ends else max(own, holds)
-    for place, (before, look) in enumerate(pairwise(looks), 1):
-        # A subject stays with its verb, and a tense or a doubt with the verb that it is about.
-        if not before.ends and not before.parts and (before.core in _PRONOUNS or _is_auxiliary(before.core)):
-            joins[place] = joins[place] or look.core not in _JOINERS
-        # What a number counts or names: `Kestrel 410`, `page 2`.
-        if look.core[:1].isdigit() and not (before.ends or before.parts or before.is_glue or before.core[:1].isdigit()):
-            joins[place] = True
-    for place in quoted:
-        joins[place] = joins[place] or place - 1 in quoted
-    # Without its name, what is said of the second would be said of the first: `Flask 2.3, SQLAlchemy 2.0`.
-    for place in [place for place, look in enumerate(looks[:-1], 1) if look.names][1:]:
-        joins[place] = joins[place] or not (looks[place].is_glue or looks[place].names)
-    return joins
-
-
-def _is_auxiliary(core: str) -> bool:
-    return core in _HELPERS or core in _TENSES or core.endswith(("n't", "'s", "'re", "'ve", "'ll", "'d", "'m"))
-
-
-def _leans(word: _Word, before: _Word) -> bool:
-    return (
-        word.core == "than"
-        or (word.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1)
-        or (word.must and before.core in _BEFORE_MUSTS)
-        or (word.core in _COMPARED and before.core in ("at", "the"))
-    )
-
-
-def _has_subject(looks: Sequence[_Word], place: int) -> bool:
-    """Return whether an independent clause begins here: `and I don't know`."""
-    start = place + (looks[place].core in _JOINERS)
-    return start < len(looks) and looks[start].core in _PRONOUNS
-
-
-class _Row(NamedTuple):
-    """A clause, or a piece of a long one, as columns; a clause that is used whole is one word."""
-
-    clause: int
-    start: int
-    worths: Sequence[float]
-    tokens: Sequence[float]
-    cuts: Sequence[float]
-    """What a gap costs that begins or ends before the word."""
-    joins: Sequence[bool]
-    musts: Sequence[bool]
-
-
-def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Numbers) -> list[RankStep]:
+def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers, *, binds: bool) -> list[RankStep]:
     """Return the words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
     sizes = [len(row.tokens) for row in rows]
     groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
@@ -467,13 +294,14 @@ def _steps(rows: Sequence[_Row], words: Sequence[Sequence[str]], levels: _Number
         elif cost <= MAX_STEP_TOKENS:
             steps.append(RankStep(row.clause, tuple(places[start:end]), cost, is_first, level))
         else:
-            for number, (part_cost, part) in enumerate(_parts(row, [place - row.start for place in places[start:end]])):
+            own = [place - row.start for place in places[start:end]]
+            for number, (part_cost, part) in enumerate(_parts(row, own, binds=binds)):
                 at_words = tuple([row.start + place for place in part])
                 steps.append(RankStep(row.clause, at_words, part_cost, is_first and not number, level))
     return steps
 
 
-def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
+def _parts(row: Row, places: Sequence[int], *, binds: bool = True) -> list[tuple[float, list[int]]]:
     """Divide words that enter at one price into parts of about `MAX_STEP_TOKENS`; the first has what a clause may not
     lose.
 
@@ -481,7 +309,7 @@ def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
     """
     groups: list[list[int]] = []
     for place in places:
-        if groups and row.joins[place]:
+        if groups and (row.joins[place] or (binds and row.binds[place])):
             groups[-1].append(place)
         else:
             groups.append([place])
@@ -494,140 +322,6 @@ def _parts(row: _Row, places: Sequence[int]) -> list[tuple[float, list[int]]]:
         else:
             parts.append((cost, group))
     return parts
-
-
-def _levels(rows: Sequence[_Row], orders: Sequence[Order]) -> list[_Numbers]:
-    """Return the price at which each word enters, row after row: the first at which the best choice of its row has it.
-
-    One result for each order. The words are sorted by position and the rows by length, so
-    that the rows with a word at a position come first.
-    """
-    sizes = np.array([len(row.tokens) for row in rows])
-    by_length = np.argsort(-sizes, kind="stable")
-    places = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    ranks = np.repeat(np.argsort(by_length), sizes)
-    order = np.argsort(places * len(rows) + ranks)
-    columns = [
-        np.array(list(chain.from_iterable(column)), np.float32)[order, None]
-        for column in [*zip(*rows, strict=True)][2:]
-    ]
-    kept, taken = _best_words(sizes[by_length], np.bincount(places), columns, orders)
-    words = np.zeros(taken.shape, int)
-    np.add.at(words, ranks[order], kept)
-    least = np.repeat([one.least for one in orders], len(PRICES))
-    taken &= words >= np.minimum(least, sizes[by_length, None])
-    kept &= taken[ranks[order]]
-    found = np.empty((len(orders), len(order)), int)
-    for levels, part in zip(found, np.split(kept, len(orders), axis=1), strict=True):
-        levels[order] = np.where(part.any(axis=1), part.argmax(axis=1), len(PRICES))
-    return list(found)
-
-
-def _best_words(
-    sizes: _Numbers, counts: _Numbers, columns: Iterable[NDArray[np.float32]], orders: Sequence[Order]
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
-    """Return the best choice of each row at each price: its words, and whether it is worth a clause.
-
-    Dynamic programming over the positions with the length of the run so far (0, 1, 2, 3 or more) as the state, for all
-    rows, prices and fines at once. `sizes` are those of the rows, the longest first; `counts` of the positions.
-    """
-    prices = np.tile(PRICES, len(orders))
-    fines = np.array([(order.short_run, order.gap, order.clause) for order in orders], np.float32)
-    short_run, gap_fine, clause_fine = np.repeat(fines.T, len(PRICES), axis=1)
-    worths, tokens, cuts, joins, musts = columns
-    joins, musts = (np.repeat(column * _FORBIDDEN, len(prices), axis=1) for column in (joins, musts))
-    values = worths - tokens * prices
-    cuts = cuts * gap_fine
-    opening = values + (joins - cuts)
-    closing = joins - cuts
-    short = np.where(sizes[:, None] < MIN_RUN, np.float32(0), short_run)
-    shorter = 2 * short
-    gaps = np.zeros(short.shape, np.float32)
-    ones, twos, manys = (np.full_like(gaps, _FORBIDDEN) for _ in range(3))
-    stays, is_many, is_two, is_long = (np.empty(values.shape, bool) for _ in range(4))
-    spans = [(size, slice(end - size, end)) for size, end in zip(counts, np.cumsum(counts), strict=True)]
-    for size, now in spans:
-        value, gap, one, two, many = values[now], gaps[:size], ones[:size], twos[:size], manys[:size]
-        after_one, after_two = one - short[:size], two - shorter[:size]
-        best = np.maximum(after_one, after_two)
-        np.greater_equal(after_two, after_one, out=is_two[now])
-        np.greater_equal(many, best, out=is_many[now])
-        np.greater_equal(many, two, out=is_long[now])
-        np.maximum(best, many, out=best)
-        best += closing[now]
-        np.greater_equal(gap, best, out=stays[now])
-        np.maximum(two, many, out=many)
-        many += value
-        np.add(one, value, out=two)
-        np.add(gap, opening[now], out=one)
-        np.maximum(gap, best, out=gap)
-        gap += musts[now]
-    ends = np.stack((gaps, ones - short, twos - shorter, manys))
-    # Of equal ends the longest run is chosen, but in the longest rows the shortest.
-    last = np.where(gaps >= ends.max(axis=0), 0, 3 - ends[::-1].argmax(axis=0))
-    states = np.where(sizes[:, None] == sizes[0], ends.argmax(axis=0), last).astype(np.int8)
-    before_gap = np.where(stays, np.int8(0), np.where(is_many, np.int8(3), np.int8(1) + is_two))
-    is_gap = np.empty(values.shape, bool)
-    for size, now in reversed(spans):
-        state = states[:size]
-        np.equal(state, 0, out=is_gap[now])
-        longer = state == MIN_RUN
-        longer &= is_long[now]
-        state -= 1
-        state += longer
-        np.copyto(state, before_gap[now], where=is_gap[now])
-    return ~is_gap, ends.max(axis=0) > clause_fine
-
-
-MIN_RUN = 3
-"""Minimum number of words in a readable run."""
-
-
-def core_places(words: Sequence[str]) -> list[int]:
-    """Return the positions of a clause's first subject and verb and of all that it may not lose, in order; empty
-    without a verb."""
-    looks = _looks(words)
-    for place, look in enumerate(looks[:CORE_WORDS]):
-        is_order = place == 0 and look.core in COMMANDS
-        if not is_order and (not place or not _is_verb(look.core)):
-            continue
-        start = place
-        while start and not looks[start - 1].ends and place - start < MIN_RUN:
-            start -= 1
-        end = place + 1
-        while end < len(looks) and (looks[end - 1].is_glue or end - place < MIN_RUN) and not looks[end - 1].ends:
-            end += 1
-        return sorted({*range(start, end), *_with_joined(looks, (at for at, one in enumerate(looks) if one.must))})
-    return []
-
-
-CORE_WORDS = 16
-"""Number of first words of a clause among which its verb is searched."""
-
-
-def _with_joined(looks: Sequence[_Word], places: Iterable[int]) -> set[int]:
-    joins = _joins(looks, ())
-    found: set[int] = set()
-    for place in places:
-        if place in found:
-            continue
-        start, end = place, place + 1
-        while joins[start]:
-            start -= 1
-        while end < len(joins) and joins[end]:
-            end += 1
-        found.update(range(start, end))
-    return found
-
-
-def _is_verb(core: str) -> bool:
-    return (
-        core in _VERBS
-        or core.endswith(("n't", "'s", "'re", "'ve", "'ll", "'d", "'m"))
-        or (
-            core.endswith("ed") and len(core) > 4  # noqa: PLR2004
-        )
-    )
 
 
 def _written(words: Sequence[str], places: Iterable[int]) -> str:

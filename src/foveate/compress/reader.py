@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
+import numpy as np
+
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
 from foveate.compress.cues import bare, estimate_tokens, is_meta
 from foveate.compress.facts import Facts, find_facts, find_names, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
-from foveate.compress.worth import Floats, chances, load_worth
+from foveate.compress.worth import Floats, WorthModel, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -88,6 +90,8 @@ class Candidate:
     """The name that its `it` or `she` refers to, in the clause before."""
     scores: Floats | None = None
     """What the model of worth says of each word; None of lines of output beside what was said."""
+    told: float = 1.0
+    """The part of its facts that a reader keeps, at most 1."""
 
     @property
     def who(self) -> str:
@@ -112,11 +116,6 @@ class Candidate:
         if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
             return text
         return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
-
-    @property
-    def told(self) -> float:
-        """The part of its facts that a reader keeps, at most 1."""
-        return 1.0 if self.scores is None else min(1.0, LEAST_TOLD + TOLD * float(chances(self.scores).mean()))
 
     @property
     def worth(self) -> float:
@@ -154,8 +153,11 @@ def _heaviest(candidates: Iterable[Candidate]) -> Facts:
     return facts
 
 
-def read_turn(messages: Sequence[Message]) -> TurnReading:
-    """Read the clauses of a turn in order. Display-only messages are skipped."""
+def read_turn(messages: Sequence[Message], worth: WorthModel | None = None) -> TurnReading:
+    """Read the clauses of a turn in order. Display-only messages are skipped.
+
+    `worth` is the model that scores their words, by default the one in the package.
+    """
     reading = TurnReading()
     shown = [message for message in messages if message.kind != "display"]
     results: dict[str | None, ToolResult] = {
@@ -172,7 +174,7 @@ def read_turn(messages: Sequence[Message]) -> TurnReading:
         if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
             one.about = _last_title(before.text)
     _boost(reading.candidates)
-    _weigh(reading.without_output().candidates)
+    _weigh(reading.without_output().candidates, worth or load_worth())
     reading.facts = _heaviest(reading.candidates)
     return reading
 
@@ -191,15 +193,17 @@ def passages_of(candidates: Sequence[Candidate]) -> list[Passage]:
     ]
 
 
-def _weigh(candidates: Sequence[Candidate]) -> None:
+def _weigh(candidates: Sequence[Candidate], worth: WorthModel) -> None:
     """Score the words of the clauses; facts of a clause that no reader keeps, such as a courtesy, weigh less."""
     if not candidates:
         return
-    scores = load_worth().score(passages_of(candidates))
+    scores = worth.score(passages_of(candidates))
+    kept = [0.0, *np.cumsum(chances(scores), dtype=np.float64).tolist()]
     last = 0
     for one in candidates:
         first, last = last, last + one.text.count(" ") + 1
         one.scores = scores[first:last]
+        one.told = min(1.0, LEAST_TOLD + TOLD * (kept[last] - kept[first]) / (last - first))
         one.factor *= one.told
 
 

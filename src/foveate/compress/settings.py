@@ -33,3 +33,6 @@ class CompressSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """Share of the weighted facts of a turn that C must keep; otherwise it is rejected."""
     tiny_facts: Annotated[float, Meta(ge=0, le=1)] = 0.25
     """Share of the weighted facts of a turn that T must keep."""
+    worth_model: str = ""
+    """File of a model of worth made by `bench/train_worth.py`, which chooses the words of turns recorded from then on.
+    Default: the model in the package."""

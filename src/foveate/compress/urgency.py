@@ -28,7 +28,7 @@ from foveate.compress.lexicon import (
 )
 from foveate.words import stop_words
 
-ORDERED = 2.6
+ORDERED = 2.2
 """Factor of a part of a clause that orders or forbids."""
 
 COMMANDS = as_words(

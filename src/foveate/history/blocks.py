@@ -66,7 +66,7 @@ def joined_removed(entries: Iterable[TagEntry]) -> list[TagEntry]:
         own = list(group)
         if is_removed and len(own) > 1:
             end = "\n" if own[0].text.endswith("\n") else ""
-            text = f"(turns {own[0].number:,} to {own[-1].number:,} were removed by a prune command){end}"
+            text = f"(turns {own[0].number:,} to {own[-1].number:,} were removed by a command){end}"
             own = [replace(own[0], text=text, tokens=None)]
         joined += own
     return joined

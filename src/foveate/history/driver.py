@@ -140,9 +140,9 @@ class HistoryDriver:
         read_at = time.perf_counter()
         return self._kept.state(name, await self._store.artefacts.state(self._session_id, name), read_at)
 
-    async def keep_state(self, name: str, state: State) -> None:
-        """Save the state of a strategy, e.g. after a topic was sealed by hand."""
-        await self._kept.keep_state(name, state)
+    async def keep_state(self, name: str, state: State, origin: Origin | None = None) -> None:
+        """Save the state of a strategy, e.g. after a topic was sealed by hand, unless turns were removed since."""
+        await self._kept.keep_state(name, state, origin)
 
     def _renew(self, snapshot: SessionSnapshot) -> None:
         """Drop all cached data if turns were pruned since it was read, or the session was created again."""

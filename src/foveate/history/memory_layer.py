@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from foveate.context.tags import escape_tags, tag_section
-from foveate.recall.knowledge import DECIDED
+from foveate.recall.knowledge import DECIDED, fitting_passage
 from foveate.recall.scopes import RecalledTurn, SearchedSessions, id_in_tenant, title_of
 from foveate.store.knowledge import KnowledgeRow
 from foveate.text import escape_marks
 from foveate.turn import MONTHS, day_text, turn_id
 
 Count = Callable[[str], int]
+Mask = Callable[[str], str]
+"""Hides the secrets of a text."""
 
 LEAD = (
     'Earlier passages that match this prompt, verbatim; some are excerpts. get_turn("T-12", "R") has the whole turn.\n'
@@ -29,8 +31,7 @@ LEAD_OF_ITEMS = 'Learned earlier; get_turn("k-1a2b") has the whole item and name
 KNOWLEDGE_SHARE = 0.3
 """What items of knowledge take of the room at most."""
 MAX_ITEM_TOKENS = 250
-"""Of a longer item the beginning is shown."""
-LEAST_ITEM_CHARS = 40
+"""Of a longer item the passage that fits the prompt is shown."""
 LEAST_ROOM_TOKENS = 64
 """With less there is no memory layer."""
 LEAST_PIECE_TOKENS = 12
@@ -42,7 +43,8 @@ MAX_TITLE_CHARS = 60
 
 # At the start, or behind whatever `str.splitlines` takes for the end of a line.
 _LINE_START = r"(?<![^\n\r\x0b\x0c\x1c-\x1e\x85\u2028\u2029])"
-_LABEL = rf"Turn[ \t]+\d|(?:Lesson|Reference)[ \t]+k-|\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{1,4}}[:,]"
+_ITEM = "Lesson|Reference|Rule|Preference|Convention|Decision|Fact"
+_LABEL = rf"Turn[ \t]+\d|(?:{_ITEM})[ \t]+k-|\d{{1,2}} (?:{'|'.join(MONTHS)}) \d{{1,4}}[:,]"
 _FORGED = re.compile(rf"{_LINE_START}(\\*[ \t]*(?:{_LABEL}))", re.IGNORECASE)
 _ESCAPE = r"\\\1"
 _TOOL_MARKS = ("[call ", "[result")
@@ -130,24 +132,33 @@ def make_piece(
     return MemoryPiece(turn, number, speaker, escaped, count(f" {escaped}\n"), at_us, name)
 
 
-def make_item(row: KnowledgeRow, count: Count) -> MemoryItem:
-    """An item as shown in the layer: what it is, its id, whether a person confirmed it, and its text."""
+def make_item(row: KnowledgeRow, count: Count, query: str = "", mask: Mask = str) -> MemoryItem:
+    """An item as shown in the layer: what it is, its id, whether a person confirmed it, and its text; of a long one the
+    passage that fits the prompt."""
     state = "" if row.state in DECIDED else f", {row.state}"
-    head = f"{row.kind.capitalize()} {row.id}{state}: "
+    head = f"{(row.form or row.kind).capitalize()} {row.id}{state}: "
     title = " ".join(row.title.split())
-    text = row.text.strip() if row.text.strip().startswith(title) else f"{title}: {row.text.strip()}"
-    while count(f"{head}{text}") > MAX_ITEM_TOKENS and len(text) > LEAST_ITEM_CHARS:
-        cut = text[: max(LEAST_ITEM_CHARS, len(text) * 4 // 5)]
-        text = f"{cut.rpartition(' ')[0] or cut} …"
-    return MemoryItem(row.id, f"{head}{_FORGED.sub(_ESCAPE, escape_tags(escape_marks(text)))}\n")
+    text = row.text.strip()
+    lead = "" if text.startswith(title.rstrip("…")) else f"{title}: "
+    text = lead + fitting_passage(text, query, lambda part: count(f"{head}{lead}{part}") <= MAX_ITEM_TOKENS)
+    if row.contradicts:
+        text += f" (said otherwise on the same day: {'; '.join(row.contradicts)[:MAX_GIST_CHARS]})"
+    return MemoryItem(row.id, f"{head}{_FORGED.sub(_ESCAPE, escape_tags(escape_marks(mask(text))))}\n")
 
 
 class LayerBuilder:
     """A layer in the making: pieces are added best first while they fit."""
 
     def __init__(
-        self, room_tokens: int, count: Count, searched: SearchedSessions | None = None, *, today: str = ""
+        self,
+        room_tokens: int,
+        count: Count,
+        searched: SearchedSessions | None = None,
+        *,
+        today: str = "",
+        mask: Mask = str,
     ) -> None:
+        self._mask = mask
         self._count = count
         self._find: Callable[[int], RecalledTurn] = searched.find if searched else partial(RecalledTurn, None)
         self._lead = (TODAY.format(today) if today else "") + (LEAD_OF_SCOPE if searched else LEAD)
@@ -186,7 +197,7 @@ class LayerBuilder:
             return False
         self.misses = 0
         self.left -= cost
-        self.pieces[piece.turn, piece.number] = piece
+        self.pieces[piece.turn, piece.number] = replace(piece, text=self._mask(piece.text))
         self._said.add((piece.speaker, piece.text))
         self._turns.add(piece.turn)
         self._headings.add(heading)
@@ -198,7 +209,7 @@ class LayerBuilder:
         for gist in gists:
             cost = self._count(_gist_line(self._find(gist.turn).turn, gist))
             if gist.turn not in self._turns and cost <= self.left:
-                notes.append(gist)
+                notes.append(replace(gist, text=self._mask(gist.text)))
                 self.left -= cost
         while self.pieces or notes or self.items:
             learned = LEAD_OF_ITEMS + "".join(item.text for item in self.items) if self.items else ""

@@ -6,11 +6,12 @@ All under one deadline. Late and failed results are left out, and a context is m
 from __future__ import annotations
 
 import asyncio
+import re
 import threading
 from collections import Counter as Counts
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from foveate.cache import BoundedCache
@@ -32,14 +33,16 @@ from foveate.history.memory_layer import (
 from foveate.models.caller import Caller
 from foveate.recall.dates import spans_in
 from foveate.recall.judge import Judge, JudgedRequest
-from foveate.recall.knowledge import FoundItem, ItemTable, best_items
-from foveate.recall.questions import Breadth, Need, asks_for_answers, breadth_of, need_of
+from foveate.recall.knowledge import FoundItem, ItemTable, best_items, standing_items
+from foveate.recall.questions import Breadth, Need, asks_for_answers, asks_for_secret, breadth_of, need_of
 from foveate.recall.replies import is_reply, speaker_name
 from foveate.recall.scopes import RecalledTurn, searched_sessions
 from foveate.recall.search import Deadline, Measured, Searcher
 from foveate.recall.settings import RecallSettings
 from foveate.recall.words import query_phrases, telling_words
+from foveate.secrets import redact
 from foveate.store import SessionRow, Store, bodies, derived
+from foveate.store.knowledge import KnowledgeRow
 from foveate.store.rows import PASSAGE_MASK
 from foveate.store.snapshot import SessionSnapshot
 from foveate.store.sql import Connection
@@ -81,6 +84,14 @@ MAX_RECENT_TURN_CHARS = 800
 """each compressed if that is not longer than this, else in one sentence,"""
 MAX_RECENT_CHARS = 4_000
 """together within this."""
+STANDING_ITEMS = 24
+"""Statements that are shown before the first turn, rules first."""
+MAY_BE_SECRET = re.compile(
+    r"\d{3}|[\w+/=-]{14}|://\S*@|pass|pwd|\bpin|secret|token|key|kenn|geheim|schlüssel|mot de|cl[ée]f?\b|contrase"
+    r"|clave|senha|wachtwoord|парол|ключ|密|口令|パスワード|暗証|phrase|seed|mnemonic|credential|cvc",
+    re.IGNORECASE,
+)
+"""What a text with a secret has, and most others have not: the whole search is slow."""
 ORDERS = "orders"
 """The stage of standing orders, as it is named where it is late."""
 LEAST_NAMED_SHARE = 0.5
@@ -131,6 +142,8 @@ class _Found:
     ranked: RankedPassages | None
     """None if no passage matches clearly."""
     items: Sequence[FoundItem]
+    standing: Sequence[KnowledgeRow] = ()
+    """Statements that are shown before the first turn, whatever the prompt is about."""
     orders: Sequence[int] = ()
     """Places of standing orders, best first."""
 
@@ -235,7 +248,10 @@ class Recaller:
         if found.ranked is None and request.is_gated and not (request.is_first or request.is_one_off):
             least = self._settings.knowledge_alone_score
             found = replace(found, items=[item for item in found.items if item.score >= least])
-        if found.ranked is None and not found.items:
+        if request.is_first and look.items:
+            standing = standing_items(look.items, confidence=self._settings.knowledge_confidence)
+            found = replace(found, standing=standing[:STANDING_ITEMS])
+        if found.ranked is None and not (found.items or found.standing):
             return MemoryLayer(late=measured.late)
         if self._is_judged:
             found = await self._judged(found, request, deadline)
@@ -440,9 +456,11 @@ class Recaller:
         if not self._is_judged:
             found = self._enough(self._lifted(connection, found, request, deadline), request)
         searched, settings = found.look.searched, self._settings
-        filling = LayerBuilder(request.room_tokens, found.count, searched, today=request.today)
-        for item in found.items[: settings.knowledge_items]:
-            filling.add_item(make_item(item.row, found.count))
+        mask = str if asks_for_secret(request.words) else masked
+        filling = LayerBuilder(request.room_tokens, found.count, searched, today=request.today, mask=mask)
+        matching = [item.row for item in found.items[: settings.knowledge_items]]
+        for row in dict.fromkeys([*matching, *found.standing]) if settings.knowledge_items else ():
+            filling.add_item(make_item(row, found.count, request.words, mask))
         missed: dict[int, int] = {}
         if found.ranked and breadth_of(request.words) is Breadth.POINT:
             for piece in self._pairs(connection, found, found.ranked.places[:PAIRED].tolist(), request.visible):
@@ -523,6 +541,12 @@ class Recaller:
         # A turn's number depends on the sessions that are searched.
         shown = ((pieces[key], turn) for key, turn, _ in rows)
         return [replace(piece, turn=turn) if piece and piece.turn != turn else piece for piece, turn in shown]
+
+
+@lru_cache(maxsize=MAX_REMEMBERED)
+def masked(text: str) -> str:
+    """A passage with its secrets masked."""
+    return redact(text) if MAY_BE_SECRET.search(text) else text
 
 
 def said_by_named(query: str, pieces: Sequence[MemoryPiece | None]) -> list[bool]:

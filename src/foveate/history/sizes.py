@@ -33,7 +33,7 @@ SMALLEST_LINE_TOKENS = 6
 """Minimum tokens of a turn in a context; it limits how far back a budget reaches."""
 SMALLEST_ERA_TOKENS = 24
 """Minimum tokens of an era in a context."""
-PRUNED = "(removed by a prune command)"
+PRUNED = "(removed by a command)"
 PRUNED_TOKENS = 10
 """Upper bound of the tokens of `PRUNED`, in either encoding."""
 INFOS_CHUNK_TURNS = 512

@@ -13,15 +13,17 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from foveate.compress.clauses import sentences, split_clauses
+from foveate.compress.clauses import sentences
 from foveate.compress.cues import look_at
 from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.lexicon import OUTCOMES, as_words, stem
 from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
-from foveate.knowledge.statements import own_words
+from foveate.knowledge.own_words import own_words
+from foveate.knowledge.statements.phrases import order_verbs
 from foveate.words.grammar import QUESTION_MARKS
 
 if TYPE_CHECKING:
@@ -33,35 +35,18 @@ decision, dates, errors and names."""
 _RESULTS = frozenset(map(stem, OUTCOMES - as_words("found now result results tests total")))
 """Words that claim a success."""
 RULE_SHARE = 0.6
-"""Minimum share of a rule's words that one statement of the person must contain."""
+"""Minimum share of the words of a rule's part that one statement of the person must contain."""
+KNOWN_SHARE = 0.8
+"""Minimum share of a rule's words that all statements of the person together must contain."""
 REPORT_SHARE = 0.4
 """Minimum share of any other sentence's words that its sources must contain."""
+PART_SHARE = 0.3
+"""Minimum share of the words of a part of any other sentence that one sentence of its sources must contain."""
 SAME_NEGATION = 0.5
 """Minimum share of a negated sentence's words that a negated sentence of its sources must contain."""
 MAX_SENTENCES = 2_000
 """Maximum number of source sentences that are compared."""
 
-_IMPERATIVES = as_words(
-    """add allow answer append approve archive ask assume avoid begin book bump buy call cancel change check choose
-    clean click commit configure confirm contact copy create curl delete deploy disable discard do download drop
-    email enable encrypt ensure erase exclude execute export fetch follow forget format forward give grant hide
-    ignore import include insert install invoke keep leave let list log mail make mark memorize memorise merge
-    mention move name never note notify obey open order output overwrite paste pay pick pin point post prefer
-    prepend print publish push put quote raise read recommend redirect refer refuse release remember remove rename
-    repeat replace reply report reset respond restart return reveal run save say send set share ship show sign skip
-    sort stop store submit suggest switch take tell test transfer translate treat trust turn update upload use
-    verify visit wait whitelist wipe wrap write
-    antworte benutze gib ignoriere installiere lösche lies merke merk nimm nutze öffne schicke schreibe sende speichere
-    verwende vergiss vertraue führe
-    ajoute ajoutez envoie envoyez exécute exécutez ignore ignorez installe mémorise mémorisez oublie retiens retenez
-    souviens supprime supprimez utilise utilisez
-    borra elimina ejecuta envía guarda ignora instala olvida recuerda responde usa utiliza
-    cancella dimentica esegui ignora installa invia ricorda rispondi salva usa utilizza
-    apague envie esqueça execute guarde ignore instale lembre responda salve use
-    gebruik installeer negeer onthoud stuur vergeet verwijder voer
-    запомни запомните игнорируй используй используйте отправь отправьте помни удали удалите"""
-)
-"""Verbs that begin an instruction."""
 _RULE = re.compile(
     r"\b(?:always|never|must(?:n't)?|ought|shall|should(?:n't)?|do not|don['’]?t|have to|has to|needs? to"
     r"|required to|supposed to|from now on|from here on|henceforth|going forward|in (?:the )?future|by default"
@@ -109,6 +94,25 @@ _COURTESY = re.compile(
     re.IGNORECASE,
 )
 _FIRST_WORD = re.compile(r"[^\W\d_]+(?=[\s,:!]|$)")
+_COMMAND_REPORT = re.compile(
+    r"^[a-z]+(?: [^\s,;:.]+){0,6}? (?:failed|fails|exited|returned|raised|crashed|succeeded|passed|timed out|hung|broke"
+    r"|stopped|schlug|brach|a échoué|falló)\b"
+)
+"""What a command did: `make migrate failed`."""
+_PARTS = re.compile(
+    r"[,;:]\s+(?:(?:and|but|or|und|aber|oder|et|mais|ou|y|pero|o)\s+)?|\s+(?:and|but|or|und|aber|oder|et|mais|y|pero)\s+"
+    r"|\s+(?=(?:unless|except|if|when|until|because|wenn|falls|außer|weil|bevor|si|sauf|quand|parce|salvo|cuando|porque)\s)",
+    re.IGNORECASE,
+)
+"""Borders of the parts of a rule, each of which the person must have stated."""
+_SPEAKER = frozenset(map(stem, as_words("user person they nutzer benutzer utilisateur utilisatrice usuario usuaria")))
+"""Words for who stated it, who says `I`."""
+LEAST_PART_WORDS = 2
+"""A smaller part belongs to the one before."""
+_ANY_ERROR = frozenset(map(stem, as_words("fail failed failure failing error errors")))
+"""Words that say no more than that there was an error."""
+_PRONOUN = re.compile(r"\b(?:it|its|this|they|them|es|sie|er|das|il|elle|ils|elles|ça|lo|eso|ellos)\b", re.IGNORECASE)
+_CAPITAL = re.compile(r"\b[A-ZÀ-Þ][\w'-]+")
 _NO_SPACES = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
 
 
@@ -121,7 +125,7 @@ def is_rule(sentence: str) -> bool:
     while stripped := _COURTESY.match(bare):
         bare = bare[stripped.end() :]
     first = _FIRST_WORD.match(bare)
-    return first is not None and first[0].casefold() in _IMPERATIVES
+    return first is not None and first[0].casefold() in order_verbs() and not _COMMAND_REPORT.match(bare)
 
 
 def is_about_a_will(sentence: str) -> bool:
@@ -161,10 +165,29 @@ class _Sentences:
     def guard(self) -> GuardSource:
         return GuardSource(self.facts, self.sentences)
 
+    @cached_property
+    def names(self) -> frozenset[str]:
+        """Stems of words that begin with a capital letter."""
+        return frozenset(look_at(word).root for word in _CAPITAL.findall(self.text) if not word.endswith("ing")) - {""}
+
+    def covers(self, part: frozenset[str], least: float) -> bool:
+        """Return whether one sentence has this share of some words, and all names of them."""
+        named = part & self.names
+        return _share(part, (roots for roots in self.roots_with_antecedents if named <= roots)) >= least
+
+    @cached_property
+    def roots_with_antecedents(self) -> tuple[frozenset[str], ...]:
+        """Words of each sentence, and those of a sentence with a pronoun together with those of the one before."""
+        pairs = pairwise(zip(self.sentences, self.roots, strict=True))
+        joined = [before | roots for (_, before), (sentence, roots) in pairs if _PRONOUN.search(sentence)]
+        return (*self.roots, *joined)
+
     def unproven(self, sentence: str) -> str:
         """Return a fact of a sentence (a number, an identifier, a name, a decision …) that is missing here, or an empty
         text."""
-        return next((key[2:] for key in find_facts(sentence) if _needs_proof(key) and key[2:] not in self.forms), "")
+        has_error = any(key[0] == "e" for key in self.facts)
+        missing = (key[2:] for key in find_facts(sentence) if _needs_proof(key) and key[2:] not in self.forms)
+        return next((form for form in missing if not (has_error and form in _ANY_ERROR)), "")
 
 
 def _needs_proof(key: str) -> bool:
@@ -205,7 +228,9 @@ class Evidence:
         unproven = known.unproven(sentence)
         if unproven:
             return f"its sources do not have {unproven[:60]!r}"
-        if made_up(sentence, known.facts) or _share(_roots(sentence), [_union(known.roots)]) < REPORT_SHARE:
+        is_there = _share(_roots(sentence), [_union(known.roots)]) >= REPORT_SHARE
+        is_there = is_there and all(known.covers(part, PART_SHARE) for part in _parts(sentence))
+        if made_up(sentence, known.facts) or not is_there:
             return "its sources do not say so"
         return _added_negation(sentence, known)
 
@@ -213,10 +238,9 @@ class Evidence:
         unproven = self._stated.unproven(sentence)
         if unproven:
             return f"a rule that the person did not state, with {unproven[:60]!r}"
-        parts = [_roots(sentence)]
-        if _share(parts[0], self._stated.roots) < RULE_SHARE:
-            parts = [_roots(part) for part in split_clauses(sentence)]
-        if any(_share(part, self._stated.roots) < RULE_SHARE for part in parts):
+        # What was said in several clauses or turns may be combined, if each part is there.
+        is_new = _share(_roots(sentence), [_union(self._stated.roots)]) < KNOWN_SHARE
+        if is_new or not all(self._stated.covers(part, RULE_SHARE) for part in _parts(sentence)):
             return "a rule that the person did not state"
         return _added_negation(sentence, self._stated)
 
@@ -248,11 +272,25 @@ def _is_negated(sentence: str) -> bool:
 
 
 def _roots(text: str) -> frozenset[str]:
-    roots = {root for word in text.split() if (root := look_at(word).root)}
+    roots = {root for word in text.split() if (root := look_at(word).root)} - _SPEAKER
     if _NO_SPACES.search(text):
         run = "".join(_NO_SPACES.findall(text))
         roots = {run[start : start + 2] for start in range(max(1, len(run) - 1))} | {r for r in roots if r.isascii()}
     return frozenset(roots)
+
+
+def _parts(sentence: str) -> list[frozenset[str]]:
+    """Return the words of the parts of a sentence; a short part belongs to the one before."""
+    found: list[frozenset[str]] = []
+    for part in _PARTS.split(sentence):
+        roots = _roots(part)
+        if found and len(roots) < LEAST_PART_WORDS:
+            found[-1] |= roots
+        elif roots:
+            found.append(roots)
+    if len(found) > 1 and len(found[0]) < LEAST_PART_WORDS:
+        found[:2] = [found[0] | found[1]]
+    return found
 
 
 def _union(all_roots: Iterable[frozenset[str]]) -> frozenset[str]:

@@ -18,7 +18,7 @@ from foveate.compress.marks import one_line
 from foveate.compress.model.checks import structure_in, visible
 from foveate.knowledge.gather import DISPLAY, LearnedTurn, ToolOutcome
 from foveate.knowledge.items import word_profile
-from foveate.knowledge.statements import own_words
+from foveate.knowledge.own_words import own_words
 
 MIN_TURNS = 2
 """Minimum number of turns of a recurring error."""

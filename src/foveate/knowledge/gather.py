@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -121,7 +121,26 @@ class SessionSpan:
 async def gather(fov: Foveate, scope: Scope) -> Gathered:
     """Read the current turns of a scope."""
     spans = await scope_spans(fov, scope)
-    mark = await _watermark(fov, scope, spans)
+    return await gather_spans(fov, scope, spans, await _watermark(fov, scope, spans))
+
+
+def spans_after(
+    spans: Sequence[SessionSpan], heard: Mapping[str, int], most_turns: int | None = None
+) -> list[SessionSpan]:
+    """Return the turns of sessions after the last ones that were read, at most this many."""
+    found: list[SessionSpan] = []
+    left = most_turns
+    for span in spans:
+        first = max(span.first, heard.get(span.row.id, 0) + 1)
+        last = span.last if left is None else min(span.last, first + left - 1)
+        if first <= last:
+            found.append(replace(span, first=first, last=last))
+            left = None if left is None else left - (last - first + 1)
+    return found
+
+
+async def gather_spans(fov: Foveate, scope: Scope, spans: Sequence[SessionSpan], mark: str) -> Gathered:
+    """Read the turns of these sessions."""
     count = sum(span.last - span.first + 1 for span in spans)
     held_chars = HELD_CHARS // max(1, count * TEXTS_PER_TURN)
     reader = _Reader(fov, max(MIN_TEXT_CHARS, min(MAX_TEXT_CHARS, held_chars)))
@@ -168,9 +187,15 @@ async def erasures(fov: Foveate, scope: Scope) -> frozenset[tuple[str, int | Non
 
 
 async def scopes_of(fov: Foveate) -> list[Scope]:
-    """List the default scopes: each project, and all sessions without a label together."""
+    """List the default scopes: each project, all sessions without a label together, and those of sessions."""
     rows = await fov.store.list_sessions(tenant=fov.tenant_name)
-    return sorted({Scope("project", row.channel or "") for row in rows if row.last_turn})
+    return sorted({scope for row in rows if row.last_turn for scope in scopes_of_session(row)})
+
+
+def scopes_of_session(row: SessionRow) -> set[Scope]:
+    """Return the scopes that learn from a session by default."""
+    own = {Scope("project", row.channel or "")}
+    return own | {Scope.parse(row.scope)} if row.scope else own
 
 
 async def vectors_of(fov: Foveate, gathered: Gathered) -> Floats:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import fields
 from functools import lru_cache
 from typing import NamedTuple
 
 from foveate.compress.facts import find_facts
 from foveate.recall.scopes import Scope
-from foveate.store.knowledge import KnowledgeKind
+from foveate.store.knowledge import KnowledgeKind, NewKnowledge
 
 ID_DIGITS = 10
 MAX_COMPARED_CHARS = 20_000
@@ -61,6 +62,12 @@ def word_profile(text: str) -> WordProfile:
         if kind not in UNCOMPARED:
             weights[word] = max(weight, weights.get(word, 0.0))
     return WordProfile(weights, frozenset(fixed))
+
+
+def as_new(row: NewKnowledge) -> NewKnowledge:
+    """Return the content of a stored item."""
+    values = {field.name: getattr(row, field.name) for field in fields(NewKnowledge)}
+    return NewKnowledge(**{**values, "reason": ""})
 
 
 def _plain(text: str) -> str:

@@ -6,11 +6,11 @@ if their kind is recomputed as a whole (topics, recommendations of rules), or if
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
 from foveate.knowledge.gather import is_decided
-from foveate.knowledge.items import same_words, word_profile
+from foveate.knowledge.items import as_new, same_words, word_profile
 from foveate.knowledge.settings import KnowledgeSettings
 from foveate.store.knowledge import KnowledgeChanges, KnowledgeKind, KnowledgeRow, NewKnowledge, Supersession
 from foveate.store.rows import DAY_US, LOCAL_MAKER
@@ -19,45 +19,69 @@ LEAST_WEIGHT = 0.2
 """Minimum weight; an item that would fall below it is retired."""
 MAX_SOURCES = 200
 """Maximum number of source turns of an item; the newest of each session are kept."""
-_SEEN = frozenset({"sources", "first_seen_us", "last_seen_us"})
+_SEEN = frozenset({"sources", "first_seen_us", "last_seen_us", "times_said", "said_on"})
 _CONTENT = tuple(
     field.name for field in fields(NewKnowledge) if field.name not in ("id", "scope", "reason", "prompt_version")
 )
 
 
 def merge(
-    known: Sequence[KnowledgeRow], found: Sequence[NewKnowledge], *, now_us: int, settings: KnowledgeSettings
+    known: Sequence[KnowledgeRow],
+    found: Sequence[NewKnowledge],
+    *,
+    now_us: int,
+    settings: KnowledgeSettings,
+    history: Sequence[tuple[NewKnowledge, str, str]] = (),
+    replaced: Collection[str] = (),
 ) -> KnowledgeChanges:
-    """Return the changes of a run, compared with its scope's current items. `now_us` is the time of the newest turn."""
+    """Return the changes of a run, compared with its scope's current items. `now_us` is the time of the newest turn.
+
+    `history` has the statements that no longer hold, with what replaces them and why; `replaced` are the ids of those
+    that earlier runs have stored as such.
+    """
+    outdated = [(item, by, why) for item, by, why in history if item.id not in {other.id for other in found}]
     current = {row.id: row for row in known}
     merged = _same_items(current, settings.similar)
     left = {item_id: row for item_id, row in current.items() if item_id not in merged}
     changed: dict[str, NewKnowledge] = {}
     for loser, by in sorted(merged.items()):
-        changed[by] = _with_sources(changed.get(by) or _as_new(current[by]), current[loser])
+        changed[by] = _with_sources(changed.get(by) or as_new(current[by]), current[loser])
     for item in _adopted(_unique(found), left, merged, settings.similar):
         row = left.get(item.id)
         if row is None:
             changed[item.id] = item
         elif not is_decided(row):
-            changed[item.id] = _renewed(row, changed.get(item.id) or _as_new(row), item)
+            changed[item.id] = _renewed(row, changed.get(item.id) or as_new(row), item)
     is_found = {item.id for item in found} | changed.keys()
     for row in left.values():
         if not is_decided(row):
-            kept = changed.get(row.id) or _as_new(row)
+            kept = changed.get(row.id) or as_new(row)
             changed[row.id] = _aged(row, _promoted(row, _kept_if(row, kept, is_found, found)), now_us, settings)
+    gone = [
+        Supersession(item.id, merged.get(by, by), why)
+        for item, by, why in outdated
+        if item.id not in merged
+        and not (item.id in current and is_decided(current[item.id]))
+        and (item.id in current or item.id not in replaced)
+    ]
+    for each in gone:
+        changed.pop(each.id, None)
+    past = [item for item, _, _ in outdated if item.id not in current and item.id in {each.id for each in gone}]
     items = (_explained(left.get(item.id), item) for _, item in sorted(changed.items()))
     return KnowledgeChanges(
-        items=tuple(item for item in items if item is not None),
-        superseded=tuple(
-            Supersession(loser, by, f"says the same as {by}: {_share(current[loser], current[by]):.0%} of their words")
-            for loser, by in sorted(merged.items())
+        items=(*past, *(item for item in items if item is not None)),
+        superseded=(
+            *(
+                Supersession(loser, by, f"says the same as {by}: {_share(current[loser], current[by])} of their words")
+                for loser, by in sorted(merged.items())
+            ),
+            *gone,
         ),
     )
 
 
-def _share(one: NewKnowledge, two: NewKnowledge) -> float:
-    return same_words(one.text, two.text)
+def _share(one: NewKnowledge, two: NewKnowledge) -> str:
+    return f"{same_words(one.text, two.text):.0%}"
 
 
 def _same_items(current: Mapping[str, KnowledgeRow], least: float) -> dict[str, str]:
@@ -95,7 +119,7 @@ def _adopted(
             if similar is None:
                 index.add(item)
             elif similar in left and item.maker == LOCAL_MAKER:
-                adopted = replace(_with_sources(_as_new(left[similar]), item), weight=item.weight)
+                adopted = replace(_with_sources(as_new(left[similar]), item), weight=item.weight)
             else:
                 adopted = replace(item, id=similar)
         other = items.get(adopted.id)
@@ -119,6 +143,8 @@ def _with_sources(item: NewKnowledge, other: NewKnowledge) -> NewKnowledge:
         first_seen_us=min(item.first_seen_us, other.first_seen_us),
         last_seen_us=max(item.last_seen_us, other.last_seen_us),
         confidence=max(item.confidence, other.confidence),
+        times_said=max(item.times_said, other.times_said),
+        said_on=max(item.said_on, other.said_on, key=len),
     )
 
 
@@ -128,7 +154,7 @@ def _renewed(row: KnowledgeRow, kept: NewKnowledge, item: NewKnowledge) -> NewKn
     if row.kind == "topic":
         return replace(item, state="proposed" if row.state == "retired" else row.state)
     if row.state == "retired" and not is_later:
-        return _as_new(row)
+        return as_new(row)
     # A model's wording is not replaced by that of rules, which find the same item in every run.
     is_reworded = row.maker == LOCAL_MAKER or item.maker != LOCAL_MAKER
     merged = _with_sources(item if is_reworded else kept, kept if is_reworded else item)
@@ -184,11 +210,6 @@ def _explained(row: KnowledgeRow | None, item: NewKnowledge) -> NewKnowledge | N
         return replace(item, reason=f"seen in {fresh} more turns" if fresh > 1 else "seen again")
     shown = ", ".join(sorted(changed - _SEEN - {"maker"}))
     return replace(item, reason=f"changed: {shown}")
-
-
-def _as_new(row: KnowledgeRow) -> NewKnowledge:
-    values = {field.name: getattr(row, field.name) for field in fields(NewKnowledge)}
-    return NewKnowledge(**{**values, "reason": ""})
 
 
 @dataclass(slots=True)

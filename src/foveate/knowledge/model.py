@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -28,13 +28,13 @@ from foveate.recall.scopes import Scope
 from foveate.secrets import redact
 from foveate.store.knowledge import KnowledgeKind, KnowledgeSource, NewKnowledge
 from foveate.tokens import count_tokens
-from foveate.turn import Json, Message, Text
+from foveate.turn import Json, Message, Text, day_text
 
 if TYPE_CHECKING:
     from foveate.knowledge.gather import Chunk, LearnedTurn
 
 PROMPT_KEYS = ("learn", "request", "again", "topics")
-PROMPT_VERSION = 1
+PROMPT_VERSION = 2
 """Version of how requests are composed and answers are judged."""
 LESSON_TOKENS = (200, 2_000)
 REFERENCE_TOKENS = (500, 5_000)
@@ -47,6 +47,8 @@ MAX_ITEMS = 64
 """Maximum number of items of an answer that are judged."""
 MAX_SOURCES = 100
 MAX_KEYWORDS = 12
+MAX_REJECTED_CHARS = 500
+"""Characters of a rejected text that are kept for people to see."""
 MAX_REASONS = 12
 """Maximum number of rejections listed for a model."""
 KNOWN_TOKENS = 2_000
@@ -55,8 +57,8 @@ SAME_ITEM = 0.9
 """Minimum share of common words for two items of an answer to count as one."""
 TOPICS_PER_ITEM = 3
 LEAST_CONFIDENCE, MOST_CONFIDENCE, CONFIDENCE_PER_SOURCE = 0.4, 0.9, 0.1
-SHAPE_TOKENS = 4
-"""Tokens that a provider's format adds to a message, and the number of a turn to its text."""
+SHAPE_TOKENS = 16
+"""Tokens that a provider's format adds to a message, and the mark of a turn to its text."""
 
 TopicsOfTurns = Mapping[KnowledgeSource, Sequence[tuple[str, float]]]
 """Ids of topics with their weights, by turn."""
@@ -112,6 +114,7 @@ class Rejection:
     kind: str
     title: str
     reason: str
+    text: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +190,7 @@ def assign(
     chunk: Chunk, known: Sequence[NewKnowledge], *, nonce: str, settings: KnowledgeSettings, output_tokens: int = 0
 ) -> LearnAssignment:
     """Make the request for a chunk. Secrets are masked again, since texts of tools and titles are sent too."""
-    lines = [f"({number})\n{text}" for number, text in enumerate(chunk.texts, 1)]
+    lines = [f"{mark}\n{text}" for mark, text in zip(_marks(chunk), chunk.texts, strict=True)]
     output_tokens = output_tokens or settings.max_output_tokens
     rules = fill(
         "knowledge/learn",
@@ -203,6 +206,14 @@ def assign(
     )
     messages = (Message("system", (Text(rules),)), Message("user", (Text(request),)))
     return LearnAssignment(make_ask(messages, SCHEMA, output_tokens), nonce, chunk.turns)
+
+
+def _marks(chunk: Chunk) -> Iterator[str]:
+    """Yield the line before each turn: its number, the number of its session, and its day."""
+    sessions: dict[str, int] = {}
+    for number, turn in enumerate(chunk.turns, 1):
+        session = sessions.setdefault(turn.source.session_id, len(sessions) + 1)
+        yield f"({number}) session {session}, {day_text(turn.at_us)}"
 
 
 def make_ask(messages: tuple[Message, ...], schema: Mapping[str, Json], output_tokens: int) -> Ask:
@@ -292,7 +303,8 @@ class _Bench:
         evidence = self._evidence(numbers)
         reason = self._wrong_text(kind, text) or evidence.problem(text, nonce=self._assignment.nonce)
         if reason:
-            return Rejection(kind=kind, title=shown, reason=reason)
+            kept = "" if redact(text) != text else text[:MAX_REJECTED_CHARS]
+            return Rejection(kind=kind, title=shown, reason=reason, text=kept)
         if not title or len(title) > MAX_TITLE_CHARS or self._wrong_title(title, evidence):
             title = _first_words(text)
         if kind == "reference" and count_tokens(text) < REFERENCE_TOKENS[0]:

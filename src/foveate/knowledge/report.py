@@ -48,6 +48,16 @@ class ModelUsage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedItem:
+    """An item of a model that was not stored, and why."""
+
+    kind: str
+    title: str
+    reason: str
+    text: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScopeReport:
     """The results of a run in one scope."""
 
@@ -55,6 +65,8 @@ class ScopeReport:
     outcome: RunOutcome
     tenant: str = ""
     run_id: str = ""
+    is_quick: bool = False
+    """True if only the statements of new turns were found."""
     sessions: int = 0
     turns: int = 0
     usage: ModelUsage | None = None
@@ -92,6 +104,10 @@ class RunSummary:
     usage: ModelUsage | None = None
     read: Mapping[str, int] | None = None
     """The last turn of each session up to which a model has read everything; None if no model is configured."""
+    heard: Mapping[str, int] | None = None
+    """The last turn of each session whose statements were found."""
+    rejected: tuple[RejectedItem, ...] = ()
+    """Items of a model that its turns do not prove."""
     blocked_at: KnowledgeSource | None = None
     """The first turn of a chunk that no model answered; it is skipped if it fails again."""
 
@@ -104,8 +120,11 @@ class RunSummary:
 def describe_changes(known: Sequence[KnowledgeRow], changes: KnowledgeChanges) -> tuple[KnowledgeChange, ...]:
     """Describe the changes to the known items: new ones first, then changed, retired and merged ones."""
     rows = {row.id: row for row in known}
-    found = [_item_change(rows.get(item.id), item) for item in changes.items]
+    gone = {each.id for each in changes.superseded}
+    found = [_item_change(rows.get(item.id), item) for item in changes.items if item.id not in gone]
     for each in changes.superseded:
+        if each.id not in rows:  # replaced before it was ever current
+            continue
         row = rows[each.id]
         found.append(replace(_change(row, "merged"), reason=each.reason))
     order: tuple[ChangeKind, ...] = ("new", "changed", "retired", "merged")

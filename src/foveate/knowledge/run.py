@@ -10,6 +10,7 @@ computed from their content, so a resumed run has the same result as an uninterr
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import logging
 import time
 import uuid
@@ -20,21 +21,25 @@ from typing import Literal, TypeVar
 
 import msgspec
 
+from foveate import telemetry
 from foveate.client import Foveate
 from foveate.errors import FoveateError, ModelError, Refused, RunInProgress, RunLost, SessionNotFound
 from foveate.knowledge.gather import (
     Chunk,
     Gathered,
     LearnedTurn,
+    SessionSpan,
     chunks,
     erasures,
     gather,
+    gather_spans,
     scope_spans,
     scopes_of,
+    spans_after,
     vectors_of,
     watermark,
 )
-from foveate.knowledge.lessons import find_lessons
+from foveate.knowledge.lessons import LessonsFound, find_lessons, find_new_statements
 from foveate.knowledge.merge import merge
 from foveate.knowledge.model import Proposed
 from foveate.knowledge.model_steps import (
@@ -50,6 +55,7 @@ from foveate.knowledge.report import (
     KnowledgeChange,
     LearnReport,
     ModelUsage,
+    RejectedItem,
     RunSummary,
     ScopeReport,
     describe_changes,
@@ -58,18 +64,21 @@ from foveate.knowledge.report import (
 from foveate.knowledge.topics import TopicsFound, find_topics
 from foveate.recall.scopes import Scope
 from foveate.session.tenant import public_id
-from foveate.store.knowledge import KnowledgeChanges, KnowledgeRow, KnowledgeSource, NewKnowledge, NewRun
+from foveate.store.knowledge import QUICK, KnowledgeChanges, KnowledgeRow, KnowledgeSource, NewKnowledge, NewRun
 from foveate.store.leases import Lease
 from foveate.store.rows import DAY_US, NANO
 
-LEARN_VERSION = 1
+LEARN_VERSION = 2
 """Changed when rules find different things in the same turns, so that they are read again."""
 STEPS = ("gather", "topics", "lessons", "merge", "finish")
 MAX_ATTEMPTS = 3
-LOOKED_BACK = 100
-"""Maximum number of a scope's runs that are searched for the last one that ended."""
+LONG_TURNS = 1_000
+QUICK_SHARE = 0.05
+"""Of a history of at least LONG_TURNS, a run reads the new turns alone if they are at most this share."""
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
+MAX_REJECTED = 100
+"""Rejected items of a model that are kept with a run."""
 SETTLED_US = 3_600_000_000
 """The newest turn of a session may still grow; the next run reads it again unless it is this old."""
 PURPOSE = "learn"
@@ -101,7 +110,13 @@ class GatherResult:
 
 
 async def learn(
-    fov: Foveate, scope: Scope | str | None = None, *, dry_run: bool = False, progress: Progress | None = None
+    fov: Foveate,
+    scope: Scope | str | None = None,
+    *,
+    dry_run: bool = False,
+    quick: bool | None = None,
+    most_turns: int | None = None,
+    progress: Progress | None = None,
 ) -> LearnReport:
     """Learn from a scope; by default from each project, and from all sessions without a label together.
 
@@ -109,16 +124,20 @@ async def learn(
     the report contains the input, the estimated cost, and the changes by rules. Raise `RunInProgress` if another run
     learns from the given scope. If one of several scopes fails, the others are still processed; its error is raised at
     the end.
+
+    `quick` finds the statements of new turns alone, without a model and topics. None: if few turns are new in a long
+    history, and no model is configured. `most_turns` limits those that it reads.
     """
+    options = _Options(dry_run=dry_run, quick=quick, most_turns=most_turns, progress=progress)
     if scope is not None:
         single = scope if isinstance(scope, Scope) else Scope.parse(scope)
-        return LearnReport((await _learn_scope(fov, single, dry_run=dry_run, progress=progress),))
+        return LearnReport((await _learn_scope(fov, single, options),))
     reports: list[ScopeReport] = []
     failures: list[FoveateError] = []
     for view in await _views(fov):
         for each in await scopes_of(view):
             try:
-                reports.append(await _learn_scope(view, each, dry_run=dry_run, progress=progress))
+                reports.append(await _learn_scope(view, each, options))
             except RunInProgress:
                 reports.append(ScopeReport(scope=str(each), tenant=view.tenant_name, outcome="in progress"))
             except FoveateError as error:
@@ -140,29 +159,69 @@ class _InputErased(Exception):
     """Turns that a run has read were deleted or pruned before it ended."""
 
 
-async def _learn_scope(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progress | None) -> ScopeReport:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Options:
+    dry_run: bool
+    quick: bool | None
+    most_turns: int | None
+    progress: Progress | None
+
+
+async def _learn_scope(fov: Foveate, scope: Scope, options: _Options) -> ScopeReport:
     """Learn from a scope; start over if turns are deleted in the meantime, so that nothing of them is stored."""
     for _ in range(MAX_ATTEMPTS):
-        with suppress(_InputErased, SessionNotFound):
-            return await _attempt(fov, scope, dry_run=dry_run, progress=progress)
+        with suppress(_InputErased, SessionNotFound), telemetry.span("foveate.learn", is_root=True) as span:
+            report = await _attempt(fov, scope, options)
+            span.set({"foveate.learn.outcome": report.outcome, "foveate.learn.sessions": report.sessions})
+            return report
     raise Refused(f"turns of {scope} are deleted while they are learned from; try again later")
 
 
-async def _attempt(fov: Foveate, scope: Scope, *, dry_run: bool, progress: Progress | None) -> ScopeReport:
+async def _attempt(fov: Foveate, scope: Scope, options: _Options) -> ScopeReport:
     spans = await scope_spans(fov, scope)
     blank = ScopeReport(scope=str(scope), tenant=fov.tenant_name, outcome="empty", sessions=len(spans))
     if not spans:
         return blank
+    heard = await _heard(fov, scope)
+    if not options.dry_run and await _is_quick(fov, scope, options, spans, heard):
+        fresh = spans_after(spans, heard or {}, options.most_turns)
+        return await _Run(fov, scope, None, options.progress).quick(blank, fresh, heard or {})
     for span in spans:
         await fov.prepare(public_id(fov.tenant_name, span.row.id))
     version = await run_version(fov)
     last = await _last_summary(fov, scope, await watermark(fov, scope), version)
     if last.is_done:
         return replace(blank, outcome="unchanged", turns=last.summary.turns if last.summary else 0)
-    run = _Run(fov, scope, last.summary, progress)
-    if dry_run:
+    run = _Run(fov, scope, last.summary, options.progress)
+    if options.dry_run:
         return await run.preview(blank)
     return await run.execute(blank, version)
+
+
+async def _heard(fov: Foveate, scope: Scope) -> Mapping[str, int] | None:
+    """Return the turns whose statements were found by the last run; None if there is none of this version."""
+    rows = await fov.store.knowledge.list_runs(fov.tenant_name, scope=str(scope), state="done", limit=1)
+    if not rows or not rows[0].prompt_version.removeprefix(QUICK).startswith(f"{LEARN_VERSION}"):
+        return None
+    return msgspec.json.decode(rows[0].report, type=RunSummary).heard
+
+
+async def _is_quick(
+    fov: Foveate, scope: Scope, options: _Options, spans: Sequence[SessionSpan], heard: Mapping[str, int] | None
+) -> bool:
+    """Return whether a run reads the new turns alone."""
+    if options.quick is not None:
+        return options.quick
+    total = sum(span.last - span.first + 1 for span in spans)
+    fresh = sum(span.last - span.first + 1 for span in spans_after(spans, heard or {}))
+    if heard is None or not fresh or total < LONG_TURNS or fresh > QUICK_SHARE * total or await learn_version(fov):
+        return False
+    rows = await fov.store.knowledge.list_runs(
+        fov.tenant_name, scope=str(scope), version=await run_version(fov), state="done", limit=1
+    )
+    # Topics and recurring errors of many quick runs are not left out for ever.
+    seen = msgspec.json.decode(rows[0].report, type=RunSummary).turns if rows else 0
+    return total - seen <= QUICK_SHARE * total
 
 
 async def run_version(fov: Foveate) -> str:
@@ -185,10 +244,12 @@ class _LastRun:
 
 
 async def _last_summary(fov: Foveate, scope: Scope, mark: str, version: str) -> _LastRun:
-    rows = await fov.store.knowledge.list_runs(fov.tenant_name, scope=str(scope), limit=LOOKED_BACK)
-    row = next((row for row in rows if row.state == "done"), None)
-    if row is None or row.prompt_version != version:
+    rows = await fov.store.knowledge.list_runs(
+        fov.tenant_name, scope=str(scope), version=version, state="done", limit=1
+    )
+    if not rows:
         return _LastRun(is_done=False, summary=None)
+    row = rows[0]
     summary = msgspec.json.decode(row.report, type=RunSummary)
     return _LastRun(row.watermark == mark and summary.is_complete, summary)
 
@@ -223,7 +284,40 @@ class _Run:
             if not before <= await erasures(self._fov, self._scope):
                 raise _InputErased
             lease.settle()
-            return await self._finished(blank, gathered, known, changes, found)
+            return await self._finished(blank, gathered, known, changes, found, heard=read_marks(gathered, ()))
+
+    async def quick(self, blank: ScopeReport, spans: Sequence[SessionSpan], heard: Mapping[str, int]) -> ScopeReport:
+        """Find the statements of new turns, and store them."""
+        if not spans:
+            return replace(blank, outcome="unchanged")
+        fov, before = self._fov, await erasures(self._fov, self._scope)
+        marks = {**heard, **{span.row.id: span.last for span in spans}}
+        mark = hashlib.sha256(msgspec.json.encode(sorted(marks.items()))).hexdigest()
+        gathered = await gather_spans(fov, self._scope, spans, mark)
+        async with await self._begin(gathered, f"{QUICK}{LEARN_VERSION}") as lease:
+            known = await self._known()
+            found = await asyncio.to_thread(find_new_statements, gathered, known)
+            now_us = (await _summed_up(gathered)).now_us
+            changes = await self._merged(known, list(found.items), found, now_us)
+            if not before <= await erasures(fov, self._scope):
+                raise _InputErased
+            lease.settle()
+            return await self._finished(
+                replace(blank, is_quick=True), gathered, known, changes, ModelResult(), heard=marks
+            )
+
+    async def _merged(
+        self, known: Sequence[KnowledgeRow], found: Sequence[NewKnowledge], rules: LessonsFound, now_us: int
+    ) -> KnowledgeChanges:
+        return await asyncio.to_thread(
+            merge,
+            known,
+            found,
+            now_us=now_us,
+            settings=self._fov.settings.knowledge,
+            history=rules.history,
+            replaced=await self._rows.replaced(self._fov.tenant_name, str(self._scope)),
+        )
 
     async def preview(self, blank: ScopeReport) -> ScopeReport:
         """Report the turns that the run would read and the changes by rules."""
@@ -244,16 +338,14 @@ class _Run:
         begun = await self._step("gather", GatherResult, lambda: _summed_up(gathered))
         topics = await self._step("topics", TopicsFound, lambda: self._topics(gathered, known))
         rules = await self._step(
-            "lessons", tuple[NewKnowledge, ...], lambda: asyncio.to_thread(find_lessons, gathered, topics)
+            "lessons", LessonsFound, lambda: asyncio.to_thread(find_lessons, gathered, topics, known)
         )
         model = await self._asked(gathered, known, topics)
-        found = replace_items([*topics.items, *rules], model.items)
+        found = replace_items([*topics.items, *rules.items], model.items)
         # Not stored: it is fast, and people may have reviewed items since a run was interrupted.
         known = await self._known()
         self._tell("merge", "begin")
-        changes = await asyncio.to_thread(
-            merge, known, found, now_us=begun.now_us, settings=self._fov.settings.knowledge
-        )
+        changes = await self._merged(known, found, rules, begun.now_us)
         self._tell("merge", "made")
         sessions = tuple(sorted({turn.source.session_id for turn in gathered.turns}))
         return known, replace(changes, turn_topics=topics.turn_topics, topic_sessions=sessions), model
@@ -265,6 +357,8 @@ class _Run:
         known: Sequence[KnowledgeRow],
         changes: KnowledgeChanges,
         found: ModelResult,
+        *,
+        heard: Mapping[str, int],
     ) -> ScopeReport:
         report = replace(
             blank,
@@ -284,6 +378,8 @@ class _Run:
             merged=report.count("merged"),
             usage=found.usage,
             read=found.read,
+            heard=heard,
+            rejected=found.rejected[:MAX_REJECTED],
             blocked_at=found.blocked_at,
         )
         self._tell("finish", "begin")
@@ -325,8 +421,12 @@ class _Run:
                     break
             results[step.name] = data
             left -= {turn.source for turn in chunk.turns} if chunk else set()
-        items = await asyncio.to_thread(lambda: plan.with_topics(read_steps(results).items))
-        return ModelResult(items, usage, read_marks(gathered, left), blocked_at)
+        read = await asyncio.to_thread(read_steps, results)
+        items = await asyncio.to_thread(plan.with_topics, read.items)
+        rejected = tuple(
+            RejectedItem(kind=each.kind, title=each.title, reason=each.reason, text=each.text) for each in read.refused
+        )
+        return ModelResult(items, usage, read_marks(gathered, left), blocked_at, rejected)
 
     async def _model_step(self, step: ModelStep, results: Mapping[str, bytes]) -> bytes:
         """Run a step of a model; a failed result is not stored, so that a resumed run tries again."""
@@ -413,6 +513,7 @@ class ModelResult:
     read: Mapping[str, int] | None = None
     """The last turn of each session up to which a model has read everything."""
     blocked_at: KnowledgeSource | None = None
+    rejected: tuple[RejectedItem, ...] = ()
 
 
 def with_unread(plan: ModelPlan, gathered: Gathered, last: RunSummary | None) -> ModelPlan:

@@ -1,4 +1,6 @@
-"""The schedule of learning: a cron expression in a time zone, with a random delay, and optionally only when idle.
+"""When a server learns: from a session's statements once it has gone quiet, from everything at scheduled times.
+
+The schedule is a cron expression in a time zone, with a random delay, and optionally only when idle.
 
 Missed runs, because the program was not running or the computer was asleep, are combined into one.
 """
@@ -17,14 +19,22 @@ from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from foveate.client import Foveate
-from foveate.errors import SettingsError, contained
+from foveate.errors import RunInProgress, SettingsError, contained
 from foveate.knowledge.settings import KnowledgeSettings
+from foveate.store.knowledge import QUICK
 
 if TYPE_CHECKING:
     from foveate.knowledge.report import LearnReport
 
 TWICE_A_DAY = "0 3,15 * * *"
 """The schedule of `on`."""
+OFF = "off"
+LOOKED_BACK = 1_000
+"""Runs that are searched for the last one that read everything."""
+CORE_SHARE = 0.1
+"""Maximum share of one core that learning from quiet sessions takes."""
+QUIET_TURNS = 200
+"""Turns that one such run reads at most; a long history, e.g. an imported one, takes several."""
 MAX_DAYS = 366 * 8 + 1
 """Maximum distance of the next time: a date that does not occur within it, such as 31 February, never does; 29 February
 does."""
@@ -141,8 +151,9 @@ def _zone(name: str) -> ZoneInfo:
 
 
 def read_schedule(settings: KnowledgeSettings) -> CronTimes | None:
-    """Return the times of the settings; None if no schedule is set. Raise `SettingsError` for an invalid one."""
-    return CronTimes.parse(settings.schedule, settings.time_zone) if settings.schedule.strip() else None
+    """Return the times of the settings; None if the schedule is off. Raise `SettingsError` for an invalid one."""
+    is_off = settings.schedule.strip().lower() in ("", OFF)
+    return None if is_off else CronTimes.parse(settings.schedule, settings.time_zone)
 
 
 async def learn(fov: Foveate) -> LearnReport:
@@ -187,9 +198,10 @@ class Scheduler:
 
     async def _last_run(self) -> float:
         """Return when the last run started; before the first run, when the first session did."""
-        runs = await self._fov.store.knowledge.list_runs(None, limit=1)
-        if runs:
-            return runs[0].started_us / MICROSECONDS
+        runs = await self._fov.store.knowledge.list_runs(None, limit=LOOKED_BACK)
+        started = (run.started_us for run in runs if not run.prompt_version.startswith(QUICK))
+        if last_us := next(started, None):
+            return last_us / MICROSECONDS
         created = [row.created_us / MICROSECONDS for row in await self._fov.store.list_sessions()]
         return min(created, default=self._now())
 
@@ -226,17 +238,79 @@ class Scheduler:
                 _log.info("learned from %s: %d new, %d changed", each.scope, each.count("new"), each.count("changed"))
 
 
+class QuietLearner:
+    """Learns what was stated in sessions that have gone quiet."""
+
+    def __init__(
+        self,
+        fov: Foveate,
+        *,
+        now: Callable[[], float] = time.time,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._fov = fov
+        self._quiet_seconds = fov.settings.knowledge.quiet_minutes * 60
+        self._now = now
+        self._sleep = sleep
+        self._learned: dict[tuple[str, str], int] = {}
+        """The newest change of a tenant's sessions in a scope that was learned from."""
+
+    async def run(self) -> None:
+        """Learn until cancelled."""
+        pause = POLL_SECONDS
+        while True:
+            await self._sleep(pause)
+            began = time.monotonic()
+            has_more = False
+            with contained(_log, "learning from quiet sessions failed; it is tried again"):
+                has_more = await self.learn_once()
+            busy_seconds = (time.monotonic() - began) * (1 / CORE_SHARE - 1)
+            pause = max(1.0, busy_seconds) if has_more else max(POLL_SECONDS, busy_seconds)
+
+    async def learn_once(self) -> bool:
+        """Learn from the first scope with new turns in a quiet session; return whether there may be more."""
+        waiting = await self._waiting()
+        for (tenant, scope), changed_us in sorted(waiting.items()):
+            from foveate.knowledge.run import learn as learn_scope  # noqa: PLC0415
+
+            view = self._fov.tenant(tenant) if tenant else self._fov
+            try:
+                (report,) = (await learn_scope(view, scope, quick=True, most_turns=QUIET_TURNS)).scopes
+            except RunInProgress:
+                continue
+            if report.turns < QUIET_TURNS:
+                self._learned[tenant, scope] = changed_us
+            return len(waiting) > 1 or report.turns >= QUIET_TURNS
+        return False
+
+    async def _waiting(self) -> dict[tuple[str, str], int]:
+        """Return the scopes with a quiet session that has changed since, with the time of the change."""
+        from foveate.knowledge.gather import scopes_of_session  # noqa: PLC0415
+
+        found: dict[tuple[str, str], int] = {}
+        before_us = int((self._now() - self._quiet_seconds) * MICROSECONDS)
+        for row in await self._fov.store.list_sessions():
+            if not row.last_turn or row.updated_us > before_us:
+                continue
+            for scope in scopes_of_session(row):
+                key = (row.tenant, str(scope))
+                if row.updated_us > self._learned.get(key, 0):
+                    found[key] = max(found.get(key, 0), row.updated_us)
+        return found
+
+
 @asynccontextmanager
 async def scheduled(fov: Foveate) -> AsyncIterator[None]:
-    """Learn at the scheduled times while the block runs. A run in progress at its end is resumed next time."""
+    """Learn at the scheduled times and from quiet sessions while the block runs; an ended run is resumed later."""
     times = read_schedule(fov.settings.knowledge)
-    if times is None:
-        yield
-        return
-    task = asyncio.create_task(Scheduler(fov, times).run())
+    tasks = [asyncio.create_task(Scheduler(fov, times).run())] if times else []
+    if fov.settings.knowledge.quiet_minutes:
+        tasks.append(asyncio.create_task(QuietLearner(fov).run()))
     try:
         yield
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task

@@ -33,11 +33,15 @@ class KnowledgeSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields
     retired. Counted up to the newest turn, so that a pause makes nothing stale."""
     lease_seconds: Annotated[float, Meta(gt=0, le=3_600)] = 120.0
     """A run that has not renewed its lease for this long is resumed by the next one."""
-    schedule: str = ""
-    """When `foveate serve` learns, as a cron expression, e.g. `0 3,15 * * *`, or `on` for twice a day. Empty: never."""
+    schedule: str = "on"
+    """When `foveate serve` learns from everything, with the model if one is configured, as a cron expression, e.g.
+    `0 3 * * *`. `on`: twice a day, at 03:00 and 15:00. `off`: never."""
     time_zone: str = "UTC"
     """The time zone of `schedule`, e.g. `Europe/Berlin`."""
     jitter_minutes: Annotated[float, Meta(ge=0, le=1_440)] = 10.0
     """A scheduled run starts up to this much later, so that many servers do not start at once."""
-    idle_minutes: Annotated[float, Meta(ge=0, le=1_440)] = 0.0
+    idle_minutes: Annotated[float, Meta(ge=0, le=1_440)] = 5.0
     """A scheduled run waits until no turn was recorded for this long. 0: it does not wait."""
+    quiet_minutes: Annotated[float, Meta(ge=0, le=1_440)] = 5.0
+    """`foveate serve` learns what was stated in a session once no turn was recorded in it for this long, without a
+    model and in at most a tenth of one core. 0: never."""

@@ -15,9 +15,10 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from foveate.compress.facts import CJK
@@ -69,6 +70,14 @@ LABELLED_CHARS = 1_500
 MAX_KEYWORDS = 10
 MIN_WORD_CHARS = 3
 TITLE_WORDS = 3
+COMMON_SHARE = 0.3
+"""Weight of a common word, compared with one that can name a subject."""
+MIN_TITLE_WEIGHT = 0.3
+"""A rarer word than this is preferred for a title: `make`, `look` and the like name no subject."""
+PHRASE_SHARE = 0.6
+"""Two words that stand together in this share of the turns of each are a name: `rye bread`."""
+SMALL_TALK_WORDS, SMALL_TALK_CHARS = 2, 200
+SMALL_TALK_SHARE = 0.5
 EXAMPLES = 3
 EXAMPLE_CHARS = 200
 MIN_WEIGHT = 0.05
@@ -105,23 +114,67 @@ def find_topics(gathered: Gathered, vectors: Floats, known: Sequence[KnowledgeRo
     clusters = _clusters(turns, directions, np.flatnonzero(has_vector), topics)
     if not clusters:
         return TopicsFound()
+    clusters = _distinct(turns, clusters)
+    if not clusters:
+        return TopicsFound()
     ids = _ids(gathered.scope, turns, clusters, topics)
     by_id = {row.id: row for row in topics}
     refused = {row.id for row in topics if row.state == "retired" and row.maker == PERSON}
     labels = _labels(turns, clusters)
     items, rows = [], []
     heaviest = max(_attention(turns, cluster) for cluster in clusters)
-    for topic, cluster, keywords in zip(ids, clusters, labels, strict=True):
-        if topic in refused or not keywords:
+    for topic, cluster, label in zip(ids, clusters, labels, strict=True):
+        if topic in refused or not label.keywords:
             continue
         rows += [
             (turns[place].source.session_id, TurnTopicRow(turns[place].source.turn, topic, round(weight, 2)))
             for place, weight in cluster.every
         ]
         weight = max(MIN_WEIGHT, round(_attention(turns, cluster) / heaviest, 2))
-        items.append(_item(gathered, topic, cluster, keywords, before=by_id.get(topic), weight=weight))
+        items.append(_item(gathered, topic, cluster, label, before=by_id.get(topic), weight=weight))
+    items = _with_areas(items, dict(zip(ids, clusters, strict=True)), directions)
     rows.sort(key=lambda row: (row[0], row[1].turn, -row[1].weight, row[1].topic))
     return TopicsFound(tuple(sorted(items, key=lambda item: item.id)), tuple(rows))
+
+
+def _distinct(turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster]) -> list[_Cluster]:
+    """Drop clusters of small talk, and join those with the same name."""
+    kept = [
+        cluster
+        for cluster in clusters
+        if sum(is_small_talk(turns[place]) for place, _ in cluster.own) <= SMALL_TALK_SHARE * len(cluster.own)
+    ]
+    found: dict[frozenset[str], _Cluster] = {}
+    for cluster, label in zip(kept, _labels(turns, kept) if kept else (), strict=True):
+        name = frozenset(label.names[:TITLE_WORDS])
+        other = found.get(name)
+        found[name] = cluster if other is None else other.joined(cluster)
+    return sorted(found.values(), key=lambda cluster: (-len(cluster.own), cluster.own[0]))
+
+
+def is_small_talk(turn: LearnedTurn) -> bool:
+    """Return whether a turn says hardly anything: greetings, thanks, laughter."""
+    said = {root for root, _ in _words(turn.user[:LABELLED_CHARS])}
+    return len(said) < SMALL_TALK_WORDS and len(turn.assistant) < SMALL_TALK_CHARS and not turn.tools
+
+
+def _with_areas(
+    items: Sequence[NewKnowledge], clusters: Mapping[str, _Cluster], directions: Floats
+) -> list[NewKnowledge]:
+    """Group topics into areas, each named by its heaviest topic: those whose centres are alike."""
+    import numpy as np  # noqa: PLC0415
+
+    areas: list[tuple[str, Floats]] = []
+    found = []
+    for item in sorted(items, key=lambda item: (-item.weight, item.id)):
+        centre = _unit(directions[[place for place, _ in clusters[item.id].own]].mean(axis=0)[None, :])[0]
+        alike = [float(np.dot(centre, other)) for _, other in areas]
+        best = max(range(len(alike)), key=alike.__getitem__, default=None)
+        if best is None or alike[best] < LEAST_ALIKE:
+            areas.append((item.title, centre))
+            best = len(areas) - 1
+        found.append(replace(item, area=areas[best][0]))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,6 +184,11 @@ class _Cluster:
     own: tuple[tuple[int, float], ...]
     """The turns for which no other centre is nearer."""
     every: tuple[tuple[int, float], ...]
+
+    def joined(self, other: _Cluster) -> _Cluster:
+        """Return one cluster with the turns of both."""
+        every = dict(sorted((*other.every, *self.every), key=itemgetter(1)))
+        return _Cluster(_nearest_first((*self.own, *other.own)), _nearest_first(every.items()))
 
 
 def _clusters(
@@ -358,36 +416,82 @@ def _attention(turns: Sequence[LearnedTurn], cluster: _Cluster) -> float:
     return math.fsum(0.5 ** ((newest - turns[place].at_us) / (HALF_LIFE_DAYS * DAY_US)) for place, _ in cluster.own)
 
 
-def _labels(turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster]) -> list[tuple[tuple[str, float], ...]]:
+def _labels(turns: Sequence[LearnedTurn], clusters: Sequence[_Cluster]) -> list[_Label]:
     """Return the characteristic words of each cluster (c-TF-IDF): frequent in it, and rare in the others. The heaviest
     has 1."""
     counts: list[Counter[str]] = []
     spelled: dict[str, Counter[str]] = {}
+    phrases: list[Counter[tuple[str, str]]] = []
     for cluster in clusters:
         found: Counter[str] = Counter()
+        together: Counter[tuple[str, str]] = Counter()
         for place, _ in cluster.own[:MAX_LABELLED]:
-            words = dict(_words(_text(turns[place])))
+            if is_small_talk(turns[place]):
+                continue
+            row = list(_words(_text(turns[place])))
+            words = dict(row)
             found.update(words.keys())
+            together.update(
+                {(one, two) for (one, _), (two, _) in pairwise(row) if one != two and not _CJK_RUN.fullmatch(one)}
+            )
             for root, word in words.items():
                 spelled.setdefault(root, Counter())[word] += 1
         counts.append(found)
+        phrases.append(together)
     every: Counter[str] = Counter()
     for found in counts:
         every.update(found)
     average = sum(every.values()) / len(counts)
     labels = []
-    for found in counts:
+    for found, together in zip(counts, phrases, strict=True):
         total = max(1, sum(found.values()))
         # A word of only one turn is not characteristic.
         weights = {
-            root: count / total * math.log1p(average / every[root])
+            root: count / total * math.log1p(average / every[root]) * (1 if _names(spelled[root]) else COMMON_SHARE)
             for root, count in found.items()
             if count > 1 or len(found) <= MAX_KEYWORDS
         }
         best = sorted(weights, key=lambda root: (-weights[root], root))[:MAX_KEYWORDS]
         top = weights[best[0]] if best else 1.0
-        labels.append(tuple((_spelling(spelled[root]), round(weights[root] / top, 2)) for root in best))
+        keywords = tuple((_spelling(spelled[root]), round(weights[root] / top, 2)) for root in best)
+        labels.append(_Label(keywords, tuple(_phrased(best, together, found, spelled))))
     return labels
+
+
+@dataclass(frozen=True, slots=True)
+class _Label:
+    """The characteristic words of a topic, the heaviest first."""
+
+    keywords: tuple[tuple[str, float], ...]
+    names: tuple[str, ...]
+    """The same, two words that stand together as one name."""
+
+
+def _names(words: Counter[str]) -> bool:
+    """Return whether a word can name a subject: it is not among the commonest, nor an activity."""
+    word = _spelling(words)
+    return word_weight(word) >= MIN_TITLE_WEIGHT and not word.endswith("ing")
+
+
+def _phrased(
+    best: Sequence[str],
+    together: Counter[tuple[str, str]],
+    found: Counter[str],
+    spelled: Mapping[str, Counter[str]],
+) -> Iterator[str]:
+    """Yield the words of a label, two that stand together as one name."""
+    used: set[str] = set()
+    for root in best:
+        if root in used:
+            continue
+        pairs = [pair for pair in together if root in pair and not used & {*pair} and set(pair) <= set(best)]
+        pair = max(pairs, key=lambda pair: (together[pair], pair), default=None)
+        if pair and together[pair] > 1 and together[pair] >= PHRASE_SHARE * max(found[each] for each in pair):
+            used |= {*pair}
+            yield " ".join(_spelling(spelled[each]) for each in pair)
+        else:
+            used.add(root)
+            yield _spelling(spelled[root])
 
 
 def _text(turn: LearnedTurn) -> str:
@@ -422,7 +526,7 @@ def _item(
     gathered: Gathered,
     topic: str,
     cluster: _Cluster,
-    keywords: tuple[tuple[str, float], ...],
+    label: _Label,
     *,
     before: KnowledgeRow | None,
     weight: float,
@@ -437,9 +541,9 @@ def _item(
         scope=str(gathered.scope),
         kind="topic",
         state=before.state if before and before.state != "retired" else "proposed",
-        title=_title(keywords, before),
-        text="\n".join([", ".join(word for word, _ in keywords), *shown]),
-        keywords=keywords,
+        title=_title(label, before),
+        text="\n".join([", ".join(word for word, _ in label.keywords), *shown]),
+        keywords=label.keywords,
         weight=weight,
         confidence=round(math.fsum(near for _, near in cluster.own) / len(cluster.own), 2),
         sources=tuple(sorted(turn.source for turn in sources)),
@@ -449,9 +553,9 @@ def _item(
     )
 
 
-def _title(keywords: Sequence[tuple[str, float]], before: KnowledgeRow | None) -> str:
+def _title(label: _Label, before: KnowledgeRow | None) -> str:
     """Return the heaviest words; the previous title while its words are still among them."""
-    words = [word for word, _ in keywords]
-    if before and before.title and set(before.title.split(", ")) <= set(words):
+    words = {*label.names, *(word for word, _ in label.keywords)}
+    if before and before.title and set(before.title.split(", ")) <= words:
         return before.title
-    return ", ".join(words[:TITLE_WORDS])
+    return ", ".join(label.names[:TITLE_WORDS])

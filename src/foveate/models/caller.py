@@ -19,6 +19,7 @@ from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from foveate import telemetry
 from foveate.errors import ModelError, ModelFailed, ModelHeldBack, ModelUnavailable
 from foveate.events import EventBus
 from foveate.models import Answer, Ask, Model, Purpose
@@ -37,7 +38,7 @@ from foveate.models.limits import (
 )
 from foveate.models.settings import ModelsSettings
 from foveate.store.operations import Calls
-from foveate.store.rows import OK
+from foveate.store.rows import OK, CallRow
 
 if TYPE_CHECKING:
     from foveate.models.prices import Tariff
@@ -121,6 +122,8 @@ class Caller:
         self._warming: list[asyncio.Task[None]] = []
         self.batches = Batches(self._priced, self._accounts, settings.timeout_seconds)
         self._unavailable: dict[str, tuple[float, ModelUnavailable]] = {}
+        self.watchers: list[Callable[[CallRow], object]] = []
+        """Called with each call that has ended."""
 
     async def ask(
         self,
@@ -300,6 +303,10 @@ class Caller:
         row, errand.number = await self._accounts.settle(
             call.booking, outcome=call.outcome, answer=call.answer, received=call.received
         )
+        for watch in self.watchers:
+            watch(row)
+        if telemetry.is_on():
+            telemetry.model_call(_told(row, errand.about.session_id))
         call.taken.tokens = row.input_tokens + row.output_tokens
         errand.nano_usd += row.nano_usd
         errand.seconds += row.latency_us / 1_000_000
@@ -363,6 +370,24 @@ def _load_priced(name: str, settings: ModelsSettings, load: Load | None) -> tupl
     model = (load or names.load_model)(name, settings)
     own = model.price if isinstance(model, prices.KnowsItsPrice) else None
     return model, prices.tariff_for(name, settings, own=own)
+
+
+def _told(row: CallRow, session_id: str | None) -> telemetry.ModelCall:
+    """Return what a trace tells of a call: of an endpoint's name only the model, and the host."""
+    model, _, address = row.model.partition("@http")
+    is_endpoint = bool(address)
+    return telemetry.ModelCall(
+        provider="openai" if is_endpoint else row.provider,
+        model=model,
+        outcome=row.outcome,
+        seconds=row.latency_us / 1_000_000,
+        session_id=session_id or "",
+        address=f"http{address}" if is_endpoint else "",
+        purpose=row.purpose,
+        input_tokens=row.input_tokens,
+        output_tokens=row.output_tokens,
+        cached_tokens=row.cached_tokens,
+    )
 
 
 def _usable(answer: Answer | None, model: str) -> Answer:

@@ -95,6 +95,31 @@ def tariff_for(name: str, settings: ModelsSettings, *, own: Price | None = None)
     return Tariff(listing) if listing and _is_listed(listing) else unknown
 
 
+_MAKERS = {"anthropic": "anthropic", "openai": "openai", "openai-responses": "openai", "gemini": "google"}
+"""Whose price is assumed for a model at an address that the list does not know, by the format of its requests."""
+
+
+def tariff_at(address: str, model: str, format_name: str, settings: ModelsSettings) -> Tariff:
+    """Return the tariff of a model at a provider's base URL. Settings name it alone, or as `MODEL@ADDRESS`."""
+    price = settings.prices.get(model, settings.prices.get(f"{model}@{address}"))
+    if price is not None:
+        return Tariff(price)
+    unknown = Tariff(settings.unknown_price, is_estimate=True)
+    if not model:
+        return unknown
+    try:
+        host = urlsplit(address).hostname or ""
+    except ValueError:
+        return unknown
+    if _is_loopback(host):
+        return Tariff(FREE)
+    listed = PriceEntry(model, address=address)
+    if _is_listed(listed):
+        return Tariff(listed)
+    assumed = PriceEntry(model, provider=_MAKERS.get(format_name))
+    return Tariff(assumed, is_estimate=True) if _is_listed(assumed) else unknown
+
+
 def _listing(parsed: ModelName) -> PriceEntry | None:
     if parsed.kind in ("local", "plugin", "ollama"):
         return None
@@ -119,6 +144,10 @@ def _is_here(parsed: ModelName) -> bool:
         host = urlsplit(address_of(parsed) or "").hostname or ""
     except ValueError:
         return False
+    return _is_loopback(host)
+
+
+def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

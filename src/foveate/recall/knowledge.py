@@ -14,7 +14,7 @@ import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -48,6 +48,9 @@ LEAST_COUNT = 50
 WEIGHT_SHARE = 0.1
 """How much an item's own weight counts among those that are shown."""
 LEAST_STEM_CHARS = 4
+STANDING_FORMS = frozenset({"rule", "preference", "convention"})
+LEAST_CUT_CHARS = 40
+_PIECES = re.compile(r"(?<=[.!?…])(?=\s)|(?<=\n)")
 _ENDINGS = re.compile(r"(?:ings?|ed|es|s|ly)$")
 
 
@@ -146,6 +149,54 @@ def best_items(
         if score >= least and (row.state in DECIDED or row.confidence >= confidence):
             found.append(FoundItem(row, score))
     return sorted(found, key=lambda each: (-each.score - WEIGHT_SHARE * each.row.weight, each.row.id))[:limit]
+
+
+def standing_items(items: ItemTable, *, confidence: float) -> list[KnowledgeRow]:
+    """What the user stated, whatever a prompt is about: pinned items, then rules, preferences and conventions, then
+    decisions and facts, each the heaviest first."""
+    rows = (row for row in items.rows.values() if row.form or row.state == "pinned")
+    held = [row for row in rows if row.kind == "lesson" and (row.state in DECIDED or row.confidence >= confidence)]
+
+    def rank(row: KnowledgeRow) -> tuple[bool, bool, float, int, str]:
+        return row.state != "pinned", row.form not in STANDING_FORMS, -row.weight, -row.last_seen_us, row.id
+
+    return sorted(held, key=rank)
+
+
+def fitting_passage(text: str, query: str, fits: Callable[[str], bool]) -> str:
+    """The part of a long text that fits a prompt best, in the room that there is: whole sentences or lines.
+
+    A text without words of the prompt is cut behind its beginning.
+    """
+    if fits(text):
+        return text
+    pieces = [piece for piece in _PIECES.split(text) if piece.strip()]
+    asked = stems(query)
+    counts = Counter(word for piece in pieces for word in stems(piece))
+    scores = [sum(1 / counts[word] for word in sorted(asked & stems(piece))) for piece in pieces]
+    best = max(range(len(pieces)), key=lambda place: (scores[place], -place), default=0)
+    first = last = best
+
+    def shown(first: int, last: int) -> str:
+        joined = "".join(pieces[first : last + 1]).strip()
+        return f"{'… ' if first else ''}{joined}{' …' if last < len(pieces) - 1 else ''}"
+
+    if not pieces or not fits(shown(best, best)):
+        return _cut(shown(best, best) if pieces else text, fits)
+    while True:
+        # What follows explains it; then the neighbour that fits the prompt better.
+        around = [(first, last + 1)] * (last + 1 < len(pieces)) + [(first - 1, last)] * (first > 0)
+        around = [each for each in around if fits(shown(*each))]
+        if not around:
+            return shown(first, last)
+        first, last = max(around, key=lambda each: scores[each[0] if each[0] < first else each[1]])
+
+
+def _cut(text: str, fits: Callable[[str], bool]) -> str:
+    while not fits(text) and len(text) > LEAST_CUT_CHARS:
+        cut = text[: max(LEAST_CUT_CHARS, len(text) * 4 // 5)]
+        text = f"{cut.rpartition(' ')[0] or cut} …"
+    return text
 
 
 def stems(text: str) -> frozenset[str]:

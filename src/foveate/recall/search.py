@@ -10,6 +10,7 @@ from functools import partial
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, get_args
 
+from foveate import telemetry
 from foveate.cache import BoundedCache
 from foveate.errors import Damaged, FoveateError, InputError, ModelError
 from foveate.models.caller import Caller
@@ -335,6 +336,13 @@ class Searcher:
         return replace(found, model=self.embedder.name, problem=problem)
 
     async def _search(self, index: Index, asked: _Asked, sessions: Mapping[int, int] | None = None) -> list[PassageHit]:
+        with telemetry.span("search_memory") as span:
+            hits = await self._searched(index, asked, sessions)
+            if span:
+                span.set({telemetry.OPERATION: "search_memory", telemetry.RECORDS: len(hits)})
+            return hits
+
+    async def _searched(self, index: Index, asked: _Asked, sessions: Mapping[int, int] | None) -> list[PassageHit]:
         if not 1 <= asked.max_results <= MAX_RESULTS:
             raise InputError(f"max_results is {asked.max_results}; it can be 1 to {MAX_RESULTS:,}")
         is_listed = asked.order == "time"

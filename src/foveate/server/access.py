@@ -25,6 +25,7 @@ from foveate.errors import StoreError
 from foveate.server.local import CREATE_KEY, LoopbackGuard
 from foveate.server.problems import LOGIN_PATH, STATIC_PATH, ProblemError, is_dashboard_path, refusal
 from foveate.server.settings import ServerSettings
+from foveate.session.budgets import KeyBudget
 from foveate.session.keys import PREFIX, RIGHTS, KeyInfo, Keys, Right, tool_right
 
 HEALTH_PATHS = ("/healthz", "/readyz")
@@ -59,6 +60,7 @@ class Principal:
     """Patterns of the models that it may use through the gateway; empty: all."""
     routes: tuple[str, ...] = ()
     """The gateway's routes that it may use; empty: all."""
+    budget: KeyBudget = field(default_factory=KeyBudget)
 
     def may(self, right: Right) -> bool:
         return right in self.rights or "admin" in self.rights
@@ -199,7 +201,7 @@ class AccessControl:
                 raise _denied("this key does not exist or was revoked; 'foveate keys list' lists them")
             known = self._known[secret] = _Known(info, time.monotonic() + self.settings.key_cache_seconds)
         info = known.info
-        return Principal(info.tenant, frozenset(info.rights), info.id, info.models, info.routes)
+        return Principal(info.tenant, frozenset(info.rights), info.id, info.models, info.routes, info.budget)
 
     async def _must_have_key(self) -> bool:
         now = time.monotonic()

@@ -17,8 +17,9 @@ from starlette.routing import BaseRoute, Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import foveate
+from foveate import telemetry
 from foveate.client import Foveate
-from foveate.errors import FoveateError, StoreError
+from foveate.errors import FoveateError
 from foveate.server.access import AccessControl, AccessMiddleware, Principal, check_right, is_local_address, view_of
 from foveate.server.admission import AdmissionMiddleware
 from foveate.server.api.context import OpenSessions
@@ -29,9 +30,11 @@ from foveate.server.api.table import api_routes
 from foveate.server.dashboard.approvals import Approvals
 from foveate.server.dashboard.table import dashboard_routes
 from foveate.server.gateway.routes import GatewayEndpoints
+from foveate.server.health import Health
 from foveate.server.mcp import McpApp, build_server
 from foveate.server.metrics import MEDIA_TYPE, Metrics, MetricsMiddleware, route_of
-from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, problem_response, refusal
+from foveate.server.problems import DASHBOARD_PATH, DEFECT, ProblemError, problem_of, refusal
+from foveate.server.request_log import RequestLogMiddleware
 from foveate.server.settings import ServerSettings
 from foveate.server.time_limits import TimeLimitMiddleware
 from foveate.tokens import counter_for
@@ -54,7 +57,7 @@ def create_app(
     mcp = _mcp(fov, settings)
     events = EventHub(fov, settings.event_buffer, metrics)
     jobs, replies = Jobs(settings.max_jobs), Replies(settings.idempotency_buffer)
-    gateway = GatewayEndpoints(fov, settings)
+    gateway = GatewayEndpoints(fov, settings, metrics.count_client_call)
     parts = ApiParts(fov, settings, access, events, jobs, replies, OpenSessions(), Approvals())
     routes = [
         Route("/healthz", _health, methods=["GET"]),
@@ -74,10 +77,12 @@ def create_app(
         await asyncio.to_thread(counter_for(None).count, "warm up")
         events.start()
         fov.warm()
+        fov.caller.watchers.append(metrics.count_own_call)
         try:
             async with mcp.running():
                 yield
         finally:
+            fov.caller.watchers.remove(metrics.count_own_call)
             events.stop()
             await replies.stop()
             await jobs.stop()
@@ -86,6 +91,8 @@ def create_app(
     app = Starlette(
         routes=routes,
         middleware=[
+            Middleware(RequestLogMiddleware),
+            *_tracing(),
             Middleware(MetricsMiddleware, metrics=metrics),
             Middleware(AccessMiddleware, access=access),
             Middleware(AdmissionMiddleware),
@@ -99,9 +106,19 @@ def create_app(
     app.state.settings = settings
     app.state.access = access
     app.state.metrics = metrics
+    app.state.health = Health(fov, settings)
     app.state.gateway = gateway
     app.state.end_streams = events.stop
     return app
+
+
+def _tracing() -> list[Middleware]:
+    """Trace requests, if telemetry is on: without its extra, its module can't be imported."""
+    if not telemetry.is_on():
+        return []
+    from foveate.server.tracing import TracingMiddleware  # noqa: PLC0415 - only with the extra
+
+    return [Middleware(TracingMiddleware)]
 
 
 _RAW = (f"{BASE}/", f"{DASHBOARD_PATH}/")
@@ -133,19 +150,26 @@ def principal_of(request: Request) -> Principal:
     return found
 
 
-async def _health(_request: Request) -> Response:
-    """Answer that the process is alive."""
-    return JSONResponse({"status": "ok", "version": foveate.__version__})
+async def _health(request: Request) -> Response:
+    """Answer that the process is alive; nothing else is asked."""
+    health: Health = request.app.state.health
+    seconds = round(health.uptime_seconds, 1)
+    return JSONResponse({"status": "ok", "version": foveate.__version__, "uptime_seconds": seconds})
 
 
 async def _ready(request: Request) -> Response:
-    """Answer whether the store can be read."""
-    fov: Foveate = request.app.state.fov
+    """Answer whether requests can be served: 503 if they would fail."""
+    health: Health = request.app.state.health
+    access: AccessControl = request.app.state.access
+    report = await health.ready()
     try:
-        await fov.keys.exist()
-    except StoreError:
-        return problem_response(ProblemError(503, "the store can't be read", headers={"Retry-After": "1"}))
-    return JSONResponse({"status": "ready"})
+        principal = await access.identify(request)
+    except ProblemError:
+        is_owner = False
+    else:
+        is_owner = principal.may("admin") and not principal.tenant
+    body = report.body(is_owner=is_owner)
+    return JSONResponse(body, 503, {"Retry-After": "1"}) if report.failed else JSONResponse(body)
 
 
 async def _metrics(request: Request) -> Response:
@@ -156,13 +180,9 @@ async def _metrics(request: Request) -> Response:
         raise ProblemError(403, "metrics are for the owner of the store; use a key without a tenant")
     fov: Foveate = request.app.state.fov
     metrics.set("foveate_sessions", len(await fov.sessions()))
-    queue = await fov.queue_state(limit=0)
-    metrics.set("foveate_queue_sessions", queue.due_sessions)
-    metrics.set("foveate_queue_model_turns", queue.due_model_turns)
-    metrics.set("foveate_queue_waited_seconds", queue.waited_seconds)
-    metrics.set("foveate_turns_in_progress", queue.leased)
-    metrics.set("foveate_leases_expired", queue.expired)
-    metrics.set("foveate_turns_parked", queue.parked)
+    metrics.set_queue(await fov.queue_state(limit=0))
+    gateway: GatewayEndpoints = request.app.state.gateway
+    metrics.raise_to("foveate_calls_dropped_total", gateway.dropped)
     return PlainTextResponse(metrics.render(), media_type=MEDIA_TYPE)
 
 

@@ -21,12 +21,14 @@ from starlette.requests import HTTPConnection
 
 from foveate.errors import InputError
 from foveate.server.problems import ProblemError, is_gateway_path
-from foveate.session.keys import PREFIX
+from foveate.session.keys import PREFIX, SECRET_BYTES, Keys
 
 TOKEN_FILE: Final = Path("~/.foveate/server-token")
 OTHERS: Final = 0o077
 """Mode bits of everybody but the owner."""
 ROOT_UID: Final = 0
+FIRST_KEY: Final = "first"
+"""The name of the key that a server makes itself."""
 CREATE_KEY: Final = "create one with 'foveate keys create'"
 Address = tuple[str, int]
 
@@ -125,7 +127,7 @@ def read_token(path: Path) -> str:
     """Return the token in a file that only its owner can read; create it if it is missing."""
     try:
         if not path.exists():
-            _create_token(path)
+            create_secret_file(path, f"{PREFIX}local_{secrets.token_hex(SECRET_BYTES)}")
         with path.open() as file:
             status = os.fstat(file.fileno())
             if os.name == "posix" and (status.st_uid != os.geteuid() or status.st_mode & OTHERS):
@@ -138,14 +140,35 @@ def read_token(path: Path) -> str:
     return token
 
 
-def _create_token(path: Path) -> None:
+def read_first_key(path: Path) -> str:
+    """Return the key in a file, which is created with a new key if it is missing."""
+    path = path.expanduser()
+    try:
+        if not path.exists():
+            create_secret_file(path, f"{PREFIX}{secrets.token_hex(SECRET_BYTES)}")
+        return path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"the first key can't be kept in {path} (server.first_key_file): {error}") from error
+
+
+async def make_first_key(keys: Keys, file: str) -> None:
+    """Create the first key of a store from a file, which is written if it is missing; nothing if a key exists."""
+    if await keys.exist():
+        return
+    secret = read_first_key(Path(file))
+    try:
+        await keys.adopt(secret, FIRST_KEY)
+    except InputError as error:
+        raise InputError(f"{file} (server.first_key_file) has no key: {error}") from error
+
+
+def create_secret_file(path: Path, secret: str) -> None:
     """Create the file with its content in one step, unless another server was first."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    secret = secrets.token_hex(24)
     new = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(f"{PREFIX}local_{secret}\n")
+            file.write(f"{secret}\n")
         with contextlib.suppress(FileExistsError):
             path.hardlink_to(new)
     finally:

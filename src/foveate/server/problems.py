@@ -12,6 +12,7 @@ from starlette.responses import Response
 
 from foveate import errors
 from foveate.errors import FoveateError
+from foveate.events import REQUEST_ID
 from foveate.session.tenant import SEPARATOR
 
 MEDIA_TYPE = "application/problem+json"
@@ -71,6 +72,8 @@ class Problem(Struct, frozen=True, kw_only=True):
     status: int
     detail: str
     """What failed, and what to do next."""
+    request_id: str = ""
+    """As in the header X-Foveate-Request-Id and in the server's log."""
 
 
 class ProblemError(Exception):
@@ -100,7 +103,8 @@ def problem_of(error: FoveateError, tenant: str = "") -> ProblemError:
 def problem_response(error: ProblemError) -> Response:
     """Return the response with problem details."""
     title = TITLES.get(error.status, "Error")
-    shown = Problem(type=f"urn:foveate:{error.kind}", title=title, status=error.status, detail=error.detail)
+    kind, request_id = f"urn:foveate:{error.kind}", REQUEST_ID.get()
+    shown = Problem(type=kind, title=title, status=error.status, detail=error.detail, request_id=request_id)
     return Response(msgspec.json.encode(shown), error.status, error.headers, MEDIA_TYPE)
 
 
@@ -143,9 +147,15 @@ def refusal(path: str, error: ProblemError) -> Response:
         is_page = error.status == 401 and is_dashboard_path(path)  # noqa: PLR2004
         extra = {"Location": LOGIN_PATH, "HX-Redirect": LOGIN_PATH}
         return Response(status_code=303, headers=extra) if is_page else problem_response(error)
-    body = _gateway_error(*found, error)
+    body = with_request_id(_gateway_error(*found, error))
     headers = {**error.headers, "x-should-retry": "false"} if error.status in (401, 403) else error.headers
     return Response(msgspec.json.encode(body), error.status, headers, "application/json")
+
+
+def with_request_id(body: Mapping[str, object]) -> dict[str, object]:
+    """Add the id of the request in progress to an error in a provider's format, which allows other fields."""
+    request_id = REQUEST_ID.get()
+    return {**body, "request_id": request_id} if request_id else dict(body)
 
 
 def _gateway_error(version: str, rest: str, error: ProblemError) -> dict[str, object]:

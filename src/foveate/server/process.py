@@ -17,14 +17,18 @@ from types import FrameType
 import uvicorn
 from starlette.applications import Starlette
 
+from foveate import telemetry
+from foveate.agents.heartbeat import beating
 from foveate.agents.worker import working
+from foveate.client import Foveate
 from foveate.client import open as open_store
-from foveate.errors import InputError
+from foveate.errors import InputError, Refused
 from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
 from foveate.server.connection import LimitedConnection
-from foveate.server.local import LoopbackGuard
+from foveate.server.local import LoopbackGuard, make_first_key
 from foveate.server.problems import ProblemError
+from foveate.server.request_log import logging_to_stderr
 from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
 
@@ -58,7 +62,7 @@ class QuietServer(uvicorn.Server):
             await super().startup(sockets)
         except SystemExit as error:
             where = f"{self.config.host}:{self.config.port}"
-            raise InputError(f"can't listen on {where}; choose another port with --port, or free this one") from error
+            raise Refused(f"can't listen on {where}; choose another port with --port, or free this one") from error
         self._on_start()
 
     @contextmanager
@@ -84,31 +88,47 @@ def serve(location: Path, settings: Settings, *, on_ready: Callable[[ServeReport
 
 async def _serve(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
     read_schedule(settings.knowledge)  # report an invalid schedule before anything starts
-    async with open_store(location, settings=settings) as fov, working(fov), scheduled(fov):
-        app = create_app(fov)
+    own = settings.server
+    assert isinstance(own, ServerSettings)
+    with logging_to_stderr(own), telemetry.exporting(settings.telemetry):
+        await _serve_store(location, settings, on_ready)
+
+
+async def _serve_store(location: Path, settings: Settings, on_ready: Callable[[ServeReport], object]) -> None:
+    async with open_store(location, settings=settings) as fov:
         own = server_settings(fov)
-        try:
-            await app.state.access.check_start()
-        except ProblemError as error:
-            raise InputError(error.detail) from error
-        needs_key = await fov.keys.exist()
-        guard = app.state.access.guard = LoopbackGuard.of_system()
+        if own.first_key_file:
+            await make_first_key(fov.keys, own.first_key_file)
+        async with beating(fov, "serve", compresses=settings.compress.enabled), working(fov), scheduled(fov):
+            await _serve_app(fov, own, settings, on_ready)
 
-        def report() -> None:
-            set_aside_startup_objects()
-            host = f"[{own.host}]" if ":" in own.host else own.host
-            url = f"http://{host}:{server.port}"
-            token = None if needs_key else guard.token
-            on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip(), token))
 
-        server = QuietServer(server_config(app, own), report)
+async def _serve_app(
+    fov: Foveate, own: ServerSettings, settings: Settings, on_ready: Callable[[ServeReport], object]
+) -> None:
+    app = create_app(fov)
+    try:
+        await app.state.access.check_start()
+    except ProblemError as error:
+        raise InputError(error.detail) from error
+    needs_key = await fov.keys.exist()
+    guard = app.state.access.guard = LoopbackGuard.of_system()
 
-        def stop() -> None:
-            server.should_exit = True
-            app.state.end_streams()  # event streams would keep their connections open
+    def report() -> None:
+        set_aside_startup_objects()
+        host = f"[{own.host}]" if ":" in own.host else own.host
+        url = f"http://{host}:{server.port}"
+        token = None if needs_key else guard.token
+        on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip(), token))
 
-        with stopping_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop)):
-            await server.serve()
+    server = QuietServer(server_config(app, own), report)
+
+    def stop() -> None:
+        server.should_exit = True
+        app.state.end_streams()  # event streams would keep their connections open
+
+    with stopping_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop)):
+        await server.serve()
 
 
 @contextmanager

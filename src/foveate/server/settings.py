@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
@@ -44,6 +44,9 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     recall_projects: bool = True
     """A session that a coding agent starts through the gateway recalls the other sessions in the same folder, within
     its tenant."""
+    first_key_file: str | None = None
+    """Makes the first key of a store when the server starts: the key in this file, or a new one that is written to it
+    if the file is missing. It has all rights. None: keys are made by `foveate keys create` only."""
     allowed_hosts: tuple[str, ...] = ()
     """More values of the Host header to accept, without port; they need a key. On loopback, others than localhost are
     rejected."""
@@ -58,6 +61,16 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     key_cache_seconds: Annotated[float, Meta(ge=0, le=3_600)] = 2.0
     """How long a verified key is cached before it is looked up again; a revoked key works that long in other
     processes."""
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least severe messages that `foveate serve` writes to standard error; `info` includes one line per request."""
+    log_format: Literal["text", "json"] = "text"
+    """Format of these messages: one line of text, or one JSON object per line."""
+    call_days: Annotated[float, Meta(ge=32, le=36_500)] = 90.0
+    """Days for which calls of the gateway's clients and their costs are kept."""
+    kept_requests: Annotated[int, Meta(ge=0, le=10_000)] = 50
+    """Newest requests of each session that are kept as they were sent to the provider, without headers. 0: none."""
+    kept_requests_mb: Annotated[float, Meta(gt=0, le=10_000)] = 16.0
+    """Maximum size of these requests per session, compressed, in megabytes."""
     event_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 1_000
     """Events kept per tenant, so that a client can resume its event stream."""
     idempotency_buffer: Annotated[int, Meta(ge=1, le=1_000_000)] = 10_000

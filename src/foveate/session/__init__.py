@@ -7,6 +7,7 @@ turn = await session.record([{"role": "user", "content": "…"}, {"role": "assis
 
 from __future__ import annotations
 
+import asyncio
 import json
 import warnings
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -32,14 +33,17 @@ from foveate.session.checkpoints import Checkpoints
 from foveate.session.context import given_settings
 from foveate.session.documents import Documents
 from foveate.session.engine import SessionEngine
+from foveate.session.erase import NOT_SWEPT, Eraser, EraseReport, Erasure, describe_erasure, sweep
 from foveate.session.exchange import Exchange
 from foveate.session.files import Files
 from foveate.session.goals import Goals
+from foveate.session.handoff import Handoff, HandoffTarget, hand_over
 from foveate.session.messages import MessageReport, report_messages
 from foveate.session.picture import PastPicture, Picture, past_picture, picture_of
 from foveate.session.prompts import Prompts
 from foveate.session.read import TurnFormat
 from foveate.session.record import Recordable, as_messages, check_text, pin_number
+from foveate.session.sent import SentRequest, opened_request, sent_request
 from foveate.session.tenant import public_id
 from foveate.session.topics import SessionTopics
 from foveate.session.values import (
@@ -216,6 +220,15 @@ class Session:
         """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""
         return [past_picture(row) for row in await self.engine.store.pictures.list_pictures(self.engine.stored_id)]
 
+    async def requests(self, limit: int = 50) -> list[SentRequest]:
+        """List the newest requests that the gateway sent for this session, oldest first, without their bodies."""
+        return [sent_request(row) for row in await self.engine.store.sent.list_sent(self.engine.stored_id, limit=limit)]
+
+    async def request(self, number: int) -> SentRequest:
+        """Return a request exactly as it was sent, and what changed since the one before."""
+        rows = await self.engine.store.sent.read_chain(self.engine.stored_id, number)
+        return await asyncio.to_thread(opened_request, rows, self.id, number)
+
     async def get_turn(
         self,
         turn: str | int,
@@ -373,7 +386,7 @@ class Session:
     def files(self) -> Files:
         """Files and todos that tool calls name: `files.list()`, `summarize(path, "…")`, `summaries()`."""
         row = self.engine.row
-        return Files(self.engine.store, row.id, row.last_turn, self.load_turns)
+        return Files(self.engine.store, row.id, row.last_turn, self._kept_turns)
 
     @property
     def topics(self) -> SessionTopics:
@@ -425,6 +438,38 @@ class Session:
         """
         return Session(await self.engine.fork(session_id, at, title=title, exist_ok=exist_ok))
 
+    async def erase(
+        self,
+        *turns: str | int,
+        text: str | None = None,
+        forks: bool = False,
+        pins: bool = False,
+        by: str = "",
+        dry_run: bool = True,
+        overwrite: bool = True,
+    ) -> EraseReport:
+        """Erase turns, or one text in the session's own turns, wherever the store has it. By default, only report.
+
+        Rejected while forks read the turns, unless `forks`. Pins that quote it are reported; `pins` erases them too.
+        `by` is who did it, for the audit. With `overwrite`, the file is rewritten so that its free pages have nothing
+        of it; writers wait meanwhile.
+        """
+        eraser = Eraser(self.engine, forks=forks, pins=pins, by=by)
+        if (text is None) == (not turns):
+            raise InvalidMessage("erase", "takes turns or a text, and one of them is needed")
+        report = await (eraser.turns(turns, dry_run=dry_run) if text is None else eraser.text(text, dry_run=dry_run))
+        if report.is_erased:
+            await self.engine.reload()
+            self.engine.shared.worker.wake(self.engine.stored_id)
+            rest = await sweep(self.engine.store) if overwrite else NOT_SWEPT
+            return replace(report, notes=(*report.notes, *filter(None, [rest])))
+        return report
+
+    async def erasures(self) -> list[Erasure]:
+        """List what was erased in this session, when and by whom, oldest first."""
+        found = await self.engine.store.erasures.list_all(session_id=self.engine.stored_id)
+        return [describe_erasure(row, self.engine.tenant) for row in found]
+
     async def stats(self) -> SessionStats:
         """Return counts, sizes and the state of background work."""
         await self.engine.reload()
@@ -470,6 +515,20 @@ class Session:
         span, high = exports.Span.between(after, before), min(high, info.turns)
         async for piece in exports.pieces(writer, reader.kept, results, first=low, last=high, span=span):
             yield piece
+
+    async def handoff(self, to: HandoffTarget = "file", *, budget_tokens: int = 8_000, folder: str = "/") -> Handoff:
+        """Write what another client needs to continue: a transcript that `claude` or `codex` resumes in `folder`, or a
+        first prompt for `opencode` or as a `file`.
+
+        Within the budget it has the pins and the newest turns verbatim, goals, decisions, open steps, files, and a line
+        for each earlier turn. Nothing is written to disk.
+        """
+        return await hand_over(self, to, budget_tokens=budget_tokens, folder=folder)
+
+    async def _kept_turns(self, first: int) -> list[Turn]:
+        """Load the turns from `first` on that were not removed."""
+        reader = self.engine.reader()
+        return [turn for turn in await reader.kept(*reader.between(first, None)) if isinstance(turn, Turn)]
 
     async def _found(self, turn: str | int, found: Sequence[_T]) -> _T:
         if not found:

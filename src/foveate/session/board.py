@@ -18,6 +18,7 @@ from foveate.plan import ShownLevel
 from foveate.settings import Settings
 from foveate.store import SessionRow, Store, bodies
 from foveate.store.codec import restore_message
+from foveate.store.rows import Origin
 from foveate.store.snapshot import SessionSnapshot, WholeTurn
 from foveate.text import turn_text
 from foveate.tokens import Counter
@@ -55,9 +56,10 @@ class SessionBoard:
 
     async def load(self, session: SessionRow) -> Board:
         """Read the board as the newest turn sees it. Expired items are removed, with an event."""
+        origin = await self._store.origin(self._session_id)
         left = _unexpired(await self._store.artefacts.board(self._session_id), session.last_turn)
         if left.retrieved:
-            await self._save_expired(left, partial(self.keep, left.board))
+            await self._save_expired(left, partial(self.keep, left.board, origin))
         return left.board
 
     async def _save_expired(self, left: ExpiryReport, save: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -88,23 +90,26 @@ class SessionBoard:
     async def _remove_expired(self, turn: int) -> None:
         """Remove expired items from the stored board, which may have newer items than a snapshot."""
         async with self._lock:
+            origin = await self._store.origin(self._session_id)
             left = _unexpired(await self._store.artefacts.board(self._session_id), turn)
             if left.retrieved:
-                await self.keep(left.board)
+                await self.keep(left.board, origin)
 
     async def note(self, session: SessionRow, note: Note) -> None:
         """Put a note on the board. Concurrent tool calls wait for each other."""
         async with self._lock:
-            await self.keep(boards.renew_note(await self.load(session), note))
+            origin = await self._store.origin(self._session_id)
+            await self.keep(boards.renew_note(await self.load(session), note), origin)
 
     async def change(self, session: SessionRow, change: Callable[[Board], Board]) -> None:
         """Change the stored board. Concurrent changes wait for each other."""
         async with self._lock:
-            await self.keep(change(boards.current(await self.load(session))))
+            origin = await self._store.origin(self._session_id)
+            await self.keep(change(boards.current(await self.load(session))), origin)
 
-    async def keep(self, board: Board) -> None:
-        """Store the board."""
-        await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)))
+    async def keep(self, board: Board, origin: Origin | None = None) -> None:
+        """Store the board, unless turns were removed since `origin` was read."""
+        await self._store.artefacts.keep_board(self._session_id, bodies.squeeze(boards.to_json(board)), origin)
 
     def page_tokens(self, session: SessionRow, counter: Counter) -> int:
         """Return the size of a page of the board."""
@@ -117,6 +122,7 @@ class SessionBoard:
         exact = session.exact
         pages = await asyncio.to_thread(paginate, blocks, self.page_tokens(session, counter), exact.base, days)
         async with self._lock:
+            origin = await self._store.origin(self._session_id)
             grown = boards.put_page(
                 await self.load(session),
                 blocks,
@@ -126,7 +132,7 @@ class SessionBoard:
                 life_turns=self._settings.context.board_life_turns,
                 days=days,
             )
-            await self.keep(grown)
+            await self.keep(grown, origin)
         entry = grown.retrieved[-1]
         self._publish("turn-retrieved", entry.first, {"name": entry.name, "page": entry.page})
         is_long = entry.level == "R" and entry.first == entry.last and entry.page == 1 and entry.pages > 1

@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from itertools import takewhile
 from typing import cast, get_args
 
+from foveate import telemetry
 from foveate.additions import ClientTexts
 from foveate.context import board as boards
 from foveate.context.allotments import HISTORY_MINIMUM_TOKENS
@@ -220,18 +221,20 @@ class Contexts:
             await self._check_waiting(request, counter, view, ledger)
         if not request.is_preview:  # in a preview the history uses the board's room
             board, shown = await self._prefetched(request, ledger, view, layer, board=board, shown=shown)
-        context = assemble(
-            replace(
-                parts,
-                prompt=request.prompt,
-                history=view.blocks,
-                at_work=0 if request.ends_turn else _blocks_in_progress(session, view.blocks),
-                open_call="" if request.ends_turn else await self._open_call(request),
-                memory=layer.text,
-                board=shown,
-                explains_late=bool(view.blocks) or not session.last_turn,
+        open_call = "" if request.ends_turn else await self._open_call(request)
+        with telemetry.span("foveate.assemble"):
+            context = assemble(
+                replace(
+                    parts,
+                    prompt=request.prompt,
+                    history=view.blocks,
+                    at_work=0 if request.ends_turn else _blocks_in_progress(session, view.blocks),
+                    open_call=open_call,
+                    memory=layer.text,
+                    board=shown,
+                    explains_late=bool(view.blocks) or not session.last_turn,
+                )
             )
-        )
         room_tokens = counter.scale(ledger.history_tokens, session.calibration)
         found = {"recall_late": list(layer.late), "knowledge": list(layer.knowledge)}
         notes: dict[str, Json] = {**view.planned.notes, **{name: value for name, value in found.items() if value}}
@@ -492,11 +495,17 @@ class Contexts:
             is_first=session.last_turn <= (0 if is_past else 1),
             today=await self._today(request, ledger),
         )
-        if ledger.is_preview:
-            return await self._recaller.recall(session, session.exact, recall)
-        return await self._recaller.recall_once(
-            request.snapshot, recall, mark=_layer_mark(request, view), asked=_asked_mark(request)
-        )
+        with telemetry.span("foveate.recall") as span:
+            if ledger.is_preview:
+                layer = await self._recaller.recall(session, session.exact, recall)
+            else:
+                marks = {"mark": _layer_mark(request, view), "asked": _asked_mark(request)}
+                layer = await self._recaller.recall_once(request.snapshot, recall, **marks)
+            if span:
+                found = {telemetry.OPERATION: "search_memory", telemetry.SESSION: self._session_id}
+                span.set(found | {"foveate.recall.tokens": layer.tokens})
+                span.set({telemetry.RECORDS: len(layer.turns) + len(layer.others) + len(layer.knowledge)})
+        return layer
 
     async def _query(self, session: SessionRow, said: str) -> str:
         """Return the query for recall: the newest text of the user, in the prompt or the turn in progress."""
@@ -537,7 +546,10 @@ class Contexts:
         return found
 
     async def _view(self, request: ContextRequest, ledger: Ledger) -> HistoryView:
-        view = await self.driver.view(request, ledger)
+        with telemetry.span("foveate.plan") as span:
+            view = await self.driver.view(request, ledger)
+            if span:
+                span.set({"foveate.strategy": request.name, "foveate.plan.is_new": view.planned.is_new})
         for event in view.events:
             turn = event.turn or request.session.last_turn
             self._publish(cast("EventKind", event.kind), turn, dict(event.data))

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from foveate import telemetry
 from foveate.additions import ClientTexts
 from foveate.context.assemble import Order
 from foveate.context.board import Note, NoteKind
@@ -177,9 +178,13 @@ class SessionEngine:
     ) -> list[Place]:
         """Record drafts, all or none, and publish events; see `foveate.store.log.append`."""
         shared = self.shared
-        places = await self.store.append(
-            self.stored_id, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
-        )
+        with telemetry.span("create_memory") as span:
+            if span:
+                told = {telemetry.OPERATION: "create_memory", telemetry.SESSION: self.stored_id}
+                span.set({**told, telemetry.RECORDS: len(drafts)})
+            places = await self.store.append(
+                self.stored_id, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
+            )
         shared.worker.wake(self.stored_id)
         if places and any(draft.role == "assistant" for draft in drafts):
             shared.uses.answered(self.row.tenant, self.stored_id, places[-1].turn)
@@ -232,33 +237,39 @@ class SessionEngine:
         client: ClientTexts = ClientTexts(),  # noqa: B008 - frozen
     ) -> Context:
         """Build a context with these tools. A prompt that is already recorded as the newest turn is not sent twice."""
-        settings = self.shared.settings.context
-        snapshot = await self.contexts.snapshot(strategy)
-        self.take(snapshot.session)
-        row, counter = self.row, self.counter  # another call may replace them before this one ends
-        messages = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
-        asked = Asked(
-            prompt="" if prompt and await self.contexts.reader.is_waiting(row, messages) else prompt,
-            budget_tokens=budget_tokens,
-            system=system,
-            tools_tokens=offer.tokens(counter) if offer else 0,
-            history_tools_tokens=offer.late_tokens(counter) if offer else 0,
-            order=order or settings.order,
-            strategy=strategy,
-            recall=recall,
-            client=client,
-            is_display=not is_answered,
-        )
-        context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
-        sent = offer if context.has_history_tools or not offer else offer.without_history()
-        drops = settings.drop_unbound_thinking
-        context = replace(
-            context,
-            offer=sent,
-            keeps_system=client.has_system,
-            drops_unbound_thinking=drops,
-            needs_thinking=needs_thinking,
-        )
+        with telemetry.span("foveate.context") as span:
+            span.set({telemetry.SESSION: self.stored_id})
+            settings = self.shared.settings.context
+            with telemetry.span("foveate.snapshot"):
+                snapshot = await self.contexts.snapshot(strategy)
+            self.take(snapshot.session)
+            row, counter = self.row, self.counter  # another call may replace them before this one ends
+            messages = [Message("user", (Text(prompt),))] if isinstance(prompt, str) else prompt
+            asked = Asked(
+                prompt="" if prompt and await self.contexts.reader.is_waiting(row, messages) else prompt,
+                budget_tokens=budget_tokens,
+                system=system,
+                tools_tokens=offer.tokens(counter) if offer else 0,
+                history_tools_tokens=offer.late_tokens(counter) if offer else 0,
+                order=order or settings.order,
+                strategy=strategy,
+                recall=recall,
+                client=client,
+                is_display=not is_answered,
+            )
+            context = await self.contexts.make(replace(snapshot, session=row), counter, asked)
+            sent = offer if context.has_history_tools or not offer else offer.without_history()
+            drops = settings.drop_unbound_thinking
+            context = replace(
+                context,
+                offer=sent,
+                keeps_system=client.has_system,
+                drops_unbound_thinking=drops,
+                needs_thinking=needs_thinking,
+            )
+            if span:
+                span.set(_told(context))
+                telemetry.context_made(context.tokens, context.budget_tokens)
         if is_answered:
             self.came_from(context)
         return context
@@ -283,3 +294,14 @@ class SessionEngine:
     def retrieval(self) -> Retrieval:
         """Make an executor of the history tools, as of now."""
         return Retrieval(self.store, self.row, self.contexts, self.counter, searcher=self.shared.searcher)
+
+
+def _told(context: Context) -> dict[str, str | int | bool]:
+    """Return what a trace tells of a context."""
+    return {
+        "foveate.strategy": context.planned.strategy,
+        "foveate.context.tokens": context.tokens,
+        "foveate.context.budget_tokens": context.budget_tokens,
+        "foveate.context.turns": context.planned.last_turn,
+        "foveate.context.is_new_plan": context.planned.is_new,
+    }

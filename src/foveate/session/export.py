@@ -40,8 +40,8 @@ class RemovedTurns:
 
     def __str__(self) -> str:
         if self.first == self.last:
-            return f"{turn_id(self.first)} was removed by a prune command"
-        return f"{turn_id(self.first)} to {turn_id(self.last)} were removed by a prune command"
+            return f"{turn_id(self.first)} was removed by a command"
+        return f"{turn_id(self.first)} to {turn_id(self.last)} were removed by a command"
 
 
 class ExportWriter(Protocol):
@@ -258,17 +258,17 @@ def _markdown_part(part: Part) -> str:
         case Reasoning(text):
             return "\n".join(f"> {line}" for line in text.splitlines())
         case ToolCall(name, arguments):
-            return f"`{name}` called with\n\n{_fenced(compact_json(arguments))}"
+            return f"`{name}` called with\n\n{fenced(compact_json(arguments))}"
         case ToolResult(name=name, content=content, is_error=is_error):
             outcome = "failed" if is_error else "returned"
-            return f"`{name or 'tool'}` {outcome}\n\n{_fenced(chr(10).join(map(_markdown_part, content)))}"
+            return f"`{name or 'tool'}` {outcome}\n\n{fenced(chr(10).join(map(_markdown_part, content)))}"
         case Attachment(media=media, uri=uri, name=name):
             return f"*{media}: {name or uri or 'inline'}*"
         case Opaque(format_, data):
-            return f"*{format_}*\n\n{_fenced(compact_json(data))}"
+            return f"*{format_}*\n\n{fenced(compact_json(data))}"
 
 
-def _fenced(text: str) -> str:
+def fenced(text: str) -> str:
     """Put a text in a code fence that is longer than any in the text."""
     longest = max((len(run) for run in re.findall(r"`+", text)), default=0)
     fence = "`" * max(3, longest + 1)

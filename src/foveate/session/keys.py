@@ -10,15 +10,17 @@ import hashlib
 import secrets
 import time
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Literal, get_args
 
 from foveate.errors import InputError, NotFound
+from foveate.session.budgets import KeyBudget, Period, check_budget
 from foveate.session.record import check_text
 from foveate.session.tenant import check_tenant, reserve
 from foveate.store import Store
 from foveate.store.access import AccessKeyRow
+from foveate.store.rows import NANO
 from foveate.turn import from_us
 
 Right = Literal["gateway", "read", "write", "admin"]
@@ -45,8 +47,11 @@ ROUTES: tuple[RouteName, ...] = get_args(RouteName)
 PREFIX = "fov_"
 """Beginning of every key, so that it is never mistaken for a provider's key."""
 SECRET_BYTES = 24
+MIN_SECRET_CHARS = len(PREFIX) + 32
+"""Of a secret made elsewhere: 32 hexadecimal digits are 128 bits."""
 MAX_NAME_CHARS = 200
 MAX_PATTERNS = 100
+NO_KEY = "no active key {key!r}; 'foveate keys list' lists them"
 
 
 def includes(held: Right, needed: Right) -> bool:
@@ -79,6 +84,8 @@ class KeyInfo:
     """Patterns of the models that the gateway serves with this key, e.g. `gpt-5*`; empty: all."""
     routes: tuple[str, ...] = ()
     """Names of the gateway's routes that it may use; empty: all."""
+    budget: KeyBudget = field(default_factory=KeyBudget)
+    """What its calls through the gateway may cost."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,14 +110,19 @@ class Keys:
         rights: Collection[str] | None = None,
         models: Collection[str] = (),
         routes: Collection[str] = (),
+        budget_usd: float | None = None,
+        soft_usd: float | None = None,
+        period: Period = "month",
     ) -> NewKey:
         """Create a key. `admin` includes all other rights.
 
         `models` (patterns, e.g. `gpt-5*`) and `routes` limit what the gateway serves with it; empty: no limit. The
-        default of `rights` is gateway, read and write, with limits gateway alone.
+        default of `rights` is gateway, read and write, with limits gateway alone. From `soft_usd` spent in a `period`
+        (`day` or `month`, in UTC) clients are warned; a call that could exceed `budget_usd` is refused.
         """
+        check_budget(budget_usd, soft_usd, period)
         if rights is None:
-            rights = LIMITED_RIGHTS if models or routes else DEFAULT_RIGHTS
+            rights = LIMITED_RIGHTS if models or routes or budget_usd is not None else DEFAULT_RIGHTS
         if len(check_text("name", name)) > MAX_NAME_CHARS:
             raise InputError(f"a key's name may have up to {MAX_NAME_CHARS} characters; got {len(name)}")
         unknown = [right for right in rights if right not in RIGHTS]
@@ -121,27 +133,54 @@ class Keys:
         if tenant:
             await reserve(self._store, check_tenant(tenant))
         secret = f"{PREFIX}{secrets.token_hex(SECRET_BYTES)}"
-        row = AccessKeyRow(
-            id=f"K-{secrets.token_hex(4)}",
-            name=name,
-            digest=_digest(secret),
-            tenant=tenant,
-            rights=" ".join(right for right in RIGHTS if right in rights),
-            created_us=time.time_ns() // 1_000,
+        row = replace(
+            _row(secret, name, tenant, rights),
             models=" ".join(dict.fromkeys(models)),
             routes=" ".join(route for route in ROUTES if route in routes),
+            budget_nano_usd=_nano(budget_usd),
+            soft_nano_usd=_nano(soft_usd),
+            period=period,
         )
         await self._store.access.add(row)
         return NewKey(_info(row), secret)
+
+    async def adopt(self, secret: str, name: str = "") -> KeyInfo:
+        """Create the owner's key with a secret made elsewhere, e.g. by a secret manager; it has all rights."""
+        if len(secret) < MIN_SECRET_CHARS or not secret.startswith(PREFIX) or not _is_word(secret):
+            raise InputError(
+                f"a key is {PREFIX!r} and at least {MIN_SECRET_CHARS - len(PREFIX)} random letters and digits, "
+                f"e.g. from: echo {PREFIX}$(openssl rand -hex {SECRET_BYTES})"
+            )
+        row = _row(secret, name, "", RIGHTS)
+        await self._store.access.add(row)
+        return _info(row)
 
     async def list(self) -> Sequence[KeyInfo]:
         """List all keys, oldest first, including revoked ones."""
         return [_info(row) for row in await self._store.access.list_all()]
 
+    async def set_budget(
+        self,
+        key_id: str,
+        *,
+        budget_usd: float | None = None,
+        soft_usd: float | None = None,
+        period: Period = "month",
+    ) -> None:
+        """Replace the budget of a key; without amounts it has none."""
+        check_budget(budget_usd, soft_usd, period)
+        amounts = {"budget_nano_usd": _nano(budget_usd), "soft_nano_usd": _nano(soft_usd)}
+        if not await self._store.access.set_budget(key_id, **amounts, period=period):
+            raise NotFound(NO_KEY.format(key=key_id))
+
+    async def spent_usd(self, key: KeyInfo) -> float:
+        """Return what a key's calls cost in the current period of its budget, with those in progress."""
+        return await self._store.calls.spent_by_key(key.id, key.budget.began_us()) / NANO
+
     async def revoke(self, key_id: str) -> None:
         """Revoke a key permanently."""
         if not await self._store.access.revoke(key_id):
-            raise NotFound(f"no active key {key_id!r}; 'foveate keys list' lists them")
+            raise NotFound(NO_KEY.format(key=key_id))
 
     async def find(self, secret: str) -> KeyInfo | None:
         """Find the key with this secret; None if it does not exist or was revoked."""
@@ -151,6 +190,21 @@ class Keys:
     async def exist(self) -> bool:
         """Return whether a key was ever created. From then on the server requires one, even if all are revoked."""
         return await self._store.access.exist()
+
+
+def _row(secret: str, name: str, tenant: str, rights: Collection[str]) -> AccessKeyRow:
+    return AccessKeyRow(
+        id=f"K-{secrets.token_hex(4)}",
+        name=name,
+        digest=_digest(secret),
+        tenant=tenant,
+        rights=" ".join(right for right in RIGHTS if right in rights),
+        created_us=time.time_ns() // 1_000,
+    )
+
+
+def _is_word(text: str) -> bool:
+    return text.isascii() and text.replace("_", "").isalnum()
 
 
 def _check_limits(models: Collection[str], routes: Collection[str]) -> None:
@@ -179,4 +233,13 @@ def _info(row: AccessKeyRow) -> KeyInfo:
         revoked,
         tuple(row.models.split()),
         tuple(row.routes.split()),
+        KeyBudget(_usd(row.budget_nano_usd), _usd(row.soft_nano_usd), "day" if row.period == "day" else "month"),
     )
+
+
+def _nano(usd: float | None) -> int | None:
+    return None if usd is None else round(usd * NANO)
+
+
+def _usd(nano_usd: int | None) -> float | None:
+    return None if nano_usd is None else nano_usd / NANO

@@ -14,7 +14,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, TypeVar
 
 from foveate.errors import InputError, KnowledgeNotFound, Refused, SessionNotFound, TurnNotFound
@@ -45,8 +45,10 @@ __all__ = [
     "KnowledgeDraft",
     "KnowledgeItem",
     "KnowledgeKind",
+    "KnowledgeNews",
     "KnowledgeState",
     "LearningRun",
+    "RejectedProposal",
 ]
 
 MAX_TITLE_CHARS = 200
@@ -104,6 +106,16 @@ class KnowledgeItem:
     helped: int
     """Number of answers that used the item."""
     last_used: datetime | None
+    area: str = ""
+    """The project area of a topic: the title of the heaviest topic of its group."""
+    form: str = ""
+    """What the user stated: a `rule`, `preference`, `convention`, `decision` or `fact`; empty for other items."""
+    times_said: int = 0
+    """Number of times the user said it."""
+    said_on: tuple[str, ...] = ()
+    """The newest days on which the user said it."""
+    contradicts: tuple[str, ...] = ()
+    """What the user also said on the same day, and which says otherwise."""
     tenant: str = ""
 
 
@@ -143,6 +155,36 @@ class LearningRun:
     tenant: str = ""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnowledgeNews:
+    """What was learned since a moment: lessons, references and the profile."""
+
+    since: datetime
+    new: Sequence[KnowledgeItem]
+    """Items learned since then, the heaviest first."""
+    changed: Sequence[KnowledgeItem]
+    """Earlier items with a new version."""
+    replaced: Sequence[KnowledgeItem]
+    """Earlier statements that new ones replaced; `reason` says why."""
+    waiting: int
+    """Number of items that nobody has reviewed."""
+    last_run: LearningRun | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RejectedProposal:
+    """An item of a model that was not stored, because its source turns do not prove it."""
+
+    kind: str
+    title: str
+    text: str
+    reason: str
+    scope: str
+    run_id: str
+    at: datetime
+    tenant: str = ""
+
+
 class Knowledge:
     """The knowledge of a tenant; for the owner, of all tenants. Every change is durable when its method returns."""
 
@@ -172,6 +214,50 @@ class Knowledge:
     async def versions(self, item_id: str) -> Sequence[KnowledgeItem]:
         """List all versions of an item, oldest first."""
         return [self._item(row) for row in await self._rows(item_id)]
+
+    async def earlier(self, item_id: str) -> Sequence[KnowledgeItem]:
+        """Return the statements that an item replaced, and those that these had replaced, newest first."""
+        current = (await self._rows(item_id))[-1]
+        replaced = await self._store.knowledge.replaced(current.tenant, current.scope)
+        found: dict[str, KnowledgeRow] = {}
+        ids = [current.id]
+        for by in ids:
+            for each in (each for each, its in replaced.items() if its == by and each not in found):
+                rows = await self._store.knowledge.versions(current.tenant, each)
+                found[each] = rows[-1]
+                ids.append(each)
+        return [self._item(row) for row in sorted(found.values(), key=lambda row: (-row.last_seen_us, row.id))]
+
+    async def news(self, since: datetime | None = None, *, scope: str | None = None) -> KnowledgeNews:
+        """Return what was learned since a moment. Default: since the beginning of yesterday (UTC)."""
+        start = since or datetime.now(UTC).replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=1)
+        items = [each for each in await self.list(scope=scope) if each.kind in WRITABLE]
+        fresh = sorted((each for each in items if each.created >= start), key=lambda each: (-each.weight, each.id))
+        replaced: list[KnowledgeItem] = []
+        for tenant, name in sorted({(each.tenant, each.scope) for each in fresh}):
+            new = {each.id.rpartition(SEPARATOR)[2] for each in fresh}
+            for item_id, by in (await self._store.knowledge.replaced(tenant, name)).items():
+                if by in new:
+                    rows = await self._store.knowledge.versions(tenant, item_id)
+                    replaced.append(self._item(rows[-1]))
+        runs = await self.runs(scope=scope, limit=1)
+        return KnowledgeNews(
+            since=start,
+            new=[each for each in fresh if each.version == 1],
+            changed=[each for each in fresh if each.version > 1],
+            replaced=replaced,
+            waiting=sum(each.state == "proposed" for each in items),
+            last_run=runs[0] if runs else None,
+        )
+
+    async def rejected(self, *, scope: str | None = None, limit: int = 100) -> Sequence[RejectedProposal]:
+        """List the items of models that were not stored in the latest runs, newest first, with the reasons."""
+        found = [
+            RejectedProposal(scope=run.scope, run_id=run.id, at=run.ended or run.started, tenant=run.tenant, **each)
+            for run in await self.runs(scope=scope)
+            for each in run.report.get("rejected", ())
+        ]
+        return found[:limit]
 
     async def histories(self, item_ids: Iterable[str]) -> Mapping[str, Sequence[KnowledgeItem]]:
         """Return all versions of several items by their complete ids; unknown ids are skipped."""
@@ -327,6 +413,10 @@ class Knowledge:
             maker=PERSON,
             first_seen_us=current.first_seen_us,
             last_seen_us=current.last_seen_us,
+            area=current.area,
+            form=current.form,
+            times_said=current.times_said,
+            said_on=current.said_on,
             reason=_one_line(draft.reason) or "edited",
         )
         is_decided = current.maker == PERSON or draft.state is None

@@ -126,6 +126,7 @@ class Reader:
                 ended_at=from_us(row.last_at_us),
                 raw_bytes=row.size,
                 is_pruned=row.pruned,
+                erased_at=None if row.erased_us is None else from_us(row.erased_us),
             )
             for row in await self._store.turns(self._row.id, low, high)
         ]
@@ -172,7 +173,7 @@ class Reader:
 
     def _restore(self, number: int, rows: list[MessageRow]) -> Turn:
         if any(row.body is None for row in rows):
-            raise TurnPruned(self._row.id, turn_id(number))
+            raise TurnPruned(self._row.id, turn_id(number), day_of(rows[0].erased_us))
         tokens = self._counter.scale(sum(row.tokens for row in rows), self._row.calibration)
         return Turn(tuple(restore_message(row) for row in rows), number, tokens)
 
@@ -181,7 +182,7 @@ class Reader:
     ) -> TurnContent:
         available = LEVELS if size.tiny is not None else ("R",)
         if size.is_pruned:
-            raise TurnPruned(self._row.id, turn_id(size.turn))
+            raise TurnPruned(self._row.id, turn_id(size.turn), day_of(size.erased_us))
         if level not in available:
             raise LevelNotReady(turn_id(size.turn), level, available)
         text = texts[size.turn]
@@ -191,6 +192,11 @@ class Reader:
         tokens = known if is_known and known is not None else self._counter.base(text)
         scaled = self._counter.scale(tokens, self._row.calibration)
         return TurnContent(turn_id(size.turn), level, content, scaled, available)
+
+
+def day_of(moment_us: int | None) -> str:
+    """Return the date of a moment; empty for none."""
+    return "" if moment_us is None else f"{from_us(moment_us):%Y-%m-%d}"
 
 
 def _topics(prompts: Iterable[str], tiny: str) -> tuple[str, ...]:

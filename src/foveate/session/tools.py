@@ -36,6 +36,7 @@ from foveate.recall.topics import TopicMatch, match_topic
 from foveate.session.address import find_session
 from foveate.session.context import Contexts
 from foveate.session.found import distinct, hit_lines, list_lines, orders_first
+from foveate.session.read import day_of
 from foveate.session.room import describe_room
 from foveate.session.tenant import public_id
 from foveate.session.values import TextPage
@@ -192,7 +193,7 @@ class Retrieval:
         if not texts:
             (size,) = await self._store.derived.sizes_of(self._session.id, first, first)
             if size.is_pruned:
-                raise TurnPruned(self._session.id, turn_id(first))
+                raise TurnPruned(self._session.id, turn_id(first), day_of(size.erased_us))
             raise LevelNotReady(turn_id(first), level, ("R",))
         if len(texts) == 1:
             ((turn, text),) = texts.items()

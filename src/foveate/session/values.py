@@ -23,16 +23,19 @@ from foveate.recall.search import Hit
 from foveate.renditions import Level
 from foveate.session.tenant import public_id
 from foveate.store import Finding, PruneReport, SessionRow, StoredSizes
+from foveate.store.calls import GATEWAY, SPEND_DIMENSIONS, SpendDimension, SpendRow
 from foveate.store.clients import PROGRAM_STATE, KnownPlace, LocatedHistory, ResponseRow, Standing
 from foveate.store.copy import CopyReport
 from foveate.store.operations import Clients
-from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, PinRow, QueueState
+from foveate.store.rows import Backlog, CostRow, Draft, IndexState, ParkedTurn, PinRow, QueueState, RunningWorker
 from foveate.strategy.checkpoint.reliability import Reliability
 from foveate.tokens import EncodingName, session_counter
 from foveate.turn import Json, from_us, turn_id
 
 __all__ = [
+    "GATEWAY",
     "PROGRAM_STATE",
+    "SPEND_DIMENSIONS",
     "Board",
     "Clients",
     "Context",
@@ -59,9 +62,12 @@ __all__ = [
     "RecordedTurn",
     "Reliability",
     "ResponseRow",
+    "RunningWorker",
     "Segment",
     "SessionInfo",
     "SessionStats",
+    "SpendDimension",
+    "SpendRow",
     "Standing",
     "TextPage",
     "TurnContent",
@@ -190,6 +196,9 @@ class TurnOutline:
     ended_at: datetime
     raw_bytes: int
     is_pruned: bool
+    """Its messages were removed, by a prune command or an erasure."""
+    erased_at: datetime | None = None
+    """When the turn, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,15 @@ from dataclasses import asdict, dataclass
 
 from foveate.store.sql import Connection, now_us
 
-_COLUMNS = "id, name, digest, tenant, rights, created_us, revoked_us, models, routes"
+_COLUMNS = """id, name, digest, tenant, rights, created_us, revoked_us, models, routes, budget_nano_usd, soft_nano_usd,
+    period"""
 ADD = f"""INSERT INTO access_keys ({_COLUMNS})
-    VALUES (:id, :name, :digest, :tenant, :rights, :created_us, :revoked_us, :models, :routes)"""  # noqa: S608
+    VALUES (:id, :name, :digest, :tenant, :rights, :created_us, :revoked_us, :models, :routes,
+    :budget_nano_usd, :soft_nano_usd, :period)"""  # noqa: S608
 LIST = f"SELECT {_COLUMNS} FROM access_keys ORDER BY created_us, id"  # noqa: S608
 FIND = f"SELECT {_COLUMNS} FROM access_keys WHERE digest = :digest AND revoked_us IS NULL"  # noqa: S608
+SET_BUDGET = """UPDATE access_keys SET budget_nano_usd = :budget_nano_usd, soft_nano_usd = :soft_nano_usd,
+    period = :period WHERE id = :id AND revoked_us IS NULL"""
 REVOKE = "UPDATE access_keys SET revoked_us = :now_us WHERE id = :id AND revoked_us IS NULL"
 ANY = "SELECT EXISTS (SELECT 1 FROM access_keys)"
 
@@ -31,6 +35,12 @@ class AccessKeyRow:
     """Patterns, space-separated; empty: all."""
     routes: str = ""
     """Space-separated; empty: all."""
+    budget_nano_usd: int | None = None
+    """What its calls through the gateway may cost in a period; None: no limit."""
+    soft_nano_usd: int | None = None
+    """From where on a warning is given; None: none."""
+    period: str = "month"
+    """`day` or `month`, in UTC."""
 
 
 def add(connection: Connection, key: AccessKeyRow) -> None:
@@ -51,6 +61,14 @@ def find(connection: Connection, digest: bytes) -> AccessKeyRow | None:
 def revoke(connection: Connection, key_id: str) -> bool:
     """Revoke a key; return False if it is missing or already revoked."""
     return connection.execute(REVOKE, {"id": key_id, "now_us": now_us()}).rowcount > 0
+
+
+def set_budget(
+    connection: Connection, key_id: str, *, budget_nano_usd: int | None, soft_nano_usd: int | None, period: str
+) -> bool:
+    """Change the budget of a key; return False if the key is missing or revoked."""
+    values = {"budget_nano_usd": budget_nano_usd, "soft_nano_usd": soft_nano_usd, "period": period, "id": key_id}
+    return connection.execute(SET_BUDGET, values).rowcount > 0
 
 
 def exist(connection: Connection) -> bool:

@@ -122,9 +122,11 @@ def board(connection: Connection, session_id: str) -> bytes | None:
     return load_data(connection, "boards", number_of(connection, session_id), BOARD)
 
 
-def keep_board(connection: Connection, session_id: str, data: bytes) -> None:
-    """Replace the board; a damaged one is set aside for `check`."""
-    keep_record(connection, "boards", number_of(connection, session_id), BOARD, data)
+def keep_board(connection: Connection, session_id: str, data: bytes, origin: Origin | None = None) -> None:
+    """Replace the board, unless turns were removed since `origin` was read; a damaged one is set aside for `check`."""
+    number = current_number(connection, session_id, origin)
+    if number is not None:
+        keep_record(connection, "boards", number, BOARD, data)
 
 
 def goals(connection: Connection, session_id: str) -> list[GoalRow]:

@@ -18,6 +18,7 @@ from foveate import formats
 from foveate.errors import FoveateError
 from foveate.formats.sizes import SentSizes
 from foveate.store import bodies
+from foveate.store.redaction import Redactor
 from foveate.store.rows import Draft, MessageRow
 from foveate.text import message_pieces, message_text, weigh_json
 from foveate.tokens import count_pieces
@@ -95,6 +96,20 @@ def restore_message(row: MessageRow) -> Message:
     prefix = kept.get("prefix")
     known = prefix if isinstance(prefix, str) else None
     return replace(message, kind=row.kind, at=from_us(row.at_us), original=original, prefix=known)
+
+
+def redact_message(row: MessageRow, redactor: Redactor, sizes: SentSizes, compression_level: int) -> Draft | None:
+    """Return a stored message without a text; None if it does not contain it, or was pruned."""
+    if row.body is None or row.problem or not redactor.is_in(row.body):
+        return None
+    value = bodies.load(row.body)
+    redacted = redactor.value(value)
+    if redacted == value:
+        return None
+    body = bodies.pack(redacted, compression_level)
+    message = restore_message(replace(row, body=bodies.encode(redacted)))
+    draft = _draft(message, None, None, sizes, compression_level, in_slices=True)
+    return replace(draft, body=body.data, digest=body.digest, size=body.size)
 
 
 def note_body(role: Role, note: str) -> bytes:

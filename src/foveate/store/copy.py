@@ -60,13 +60,14 @@ SHARED = {
     "learn_runs": ("id",),
     "learn_steps": ("run", "name"),
     "access_keys": ("id",),
+    "erasures": ("id",),
 }
 """Tables of the whole store, with their keys. Rows with the same key are replaced."""
 AREAS = Locks(names=frozenset(("agents", "cabinet", "calls", "knowledge", "prompts")))
 """The locks of those tables."""
 INDEX = Locks(names=frozenset(("passages",)))
 """The lock of the search index: readers look only beyond the newest entry they saw, so writes to it commit in order."""
-LEFT_OUT = ("bodies", "leases", "copies", "passage_words")
+LEFT_OUT = ("bodies", "leases", "copies", "passage_words", "sent_requests", "workers")
 """Tables that are copied with others, rebuilt, or local to one database."""
 REFERENCES = ("session", "parent", "parent_session")
 """Columns that hold session numbers."""

@@ -153,10 +153,11 @@ def sizes_of(connection: Connection, session_id: str, first: int, last: int) -> 
                 smoothed,
                 compressed,
                 tiny,
-                bool(row[-1]),
+                bool(row[7]),
                 words=words,
                 brief=brief,
                 at_us=row[4],
+                erased_us=row[8],
             )
         )
     return sizes
@@ -210,8 +211,12 @@ def texts(
     return tinies, made
 
 
-def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow]) -> None:
-    owner = {"session": number_of(connection, session_id), "now_us": now_us()}
+def add_eras(connection: Connection, session_id: str, eras: Sequence[EraRow], origin: Origin | None = None) -> None:
+    """Store eras, unless turns were removed since `origin` was read."""
+    number = current_number(connection, session_id, origin)
+    if number is None:
+        return
+    owner = {"session": number, "now_us": now_us()}
     digests = (digest_of(era.units, era.level, era.place, era.tokens) for era in eras)
     rows = zip(eras, digests, strict=True)
     connection.executemany(ADD_ERA, [{**asdict(era), **owner, "digest": digest} for era, digest in rows])

@@ -30,7 +30,11 @@ RunState = Literal["running", "done", "failed", "replaced"]
 CHUNK_STEP = "chunk-"
 """Prefix of steps whose results depend only on their names, which are hashes of their input. A run whose input has
 changed reuses them."""
-_DETAILS = ("topics", "keywords", "technologies", "weight", "confidence")
+QUICK = "quick "
+"""Prefix of the version of runs that read new turns alone; only the last one of a scope is kept."""
+_DETAILS = (
+    "topics", "keywords", "technologies", "weight", "confidence", "area", "form", "times_said", "said_on", "contradicts"
+)  # fmt: skip
 _COLUMNS = """k.tenant, k.id, k.version, k.scope, k.kind, k.state, k.title, k.text, k.data, k.maker, k.prompt_version,
     k.first_seen_us, k.last_seen_us, k.created_us, k.superseded_by, k.reason, k.digest,
     coalesce(u.uses, 0), coalesce(u.helped, 0), u.last_used_us"""
@@ -38,6 +42,9 @@ _FROM = "FROM knowledge k LEFT JOIN knowledge_uses u ON u.tenant = k.tenant AND 
 LIST = f"""SELECT {_COLUMNS} {_FROM} WHERE k.superseded_by = '' AND (:tenant IS NULL OR k.tenant = :tenant)
     AND (:scope IS NULL OR k.scope = :scope) AND (:kind IS NULL OR k.kind = :kind)
     ORDER BY k.tenant, k.scope, k.kind, k.id"""
+REPLACED = """SELECT k.id, k.superseded_by FROM knowledge k WHERE k.tenant = :tenant AND k.scope = :scope
+    AND k.superseded_by <> '' AND NOT EXISTS (SELECT 1 FROM knowledge n WHERE n.tenant = k.tenant AND n.id = k.id
+    AND n.version > k.version) ORDER BY k.id"""
 MARK = """SELECT count(*), coalesce(sum(version), 0), coalesce(max(created_us), 0) FROM knowledge
     WHERE tenant = :tenant AND scope = :scope AND superseded_by = ''"""
 VERSIONS = f"""SELECT {_COLUMNS} {_FROM} WHERE k.id = :id AND (:tenant IS NULL OR k.tenant = :tenant)
@@ -71,7 +78,8 @@ OPEN_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE tenant = :tenant AND scope =
     ORDER BY started_us, id"""  # noqa: S608
 GET_RUN = f"SELECT {_RUN} FROM learn_runs WHERE id = :id"  # noqa: S608
 LIST_RUNS = f"""SELECT {_RUN} FROM learn_runs WHERE (:tenant IS NULL OR tenant = :tenant)
-    AND (:scope IS NULL OR scope = :scope) ORDER BY started_us DESC, id LIMIT :limit"""  # noqa: S608
+    AND (:scope IS NULL OR scope = :scope) AND (:version IS NULL OR prompt_version = :version)
+    AND (:state IS NULL OR state = :state) ORDER BY started_us DESC, id LIMIT :limit"""  # noqa: S608
 ADD_RUN = """INSERT INTO learn_runs (id, tenant, scope, watermark, prompt_version, state, owner, until_us, started_us,
     ended_us, report) VALUES (:id, :tenant, :scope, :watermark, :prompt_version, 'running', :owner, :until_us, :now_us,
     NULL, '')"""
@@ -85,6 +93,8 @@ STEPS = "SELECT name, data, digest FROM learn_steps WHERE run = :id ORDER BY nam
 DROP_STEPS = "DELETE FROM learn_steps WHERE run = :id"
 MOVE_STEPS = f"""UPDATE learn_steps SET run = :id
     WHERE run = :replaced AND substr(name, 1, {len(CHUNK_STEP)}) = '{CHUNK_STEP}'"""  # noqa: S608
+DROP_QUICK = """DELETE FROM learn_runs WHERE tenant = :tenant AND scope = :scope AND prompt_version = :version
+    AND state = 'done' AND id <> :id"""
 NEWEST_START = "SELECT max(started_us) FROM learn_runs WHERE tenant = :tenant AND scope = :scope"
 _SOURCES_GONE = """SELECT DISTINCT tenant, id FROM knowledge_sources WHERE {where}"""
 _FORGET_SOURCES = "DELETE FROM knowledge_sources WHERE {where}"
@@ -136,6 +146,15 @@ class NewKnowledge:
     """Time of its newest source turn; `first_seen_us` is that of the oldest."""
     reason: str = ""
     """Why it replaces the previous version."""
+    area: str = ""
+    """The project area of a topic: the title of the heaviest topic of its group."""
+    form: str = ""
+    """What a statement of the person is: a rule, preference, convention, decision or fact; empty for other items."""
+    times_said: int = 0
+    said_on: tuple[str, ...] = ()
+    """The newest days on which it was said."""
+    contradicts: tuple[str, ...] = ()
+    """Texts of statements of the same day that say otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,6 +293,11 @@ def list_items(
     return found
 
 
+def replaced(connection: Connection, tenant: str, scope: str) -> dict[str, str]:
+    """Return the ids of items that others replaced, each with what replaced it."""
+    return dict(connection.execute(REPLACED, {"tenant": tenant, "scope": scope}).fetchall())
+
+
 def mark(connection: Connection, tenant: str, scopes: Sequence[str]) -> KnowledgeMark:
     """Return a fingerprint that changes with the current items of these scopes."""
     found = [connection.execute(MARK, {"tenant": tenant, "scope": scope}).fetchone() for scope in sorted(set(scopes))]
@@ -343,10 +367,17 @@ def get_run(connection: Connection, run_id: str) -> RunRow:
 
 
 def list_runs(
-    connection: Connection, tenant: str | None, *, scope: str | None = None, limit: int = 100
+    connection: Connection,
+    tenant: str | None,
+    *,
+    scope: str | None = None,
+    version: str | None = None,
+    state: RunState | None = None,
+    limit: int = 100,
 ) -> list[RunRow]:
-    """List the runs, optionally of one scope, the newest first."""
-    return _runs(connection, LIST_RUNS, {"tenant": tenant, "scope": scope, "limit": limit})
+    """List the runs, optionally of one scope, version or state, the newest first."""
+    values = {"tenant": tenant, "scope": scope, "version": version, "state": state, "limit": limit}
+    return _runs(connection, LIST_RUNS, values)
 
 
 def keep_step(connection: Connection, run_id: str, owner: str, name: str, data: bytes) -> None:
@@ -382,6 +413,9 @@ def finish_run(connection: Connection, run_id: str, owner: str, report: str, cha
         ],
     )
     _end(connection, run_id, "done", report)
+    if run.prompt_version.startswith(QUICK):  # each has all that the next one needs
+        values = {"tenant": run.tenant, "scope": run.scope, "version": run.prompt_version, "id": run.id}
+        connection.execute(DROP_QUICK, values)
 
 
 def fail_run(connection: Connection, run_id: str, owner: str, report: str) -> None:
@@ -463,4 +497,9 @@ def _details(data: Mapping[str, Any]) -> dict[str, Any]:
         "technologies": tuple(data["technologies"]),
         "weight": data["weight"],
         "confidence": data["confidence"],
+        "area": data.get("area", ""),
+        "form": data.get("form", ""),
+        "times_said": data.get("times_said", 0),
+        "said_on": tuple(data.get("said_on", ())),
+        "contradicts": tuple(data.get("contradicts", ())),
     }

@@ -53,6 +53,14 @@ def current_number(connection: Connection, session_id: str, origin: Origin | Non
     return origin.number if row is not None and Origin(*row) == origin else None
 
 
+def origin_of(connection: Connection, session_id: str) -> Origin:
+    """Return the identity of a session and its last prune, to detect later that turns were removed."""
+    row = connection.execute(GET_ORIGIN, {"id": session_id}).fetchone()
+    if row is None:
+        raise SessionNotFound(session_id)
+    return Origin(*row)
+
+
 def chain_of(connection: Connection, session_id: str) -> list[SessionRow]:
     """Return the session and its ancestors, nearest first."""
     chain = [get_session(connection, session_id)]

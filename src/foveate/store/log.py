@@ -76,10 +76,10 @@ FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key
 FIND_KEYS = "SELECT key, turn, position FROM messages WHERE session = :session AND key IN ({keys})"
 MAX_KEYS = 64
 """Maximum number of keys per lookup statement."""
-READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data
+READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, erased_us, data
     FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
 READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us), max(at_us), sum(size),
-    max(coalesce(pruned_us, 0)) > 0 FROM messages WHERE {SPAN} GROUP BY turn ORDER BY turn"""  # noqa: S608
+    max(coalesce(pruned_us, 0)) > 0, max(erased_us) FROM messages WHERE {SPAN} GROUP BY turn ORDER BY turn"""  # noqa: S608
 READ_SIZES = f"""SELECT count(*), coalesce(sum(tokens), 0), coalesce(sum(tool_calls), 0), coalesce(sum(size), 0),
     coalesce(sum(length(data)), 0), min(at_us), max(at_us)
     FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN}"""  # noqa: S608
@@ -88,7 +88,7 @@ READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned
 LAST_KEY = """SELECT key FROM messages WHERE session = :session AND key IS NOT NULL
     ORDER BY turn DESC, position DESC LIMIT 1"""
 ADD_TAIL = "INSERT INTO answer_tails (hash, session, turn) VALUES (:hash, :session, :turn) ON CONFLICT DO NOTHING"
-FIND_DIGEST = "SELECT digest FROM messages WHERE session = :session AND key = :key"
+FIND_DIGEST = "SELECT digest, erased_us FROM messages WHERE session = :session AND key = :key"
 READ_KEYS = f"""SELECT key FROM messages WHERE {SPAN} AND kind <> 'display' ORDER BY turn, position"""  # noqa: S608
 SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {SPAN}"  # noqa: S608
 LAST_POSITION = f"SELECT coalesce(max(position), 0) FROM messages WHERE {SPAN}"  # noqa: S608
@@ -113,25 +113,33 @@ COPY_TO_FORK = (
     SELECT :to, name, text, updated_us FROM documents WHERE session = :from""",
 )
 
-_MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts", "pictures")
+MADE = ("eras", "plans", "offers", "recalled", "states", "boards", "requests", "artefacts", "pictures")
 _OWNED = (
     "passages",
     "renditions",
     "leases",
     "copies",
-    *_MADE,
+    *MADE,
     "pins",
     "goals",
     "documents",
     "answer_tails",
     "responses",
     "agents",
+    "sent_requests",
 )
 # Memory layers of the tenant's other sessions may contain text of the removed turns; they are rebuilt.
 _FORGET_LAYERS = """DELETE FROM recalled WHERE session IN (SELECT o.number FROM sessions s
     JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :{0})"""
+# Requests since a session began may have recalled its text.
+_FORGET_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :number)
+    AND at_us >= (SELECT s.created_us FROM sessions s WHERE s.number = :number)"""
+_FORGET_ALL_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
+    JOIN sessions o ON o.tenant = s.tenant WHERE s.number = :session)"""
 DELETE_SESSION = (
     _FORGET_LAYERS.format("number"),
+    _FORGET_SENT,
     "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE session = :number)",
     "DELETE FROM messages WHERE session = :number",
     *(f"DELETE FROM {table} WHERE session = :number" for table in _OWNED),  # noqa: S608
@@ -145,17 +153,31 @@ _OLD_TURNS = """SELECT turn FROM messages WHERE session = :session AND turn < :l
 IN_OLD_TURN = f"session = :session AND turn IN ({_OLD_TURNS})"
 COUNT_OLD = f"""SELECT count(DISTINCT turn), count(*), coalesce(sum(size), 0), coalesce(sum(length(data)), 0), min(turn)
     FROM messages LEFT JOIN bodies ON message = id WHERE {IN_OLD_TURN}"""  # noqa: S608
+
+
+def forget_made(where: str) -> tuple[str, ...]:
+    """Return the statements that remove what was made from the turns that match a condition.
+
+    Eras, plans, states and boards may contain their text; the states of programs contain ids. The time of the prune
+    tells whoever has read the turns to read again.
+    """
+    return (
+        f"DELETE FROM renditions WHERE {where}",  # noqa: S608
+        _FORGET_LAYERS.format("session"),
+        _FORGET_ALL_SENT,
+        f"DELETE FROM responses WHERE {where}",  # noqa: S608
+        *(f"DELETE FROM {table} WHERE session = :session" for table in MADE if table != "states"),  # noqa: S608
+        f"""DELETE FROM states WHERE session = :session
+        AND substr(name, 1, {len(PROGRAM_STATE)}) <> '{PROGRAM_STATE}'""",  # noqa: S608
+        """UPDATE sessions SET pruned_us = CASE WHEN pruned_us >= :now_us THEN pruned_us + 1 ELSE :now_us END
+        WHERE number = :session""",
+    )
+
+
+DROP_BODIES = "DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {where})"
 PRUNE = (
-    f"DELETE FROM bodies WHERE message IN (SELECT id FROM messages WHERE {IN_OLD_TURN})",  # noqa: S608
-    f"DELETE FROM renditions WHERE {IN_OLD_TURN}",  # noqa: S608
-    _FORGET_LAYERS.format("session"),
-    f"DELETE FROM responses WHERE {IN_OLD_TURN}",  # noqa: S608
-    # Eras, plans, states and boards may contain text of the removed turns; the states of programs contain ids.
-    *(f"DELETE FROM {table} WHERE session = :session" for table in _MADE if table != "states"),  # noqa: S608
-    f"""DELETE FROM states WHERE session = :session
-    AND substr(name, 1, {len(PROGRAM_STATE)}) <> '{PROGRAM_STATE}'""",  # noqa: S608
-    """UPDATE sessions SET pruned_us = CASE WHEN pruned_us >= :now_us THEN pruned_us + 1 ELSE :now_us END
-    WHERE number = :session""",
+    DROP_BODIES.format(where=IN_OLD_TURN),
+    *forget_made(IN_OLD_TURN),
     f"UPDATE messages SET pruned_us = :now_us WHERE {IN_OLD_TURN}",  # noqa: S608
 )
 
@@ -338,7 +360,9 @@ def _check_same(connection: Connection, session: int, drafts: Sequence[Draft], k
     key = last.rpartition("#")[0]
     following = connection.execute(FIND_KEY, {"session": session, "key": f"{key}#{len(drafts)}"}).fetchone()
     digests = [connection.execute(FIND_DIGEST, {"session": session, "key": draft.key}).fetchone() for draft in drafts]
-    if following is not None or digests != [(draft.digest,) for draft in drafts]:
+    # What was erased can't be compared with its repetition.
+    is_same = all(row and (row[0] == draft.digest or row[1]) for row, draft in zip(digests, drafts, strict=True))
+    if following is not None or not is_same:
         raise KeyReused(key)
 
 
@@ -370,7 +394,7 @@ def read(connection: Connection, session_id: str, first: int, last: int) -> list
 
 def checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> MessageRow:
     """Return a message; a damaged one is replaced with a note, so that the rest of its session stays usable."""
-    turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, data = row
+    turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, erased_us, data = row
     body = problem = None
     if pruned_us is None:
         try:
@@ -382,7 +406,7 @@ def checked(connection: Connection, session_id: str, row: tuple[Any, ...]) -> Me
             where = f"message {position} of {turn_id(turn)}"
             _log.warning("%s: %s of session %r %s", connection.location, where, session_id, problem)
             body = note_body(role, f"({where} is damaged; run foveate doctor)")
-    return MessageRow(turn, position, role, kind, tokens, at_us, recorded_us, body, problem)
+    return MessageRow(turn, position, role, kind, tokens, at_us, recorded_us, body, problem, digest, erased_us)
 
 
 def turns(connection: Connection, session_id: str, first: int, last: int) -> list[TurnRow]:

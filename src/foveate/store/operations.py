@@ -8,7 +8,7 @@ call fails and stores nothing.
 from __future__ import annotations
 
 import functools
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from foveate.store import (
@@ -19,6 +19,7 @@ from foveate.store import (
     calls,
     clients,
     derived,
+    erase,
     knowledge,
     leases,
     lineage,
@@ -27,6 +28,8 @@ from foveate.store import (
     pictures,
     prompts,
     queue,
+    sent,
+    workers,
 )
 from foveate.store import snapshot as snapshots
 from foveate.store.agents import NewAgent
@@ -97,6 +100,10 @@ def _of_fork(session: object, parent_id: str, turn: int) -> Locks:  # noqa: ARG0
 def _of_spawn(session: object, agent: NewAgent, **_: object) -> Locks:  # noqa: ARG001
     parents = frozenset() if agent.parent_session_id is None else frozenset((agent.parent_session_id,))
     return Locks(parents, frozenset(("agents",)))
+
+
+def _of_erasure(session_id: str, *_: object, forks: Sequence[str] | None, **__: object) -> Locks:
+    return Locks(frozenset((session_id, *(forks or ()))), frozenset(("agents", "cabinet", "knowledge", "passages")))
 
 
 def _of_content(new: NewContent, **_: object) -> Locks:
@@ -220,6 +227,11 @@ class Calls(_Part):
     newest = _reads(calls.newest)
     spent = _reads(calls.spent)
     costs = _reads(calls.costs)
+    spending = _reads(calls.spending)
+    add_clients_calls = _writes(calls.add_clients_calls, _of())
+    reserve_for_key = _writes(calls.reserve_for_key, _of("calls"))
+    spent_by_key = _reads(calls.spent_by_key)
+    prune_clients_calls = _writes(calls.prune_clients_calls, _of())
 
 
 class Access(_Part):
@@ -229,6 +241,7 @@ class Access(_Part):
     list_all = _reads(access.list_all)
     find = _reads(access.find)
     revoke = _writes(access.revoke, _of())
+    set_budget = _writes(access.set_budget, _of())
     exist = _reads(access.exist)
 
 
@@ -293,6 +306,7 @@ class KnowledgeRows(_Part):
     add = _writes(knowledge.add, _of("knowledge"))
     list_items = _reads(knowledge.list_items)
     mark = _reads(knowledge.mark)
+    replaced = _reads(knowledge.replaced)
     versions = _reads(knowledge.versions)
     count_uses = _writes(knowledge.count_uses, _of("knowledge"))
     turn_topics = _reads(knowledge.turn_topics)
@@ -305,11 +319,45 @@ class KnowledgeRows(_Part):
     fail_run = _writes(knowledge.fail_run, _of("knowledge"))
 
 
+class Erasures(_Part):
+    """Erasure of turns and texts, and its audit."""
+
+    def __init__(self, database: Database | TenantDatabase, dialect: Dialect) -> None:
+        super().__init__(database)
+        self._dialect = dialect
+
+    survey = _reads(erase.survey)
+    erase_turns = _writes(erase.erase_turns, _of_erasure)
+    erase_text = _writes(erase.erase_text, _of_erasure)
+    list_all = _reads(erase.erasures)
+    note_swept = _writes(erase.note_swept, _of())
+
+    async def sweep(self) -> str:
+        """Overwrite what removed rows left in the database's file; return what is left to do, empty for nothing."""
+        return await self._database.run(self._dialect.sweep)
+
+
 class Pictures(_Part):
     """Pictures of a session's contexts, one for each change of its plan."""
 
     add = _writes(pictures.add, _in_session())
     list_pictures = _reads(pictures.list_pictures)
+
+
+class SentRequests(_Part):
+    """Requests as the gateway sent them."""
+
+    add = _writes(sent.add, lambda requests, **_: Locks(frozenset(session_id for session_id, _ in requests)))
+    list_sent = _reads(sent.list_sent)
+    read_chain = _reads(sent.read_chain)
+    prune = _writes(sent.prune, _of())
+
+
+class WorkerRows(_Part):
+    """Heartbeats of processes that do background work; `derived.due.state` lists them."""
+
+    beat = _writes(workers.beat, _of())
+    end = _writes(workers.end, _of())
 
 
 class Store(_Part):
@@ -334,6 +382,9 @@ class Store(_Part):
         self.prompts = PromptRows(database)
         self.knowledge = KnowledgeRows(database)
         self.pictures = Pictures(database)
+        self.erasures = Erasures(database, dialect)
+        self.sent = SentRequests(database)
+        self.workers = WorkerRows(database)
         self._dialect = dialect
 
     def for_tenant(self, tenant: str) -> Store:
@@ -348,6 +399,7 @@ class Store(_Part):
     create_session = _writes(log.create_session, _of())
     fork_session = _writes(log.fork_session, _of_fork)
     get_session = _reads(lineage.get_session)
+    origin = _reads(lineage.origin_of)
     whole_turns = _reads(snapshots.whole_turns)
     snapshot = _reads(snapshots.take)
     list_sessions = _reads(log.list_sessions)

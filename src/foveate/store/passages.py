@@ -14,7 +14,7 @@ import msgspec
 from foveate.errors import Damaged
 from foveate.store import bodies
 from foveate.store.bodies import digest_of, is_intact
-from foveate.store.lineage import chain_of, fork_turns, get_session, number_of, spans
+from foveate.store.lineage import chain_of, current_number, fork_turns, get_session, number_of, spans
 from foveate.store.rows import (
     KEY_SHIFT,
     NEWEST_ID,
@@ -22,6 +22,7 @@ from foveate.store.rows import (
     IndexSnapshot,
     IndexState,
     NewPassages,
+    Origin,
     PassagesRow,
     PassageText,
     Postings,
@@ -176,9 +177,11 @@ def texts(connection: Connection, ids: Sequence[int]) -> dict[int, list[PassageT
     return found
 
 
-def add(connection: Connection, session_id: str, made: Sequence[NewPassages]) -> None:
-    """Store passages, in place of those of another maker."""
-    add_all(connection, number_of(connection, session_id), made)
+def add(connection: Connection, session_id: str, made: Sequence[NewPassages], origin: Origin | None = None) -> None:
+    """Store passages, in place of those of another maker, unless turns were removed since `origin` was read."""
+    number = current_number(connection, session_id, origin)
+    if number is not None:
+        add_all(connection, number, made)
 
 
 def lacking(connection: Connection, session_id: str, maker: str, limit: int) -> list[tuple[int, int]]:

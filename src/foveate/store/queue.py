@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import asdict
 
 from foveate.errors import SessionNotFound
-from foveate.store import leases
+from foveate.store import leases, workers
 from foveate.store.lineage import COUNT_MESSAGES, chain_of, number_of, select_spans
 from foveate.store.rows import (
     LOCAL_MAKER,
@@ -112,7 +112,7 @@ def state(connection: Connection, *, limit: int) -> QueueState:
     moment = {"now_us": connection.clock_us()}
     sessions, due_sessions = connection.execute(COUNT_SESSIONS, moment).fetchone()
     queued, due, first_us = connection.execute(COUNT_DUE, moment).fetchone()
-    leased, held, workers = connection.execute(COUNT_LEASES, moment).fetchone()
+    leased, held, owners = connection.execute(COUNT_LEASES, moment).fetchone()
     (parked,) = connection.execute(COUNT_PARKED).fetchone()
     turns = [ParkedTurn(*row) for row in connection.execute(LIST_PARKED, {"limit": limit})]
     return QueueState(
@@ -123,9 +123,10 @@ def state(connection: Connection, *, limit: int) -> QueueState:
         waited_seconds=max(0.0, (moment["now_us"] - first_us) / 1_000_000) if first_us is not None else 0.0,
         leased=leased,
         expired=held - leased,
-        owners=workers,
+        owners=owners,
         parked=parked,
         parked_turns=tuple(turns),
+        workers=workers.running(connection),
     )
 
 

@@ -164,6 +164,9 @@ class MessageRow:
     body: bytes | None
     problem: str | None = None
     """The damage, if any; the body is then a note."""
+    digest: bytes = b""
+    erased_us: int | None = None
+    """When it, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +195,8 @@ class TurnRow:
     last_at_us: int
     size: int
     pruned: bool
+    erased_us: int | None = None
+    """When it, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,6 +273,38 @@ class ParkedTurn:
     reason: str
 
 
+WorkerKind = Literal["worker", "serve"]
+"""The command of a process that does background work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerBeat:
+    """A process that says that it does background work."""
+
+    id: str
+    kind: WorkerKind
+    host: str
+    pid: int
+    version: str
+    compresses: bool
+    """Whether it compresses and indexes turns, besides running agents."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunningWorker:
+    """A process that does background work, by its heartbeat."""
+
+    kind: WorkerKind
+    host: str
+    pid: int
+    version: str
+    compresses: bool
+    """Whether it compresses and indexes turns, besides running agents."""
+    running_seconds: float
+    seen_seconds: float
+    """Time since its last heartbeat."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
     """The work queue of a store."""
@@ -289,6 +326,8 @@ class QueueState:
     parked: int
     parked_turns: tuple[ParkedTurn, ...]
     """A few of them, the newest first."""
+    workers: tuple[RunningWorker, ...] = ()
+    """Processes of `foveate worker` and `foveate serve` that run, idle or not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -338,6 +377,8 @@ class RenditionSizes:
     brief: int | None = None
     at_us: int = 0
     """When the turn began."""
+    erased_us: int | None = None
+    """When it, or a text in it, was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -611,6 +652,27 @@ class CallRow:
     """`ok`; `unfit` for an answer that was paid for but not used; or the reason of a `ModelError`."""
     prompt_hash: str = ""
     """SHA-256 of the system prompt that was sent, in hex; empty if there was none."""
+    tenant: str = ""
+    """Of a call without a session; with one it is the session's."""
+    key_id: str = ""
+    """The server's key of the client that made it; empty for calls of Foveate itself."""
+    client: str = ""
+    """The program that made it, e.g. `claude-cli`."""
+    request_id: str = ""
+    status: int = 0
+    """HTTP status that the client got; 0 for calls of Foveate itself."""
+    first_byte_us: int = 0
+    """Time until the provider's answer began."""
+    written_tokens: int = 0
+    """Input that the provider wrote to its cache."""
+    thinking_tokens: int = 0
+    """Output that was thinking."""
+    predicted_tokens: int | None = None
+    """Input that the provider was expected to have cached; None where nothing is expected."""
+    whole_tokens: int | None = None
+    """Input, had the whole conversation been sent; None if unknown."""
+    whole_nano_usd: int | None = None
+    """Cost, had the whole conversation been sent; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)

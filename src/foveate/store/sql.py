@@ -303,6 +303,9 @@ class Dialect(Protocol):
     def check(self, connection: Connection) -> Iterator[Finding]:
         """Yield problems of the file or server itself."""
 
+    def sweep(self) -> str:
+        """Overwrite what removed rows left behind; return what still has it and how to remove it, empty for nothing."""
+
     def close(self) -> None:
         """Close the resources that connections share."""
 

@@ -73,6 +73,9 @@ APPLICATION_ID = 0x466F7665
 PRIVATE_MODE = 0o600
 RETRY_SECONDS = 0.02
 MAX_PAGE_PROBLEMS = 20
+LIST_UNSWEPT = "SELECT id, session_id FROM erasures WHERE swept_us IS NULL ORDER BY id"
+SWEEP = "foveate erase {} --sweep"
+SWEEP_AGAIN = "when it is done, run 'foveate erase SESSION --sweep'"
 
 
 class SqliteConnection(sqlite3.Connection):
@@ -361,9 +364,20 @@ class SqliteFile:
         mode = stat.S_IMODE(self.path.stat().st_mode)
         if mode & ~PRIVATE_MODE:
             yield Finding(f"others on this machine may read the file (mode {mode:o})", f"chmod 600 {self.path}")
+        for number, session in connection.execute(LIST_UNSWEPT):
+            yield Finding(f"free pages of the file may still have what erasure {number} removed", SWEEP.format(session))
         for (problem,) in connection.execute(f"PRAGMA integrity_check({MAX_PAGE_PROBLEMS})"):
             if problem != "ok":
                 yield Finding(f"SQLite reports: {problem}", RESTORE)
+
+    def sweep(self) -> str:
+        """Rewrite the file without its free pages, and empty its journal."""
+        with self.errors(), closing(self.connect(read_only=False)) as connection:
+            connection.execute("VACUUM")
+            is_busy, *_ = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        if is_busy:
+            return f"another program is reading {self.path}: its journal still has what was removed; {SWEEP_AGAIN}"
+        return ""
 
     def close(self) -> None:
         """Do nothing: connections share nothing."""

@@ -14,7 +14,7 @@ from foveate.models.prompts import overridden
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Unit
 from foveate.store import SessionRow, Store
-from foveate.store.rows import ERA_FANOUT, EraRow, era_turns
+from foveate.store.rows import ERA_FANOUT, EraRow, Origin, era_turns
 from foveate.tokens import EncodingName, exact_counter
 from foveate.worker.jobs import NONCE_BYTES, QueueContext, RollUpJob
 from foveate.worker.renditions import pack_units, unpack_units
@@ -81,9 +81,11 @@ class EraJob(RollUpJob):
         super().__init__(context, session, f"era {place} of level {level}")
         self.level, self.place = level, place
         self._packed: list[bytes] = []
+        self._origin: Origin | None = None
         self._assignment: EraAssignment | None = None
 
     async def request(self) -> Ask | None:
+        self._origin = await self.context.store.origin(self.session_id)
         self._packed = await read_units(self.context.store, self.session_id, self.level, self.place)
         prompts = await self.context.prompts()
         job = (self._packed, self.session.encoding, secrets.token_hex(NONCE_BYTES), self.context.settings, prompts)
@@ -96,7 +98,7 @@ class EraJob(RollUpJob):
         (units,) = await self.context.pool.run(weigh_era, [job])
         if units:
             era = _row(self.level, self.place, unpack_units(units), self.session.encoding)
-            await self.context.store.derived.add_eras(self.session_id, [era])
+            await self.context.store.derived.add_eras(self.session_id, [era], self._origin)
         return bool(units)
 
     async def note(self, *, is_asked: bool) -> None:

@@ -60,11 +60,12 @@ class Indexer:
             return
         maker = await self._maker()
         while lacking := await index.lacking(session_id, maker, BATCH_TURNS):
+            origin = await self._store.origin(session_id)
             made = await self._make(session_id, lacking)
             if not made:
                 return  # turns that can't be indexed are scanned by each search
             async for ready in self._ready(made, maker):
-                await index.add(session_id, ready)
+                await index.add(session_id, ready, origin)
                 await index.note_made(session_id, maker)
                 if progress:
                     progress(len(ready))

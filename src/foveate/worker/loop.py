@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from contextvars import Context
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -19,6 +20,8 @@ from typing import Any
 
 import msgspec
 
+from foveate import telemetry
+from foveate.compress.worth import load_worth
 from foveate.errors import Damaged, SessionNotFound, contained
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
@@ -70,6 +73,8 @@ class Worker:
         self._store = store
         self._events = events
         self._settings = settings.compress
+        if settings.compress.worth_model:
+            load_worth(settings.compress.worth_model)  # an unusable file is reported here, not by each turn
         self._embeddings = settings.recall.embeddings
         self._pool = Pool(settings.compress.processes)
         self._indexer = Indexer(store, settings, pool=self._pool, caller=caller)
@@ -141,7 +146,9 @@ class Worker:
         self._idle.clear()
         self._woken.set()
         if not self._lanes:
-            self._lanes = [asyncio.create_task(self._run()) for _ in range(LANES * self._pool.width)]
+            # Lanes outlive the request that starts them, whose id events would have.
+            lanes = range(LANES * self._pool.width)
+            self._lanes = [asyncio.create_task(self._run(), context=Context()) for _ in lanes]
 
     async def watch(self, is_stopping: Callable[[], bool] | None = None, *, drain: bool = False) -> None:
         """Process what any process records in the store, until stopped or, with `drain`, until nothing is left."""
@@ -333,9 +340,12 @@ class Worker:
             if len(some) < len(claims):
                 await self._store.leases.release("session", lease.owner)
                 claims = await claim(limit=len(some))
-            rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
-            batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
-            made = await asyncio.gather(*(self._make(session, batch, rows, lease.owner) for batch in batches if batch))
+            with telemetry.span("foveate.compress", is_root=True) as span:
+                span.set({telemetry.SESSION: session_id, "foveate.turns": len(claims)})
+                rows = await self._store.read(session_id, claims[0].turn, claims[-1].turn) if claims else []
+                batches = [claims[start :: self._pool.width] for start in range(self._pool.width)]
+                making = (self._make(session, batch, rows, lease.owner) for batch in batches if batch)
+                made = await asyncio.gather(*making)
             if sum(made) == len(claims):
                 lease.settle()  # the results are stored
             if progress:
@@ -393,6 +403,7 @@ class Worker:
         """Make the missing eras of every complete block of turns, then of every block of eras."""
         derived = self._store.derived
         session = await self._store.get_session(session_id)
+        origin = await self._store.origin(session_id)
         settled = await derived.settled(session_id)
         level = 1
         while settled // ERA_FANOUT**level:
@@ -403,7 +414,7 @@ class Worker:
                 known = {index for index, _ in await derived.era_tokens(session_id, level, place, end - 1)}
                 missing = [index for index in range(place, end) if index not in known]
                 made = [await self._make_era(session, level, index) for index in missing]
-                await derived.add_eras(session_id, made)
+                await derived.add_eras(session_id, made, origin)
                 place = end
             level += 1
 

@@ -14,8 +14,10 @@ import time
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Sequence
 from contextlib import aclosing, suppress
+from contextvars import Context
 from functools import partial
 
+from foveate import telemetry
 from foveate.cache import BoundedCache
 from foveate.compress.local import LocalCompressor
 from foveate.compress.model import PROMPT_VERSION, groups
@@ -133,7 +135,7 @@ class Refiner:
 
     def _start(self, lane: str, feed: Feed, width: int) -> None:
         if lane not in self._tasks:
-            self._tasks[lane] = asyncio.create_task(self._run(feed, width))
+            self._tasks[lane] = asyncio.create_task(self._run(feed, width), context=Context())
 
     async def settle(self, session_ids: Sequence[str] | None = None, progress: Progress | None = None) -> None:
         """Process the turns that are due now, without those postponed until later."""
@@ -319,7 +321,9 @@ class Refiner:
     async def _do(self, job: Job) -> None:
         """Run one job and handle any outcome."""
         try:
-            setback = await job.run()
+            with telemetry.span("foveate.refine", is_root=True) as span:
+                span.set({telemetry.SESSION: job.session_id})
+                setback = await job.run()
             if setback:
                 await self._set_back(job, setback)
             elif job.was_answered and self._failures.pop(job.model, 0) >= OUTAGE_FAILURES:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from html import unescape
@@ -14,6 +15,8 @@ import pytest
 from foveate import Foveate
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
+from foveate.session.client_calls import CallNote
+from foveate.session.sent import SentBodies
 from foveate.store import SessionRow
 from support.servers import ServerClient, bearer, call, client_of
 from support.stores.calls import call as new_call
@@ -52,7 +55,16 @@ HOSTILE = [
 ]
 """Thirty contents that must stay text."""
 SESSION = "chat"
-NAMES = {"session": SESSION, "turn": "T-1", "job": "", "item": "", "agent": "", "key": "", "action": "cancel"}
+NAMES = {
+    "session": SESSION,
+    "turn": "T-1",
+    "job": "",
+    "item": "",
+    "agent": "",
+    "key": "",
+    "action": "cancel",
+    "number": "1",
+}
 FOREIGN = {"img", "iframe", "object", "base", "style", "math"}
 """Elements that no page has of its own."""
 
@@ -90,6 +102,12 @@ async def _record(fov: Foveate) -> None:
     for text in HOSTILE:
         said = [{"role": "user", "content": text}, {"role": "assistant", "content": f"You said {text}"}]
         await session.record(said)
+    hostile = "".join(HOSTILE)
+    note = CallNote(request_id="req_1", format="openai", model=hostile, address="https://h", path=hostile)
+    note.session, note.body = SESSION, json.dumps({"messages": [{"role": hostile, "content": hostile}]}).encode()
+    row = SentBodies(is_stored=True).take(note).row
+    assert row is not None
+    await fov.store.sent.add([(SESSION, row)], kept=50, most_bytes=1_000_000)
 
 
 def readable(page_path: str) -> bool:
@@ -117,7 +135,8 @@ def test_a_page_answers_with_a_strict_policy_and_nothing_inline(client: ServerCl
 
 def test_hostile_contents_are_shown_as_text_on_every_page(client: ServerClient) -> None:
     turns = [f"/ui/sessions/{SESSION}/turns/T-{place}" for place in range(1, len(HOSTILE) + 1)]
-    pages = ["/", *(f"/ui/sessions/{SESSION}{rest}" for rest in ("", "/picture", "/turns", "/find?q=alert"))]
+    own = ("", "/picture", "/turns", "/find?q=alert", "/requests", "/requests/1")
+    pages = ["/", *(f"/ui/sessions/{SESSION}{rest}" for rest in own)]
     for path in [*turns, *pages, "/ui/search?q=alert"]:
         text = client.get(path).text
         assert not FOREIGN & {tag for tag, _ in elements(text)}, path
@@ -430,3 +449,21 @@ def test_what_mcp_servers_are_given_is_not_shown(tmp_path: Path, monkeypatch: py
         page = client.get("/ui/settings").text
     assert "files" in page
     assert "secret-1" not in page
+
+
+def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(client: ServerClient) -> None:
+    client.post("/api/v1/sessions", json={"id": "work", "channel": "shop"})
+    said = [{"role": "user", "content": "Never deploy on a Friday."}]
+    client.post("/api/v1/sessions/work/turns", json={"messages": said})
+    assert "Since yesterday" in client.get("/ui/knowledge").text
+    client.post("/ui/knowledge", data={"action": "learn"}, follow_redirects=False)
+    page = client.get("/ui/knowledge").text
+    assert "Never deploy on a Friday." in page
+    assert "1 new, 0 changed, 0 replaced" in page
+    written = {"title": "Ports", "text": "The shop listens on 8443.", "scope": "project:shop", "kind": "reference"}
+    added = client.post("/ui/knowledge", data=written, follow_redirects=False)
+    assert "8443" in client.get(added.headers["location"]).text
+    assert client.post("/ui/knowledge", data={"title": "", "text": ""}, follow_redirects=False).status_code in (
+        400,
+        422,
+    )

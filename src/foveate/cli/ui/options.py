@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -133,7 +134,7 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
 def store_file(store_path: Path, *, create: bool = False) -> Path:
     """Return the path of the store; with `create`, make the folder of the default store."""
     path = store_path.expanduser()
-    if create and path.parent == DEFAULT_STORE.parent.expanduser():
+    if create and "://" not in os.fspath(path) and path.parent == DEFAULT_STORE.parent.expanduser():
         try:
             path.parent.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:

@@ -280,7 +280,14 @@ def moment(at: datetime | None) -> str:
 
 def age(at: datetime) -> str:
     """Return how long ago a time was: 5 min, 3 h, 2 d, 6 w, 1 y."""
-    seconds = max(0.0, (datetime.now(UTC) - at).total_seconds())
+    return duration((datetime.now(UTC) - at).total_seconds(), seconds_until=0)
+
+
+def duration(seconds: float, *, seconds_until: float = 60) -> str:
+    """Return a duration in one unit: 20 s, 5 min, 3 h, 2 d, 6 w, 1 y."""
+    seconds = max(0.0, seconds)
+    if seconds < seconds_until:
+        return f"{int(seconds)} s"
     for unit, size, until in (("min", 60, 60), ("h", 3_600, 24), ("d", 86_400, 14), ("w", 604_800, 52)):
         if seconds < size * until:
             return f"{int(seconds // size)} {unit}"

@@ -11,6 +11,7 @@ How questions, orders and small talk are put differs by language: `LANGUAGE.txt`
     [you]      what is asked of the other one        [order]   what asks for an order of events or for all mentions
     [whole]    what asks for a summary or comparison [answers] what asks for what the other one said
     [advice]   what asks for advice, which depends on what the user said
+    [secrets]  names of secrets: passwords, keys, numbers of cards
 
 `…` between two words stands for up to twelve others. Small talk is what has only the `chat` words of `foveate.words`.
 A language without spaces has its words anywhere in a sentence.
@@ -87,6 +88,7 @@ class Language:
     advice: re.Pattern[str]
     order: re.Pattern[str]
     whole: re.Pattern[str]
+    secrets: re.Pattern[str]
     small: frozenset[str]
     small_in_runs: re.Pattern[str] | None
     """Of a language without spaces."""
@@ -150,6 +152,13 @@ def asks_for_answers(prompt: str) -> bool:
     return any(read.language.answers.search(each) for each in read.asking)
 
 
+@lru_cache(maxsize=256)
+def asks_for_secret(prompt: str) -> bool:
+    """Whether it names a secret: a password, a key, the number of a card."""
+    read = _read(prompt)
+    return read.language.secrets.search(read.text) is not None or load(ENGLISH).secrets.search(read.text) is not None
+
+
 def is_question(text: str) -> bool:
     """Whether a text consists of questions alone, with question marks or without."""
     read = _read(text)
@@ -191,13 +200,31 @@ def language_of(text: str) -> Language:
 
 def language_name(text: str) -> str | None:
     """The language of a text by its letters, or by its most common words; None if nothing tells."""
-    for name, letters in _SCRIPTS:
-        if letters.search(text):
-            return name
-    words = Counter(match[0].lower().replace(APOSTROPHE, "'") for match in _WORD.finditer(text))
-    counts = {name: sum(words[word] for word in _known(name) & words.keys()) for name in SPACED}
+    script = _script(text)
+    if script:
+        return script
+    counts = _counts(text)
     best = max(SPACED, key=counts.__getitem__)
     return best if counts[best] else None
+
+
+def likely_languages(text: str) -> tuple[str, ...]:
+    """The languages that a text may be in, the likeliest first: a short text may have words of several, or of none."""
+    script = _script(text)
+    if script:
+        return (script, ENGLISH)
+    counts = _counts(text)
+    most = max(counts.values())
+    return tuple(sorted((name for name in SPACED if counts[name] >= most - 1), key=lambda name: -counts[name]))
+
+
+def _script(text: str) -> str | None:
+    return next((name for name, letters in _SCRIPTS if letters.search(text)), None)
+
+
+def _counts(text: str) -> dict[str, int]:
+    words = Counter(match[0].lower().replace(APOSTROPHE, "'") for match in _WORD.finditer(text))
+    return {name: sum(words[word] for word in _known(name) & words.keys()) for name in SPACED}
 
 
 @cache
@@ -240,6 +267,7 @@ def load(name: str) -> Language:
         advice=_pattern(found["advice"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         order=_pattern(found["order"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         whole=_pattern(found["whole"], r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
+        secrets=_pattern(found.get("secrets", ()), r"(?<!\w)(?:{})(?!\w)" if is_spaced else "(?:{})"),
         small=small,
         small_in_runs=None if is_spaced else re.compile(_any(small)),
     )

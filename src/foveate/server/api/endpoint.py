@@ -310,6 +310,10 @@ class Replies:
             raise ProblemError(422, "this Idempotency-Key was used for a different request", kind="key-reused")
         return _again(await _result(known.answer))
 
+    def forget(self) -> None:
+        """Drop all kept responses: they may contain what was erased."""
+        self._kept.clear()
+
     async def stop(self) -> None:
         """Cancel the calls in progress."""
         running = [reply.answer for reply in self._running.values()]

@@ -48,6 +48,8 @@ class EventData(Struct, frozen=True, kw_only=True):
     turn_id: str | None
     at: datetime
     data: dict[str, Any]
+    request_id: str = ""
+    """The request that caused it, as in the header X-Foveate-Request-Id; empty for background work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,4 +200,11 @@ async def event_stream(
 def _data(event: Event, tenant: str) -> EventData:
     session = event.session_id.removeprefix(f"{tenant}{SEPARATOR}") if tenant else event.session_id
     data: Mapping[str, Any] = msgspec.to_builtins(dict(event.data), enc_hook=str)
-    return EventData(kind=event.kind, session_id=session, turn_id=event.turn_id, at=event.at, data=dict(data))
+    return EventData(
+        kind=event.kind,
+        session_id=session,
+        turn_id=event.turn_id,
+        at=event.at,
+        data=dict(data),
+        request_id=event.request_id,
+    )

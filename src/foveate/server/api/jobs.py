@@ -137,6 +137,10 @@ class Jobs:
         jobs = [job for job in known if not principal.tenant or job.tenant == principal.tenant]
         return sorted(jobs, key=lambda job: job.created_at, reverse=True)
 
+    def forget_results(self) -> None:
+        """Drop the jobs that have ended: their results may contain what was erased."""
+        self._ended.clear()
+
     async def stop(self) -> None:
         """Cancel all jobs."""
         tasks = [job.task for job in self._unfinished.values() if job.task and not job.task.done()]

@@ -12,10 +12,12 @@ from foveate.errors import NotFound
 from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import ItemList
 from foveate.server.problems import ProblemError
-from foveate.session.keys import KeyInfo, Right, RouteName
+from foveate.session.budgets import MAX_USD, KeyBudget, Period
+from foveate.session.keys import NO_KEY, KeyInfo, Right, RouteName
 from foveate.session.values import copied
 
 routes = Endpoints("keys")
+Dollars = Annotated[float, Meta(ge=0, le=MAX_USD)]
 
 
 class KeyList(ItemList[KeyInfo], frozen=True):
@@ -35,6 +37,21 @@ class KeyBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     creates it."""
     routes: tuple[RouteName, ...] = ()
     """The gateway's routes that the key may use. Default: those of the key that creates it."""
+    budget_usd: Dollars | None = None
+    """What its calls through the gateway may cost in a period: one that could exceed it is refused. Default: no
+    limit."""
+    soft_usd: Dollars | None = None
+    """From where on clients are warned."""
+    period: Period = "month"
+    """In UTC."""
+
+
+class BudgetBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A key's new budget; without amounts it has none."""
+
+    budget_usd: Dollars | None = None
+    soft_usd: Dollars | None = None
+    period: Period = "month"
 
 
 class NewKeyAnswer(Struct, frozen=True, kw_only=True):
@@ -46,6 +63,7 @@ class NewKeyAnswer(Struct, frozen=True, kw_only=True):
     rights: list[str]
     models: list[str]
     routes: list[str]
+    budget: KeyBudget
     created_at: datetime
     secret: str
 
@@ -65,18 +83,41 @@ async def create_key(call: Call, body: KeyBody) -> NewKeyAnswer:
         raise ProblemError(403, "a tenant's key can create keys of its own tenant only")
     models = _within(body.models, call.principal.models, "model")
     routes = _within(body.routes, call.principal.routes, "route")
-    made = await call.parts.fov.keys.create(body.name, tenant=tenant, rights=body.rights, models=models, routes=routes)
+    if call.principal.budget.is_limited:
+        raise ProblemError(403, "a key with a budget can't create keys, which would not be limited by it")
+    made = await call.parts.fov.keys.create(
+        body.name,
+        tenant=tenant,
+        rights=body.rights,
+        models=models,
+        routes=routes,
+        budget_usd=body.budget_usd,
+        soft_usd=body.soft_usd,
+        period=body.period,
+    )
     call.parts.access.note_created()
     info = made.info
     lists = {"rights": list(info.rights), "models": list(info.models), "routes": list(info.routes)}
     return copied(NewKeyAnswer, info, **lists, secret=made.secret)
 
 
+@routes.add("PUT", "/keys/{key}/budget", right="admin")
+async def set_budget(call: Call, key: str, body: BudgetBody) -> KeyInfo:
+    """Replace the budget of a key."""
+    if key not in {info.id for info in await _keys(call)}:
+        raise NotFound(NO_KEY.format(key=key))
+    if call.principal.budget.is_limited:
+        raise ProblemError(403, "a key with a budget can't change budgets")
+    await call.parts.fov.keys.set_budget(key, budget_usd=body.budget_usd, soft_usd=body.soft_usd, period=body.period)
+    call.parts.access.note_revoked(key)  # it is looked up again
+    return next(info for info in await _keys(call) if info.id == key)
+
+
 @routes.add("DELETE", "/keys/{key}", right="admin")
 async def revoke_key(call: Call, key: str) -> None:
     """Revoke a key permanently."""
     if key not in {info.id for info in await _keys(call)}:
-        raise NotFound(f"no active key {key!r}; 'foveate keys list' lists them")
+        raise NotFound(NO_KEY.format(key=key))
     await call.parts.fov.keys.revoke(key)
     call.parts.access.note_revoked(key)
 

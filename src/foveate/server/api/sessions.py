@@ -16,6 +16,7 @@ from foveate.server.api.endpoint import Call, Endpoints
 from foveate.server.api.page import DEFAULT_LIMIT, ItemList, ItemPage, Limit, read_cursor, write_cursor
 from foveate.server.time_limits import allow_long
 from foveate.session import Session
+from foveate.session.erase import EraseReport, Erasure
 from foveate.session.values import CostRow, PruneReport, Reliability, SessionInfo, SessionStats, copied
 
 routes = Endpoints("sessions")
@@ -130,6 +131,25 @@ class PruneBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Only report what would be deleted."""
 
 
+class EraseBody(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to erase: turns or a text."""
+
+    turns: Annotated[list[str], Meta(max_length=1000)] = []
+    """E.g. `["T-4"]`."""
+    text: Annotated[str, Meta(max_length=100_000)] | None = None
+    """A text, exactly as written; it is replaced by `[erased]`."""
+    forks: bool = False
+    """Also for the forks that read these turns."""
+    pins: bool = False
+    """Also the pins that quote it."""
+    dry_run: bool = True
+    """Only report what would be erased."""
+
+
+class ErasureList(ItemList[Erasure], frozen=True):
+    """Erasures, oldest first."""
+
+
 class SettleQuery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Options of the wait."""
 
@@ -241,6 +261,30 @@ async def get_cost(call: Call) -> CostList:
 async def prune_session(call: Call, session: str, body: PruneBody) -> PruneReport:
     """Delete the raw content of old turns permanently; by default only report what would be deleted."""
     return await call.view.prune(session, before=body.before, dry_run=body.dry_run)
+
+
+@routes.add("POST", "/sessions/{session}/erase", right="admin")
+async def erase_in_session(call: Call, session: Session, body: EraseBody) -> EraseReport:
+    """Erase turns, or one text, everywhere in the store; by default only report what would be erased. 409 while forks
+    read the turns, unless `forks`. Answers and results of jobs that the server keeps in memory are dropped."""
+    report = await session.erase(
+        *body.turns,
+        text=body.text,
+        forks=body.forks,
+        pins=body.pins,
+        by=call.principal.key_id or "the owner",
+        dry_run=body.dry_run,
+    )
+    if report.is_erased:
+        call.parts.replies.forget()
+        call.parts.jobs.forget_results()
+    return report
+
+
+@routes.add("GET", "/sessions/{session}/erasures", right="read")
+async def list_erasures(session: Session) -> ErasureList:
+    """List what was erased in a session, when and by whom; never what it said."""
+    return ErasureList(items=await session.erasures())
 
 
 @routes.add("POST", "/sessions/{session}/settle", right="write")

@@ -20,6 +20,7 @@ from foveate.server.api import (
     runs,
     search,
     sessions,
+    spending,
     tools,
     topics,
     transfer,
@@ -33,6 +34,7 @@ RESOURCES = (
     knowledge,
     files,
     runs,
+    spending,
 )
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for module in RESOURCES for endpoint in module.routes.listed)
 

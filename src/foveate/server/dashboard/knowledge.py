@@ -7,13 +7,15 @@ from collections.abc import Sequence
 
 from starlette.responses import Response
 
+from foveate.knowledge.run import learn
 from foveate.server.dashboard.page import BASE, Form, Pages, Visit, url
 from foveate.server.problems import ProblemError
 from foveate.session.knowledge import KNOWLEDGE_KINDS as KINDS
 from foveate.session.knowledge import KNOWLEDGE_STATES as STATES
-from foveate.session.knowledge import KnowledgeItem
+from foveate.session.knowledge import KnowledgeItem, KnowledgeKind
 
 MAX_ITEMS = 500
+MAX_REJECTED = 50
 pages = Pages()
 
 
@@ -36,7 +38,29 @@ async def list_knowledge(visit: Visit) -> Response:
         states=STATES,
         kind=kind,
         state=state,
+        news=None if kind or state else await visit.view.knowledge.news(),
+        rejected=await visit.view.knowledge.rejected(limit=MAX_REJECTED),
+        projects=await projects_of(visit),
+        error=visit.query("error"),
     )
+
+
+async def projects_of(visit: Visit) -> Sequence[str]:
+    """List the scopes that a reference may be added to."""
+    sessions = await visit.view.sessions()
+    return sorted({f"project:{each.channel or ''}" for each in sessions} | {"project:"})
+
+
+@pages.add("POST", f"{BASE}/knowledge", right="write")
+async def add_or_learn(visit: Visit, form: Form) -> Response:
+    """Learn from new turns, or add a reference that a person wrote."""
+    if form.get("action") == "learn":
+        await learn(visit.view, quick=True)
+        return visit.go(f"{BASE}/knowledge")
+    kind: KnowledgeKind = "lesson" if form.get("kind") == "lesson" else "reference"
+    title, text = form.get("title", ""), form.get("text", "")
+    item = await visit.view.knowledge.add(title, text, scope=form.get("scope", "project:"), kind=kind)
+    return visit.go(f"{BASE}/knowledge/{url(item.id)}")
 
 
 @pages.add("GET", f"{BASE}/knowledge/{{item}}", right="read")
@@ -49,6 +73,7 @@ async def show_item(visit: Visit, item: str) -> Response:
         item=versions[-1],
         sources=[source.rpartition("/") for source in versions[-1].sources],
         changes=list(_changes(versions)),
+        earlier=await visit.view.knowledge.earlier(item),
     )
 
 
@@ -59,7 +84,7 @@ async def change_item(visit: Visit, item: str, action: str, form: Form) -> Respo
     if action == "edit":
         await knowledge.edit(item, title=form.get("title"), text=form.get("text"))
     elif action == "retire":
-        await knowledge.retire(item, reason=form.get("reason") or "retired in the dashboard")
+        await knowledge.retire(item, reason=form.get("reason") or "rejected in the dashboard")
     elif action in ("approve", "pin"):
         await (knowledge.approve if action == "approve" else knowledge.pin)(item)
     else:

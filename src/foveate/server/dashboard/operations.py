@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 from starlette.responses import Response
@@ -16,7 +15,7 @@ from foveate.secrets import redact
 from foveate.server.api.jobs import Advance
 from foveate.server.dashboard.page import BASE, Pages, Visit
 from foveate.server.problems import ProblemError
-from foveate.session.values import CostRow, SessionInfo, SessionStats
+from foveate.session.values import GATEWAY, SessionInfo, SessionStats
 from foveate.settings import ExplainedSetting, explain
 
 MAX_FINDINGS = 200
@@ -31,45 +30,27 @@ MCP_SERVERS = "tools.mcp_servers"
 pages = Pages()
 
 
-@dataclass(slots=True)
-class Total:
-    """A sum of costs."""
-
-    name: str
-    calls: int = 0
-    failed: int = 0
-    input_tokens: int = 0
-    cached_tokens: int = 0
-    output_tokens: int = 0
-    usd: float = 0.0
-
-    def add(self, row: CostRow) -> None:
-        self.calls += row.calls
-        self.failed += row.failed + row.unfit
-        self.input_tokens += row.input_tokens
-        self.cached_tokens += row.cached_tokens
-        self.output_tokens += row.output_tokens
-        self.usd += row.usd
-
-    @property
-    def cached_share(self) -> float:
-        return self.cached_tokens / max(1, self.input_tokens)
-
-
 @pages.add("GET", f"{BASE}/costs", right="read")
 async def show_costs(visit: Visit) -> Response:
-    """Show costs by day, model and session, and the state of providers and background work."""
-    rows = await visit.view.costs()
-    days = sorted(_totals(rows, lambda row: row.day), key=lambda total: total.name)
-    sessions = sorted(_totals(rows, lambda row: row.session_id or ""), key=lambda total: (-total.usd, total.name))
+    """Show costs by day, purpose, model, key, project and session, and the state of providers and background work."""
+    view = visit.view
+    days, models, purposes = [await view.spending(by) for by in ("day", "model", "purpose")]
+    keys, projects, sessions = [await view.spending(by) for by in ("key", "project", "session")]
     shown = sessions[:MAX_SESSIONS]
+    is_gateway = any(row.name == GATEWAY for row in purposes)
+    tenant = visit.principal.tenant
+    names = {info.id: info.name for info in await visit.parts.fov.keys.list() if tenant in ("", info.tenant)}
     return visit.page(
         "costs.html",
         title="Costs",
         days=days,
-        models=sorted(_totals(rows, lambda row: f"{row.model}, {row.purpose}"), key=lambda total: -total.usd),
+        models=models,
+        purposes=purposes,
+        keys=keys if is_gateway else (),
+        projects=projects if len(projects) > 1 else (),
         sessions=shown,
-        titles=await _titles(visit, [total.name for total in shown if total.name]),
+        saved_usd=sum(row.saved_usd for row in purposes),
+        titles=await _titles(visit, [row.name for row in shown if row.name]) | names,
         providers=await visit.view.providers() if not visit.principal.tenant else (),
         index=await visit.view.index_state() if not visit.principal.tenant else None,
         jobs=[job.shown(visit.principal) for job in visit.parts.jobs.list(visit.principal)[:50]],
@@ -136,12 +117,3 @@ def _row(setting: ExplainedSetting) -> tuple[str, str, str, str]:
     shown = sorted(value) if setting.key.name == MCP_SERVERS and isinstance(value, Mapping) else value
     text = redact(str(shown))
     return setting.key.name, text[:MAX_VALUE_CHARS], setting.source, setting.key.takes
-
-
-def _totals(rows: Sequence[CostRow], key: Any) -> list[Total]:
-    found: dict[str, Total] = defaultdict(lambda: Total(""))
-    for row in rows:
-        total = found[key(row)]
-        total.name = key(row)
-        total.add(row)
-    return list(found.values())

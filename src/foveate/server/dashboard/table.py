@@ -15,6 +15,7 @@ from foveate.server.dashboard import (
     knowledge,
     login,
     operations,
+    requests,
     session,
     sessions,
     transfer,
@@ -24,7 +25,7 @@ from foveate.server.dashboard import (
 from foveate.server.dashboard.page import HEADERS, PageRoute, make_routes
 from foveate.server.problems import STATIC_PATH
 
-MODULES = (sessions, session, turns, chat, compare, knowledge, operations, work, transfer, login)
+MODULES = (sessions, session, turns, requests, chat, compare, knowledge, operations, work, transfer, login)
 PAGES: tuple[PageRoute, ...] = tuple(page for module in MODULES for page in module.pages.listed)
 TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 STATIC = {

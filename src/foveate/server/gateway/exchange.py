@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, Final
 
 import httpx2
 import msgspec
 
+from foveate import telemetry
 from foveate.errors import BadUpstream, FoveateError, contained
 from foveate.events import Event
 from foveate.intake.recorder import Placement, Recorder
@@ -30,10 +33,14 @@ from foveate.server.gateway.state import REPLACED, unshared_state
 from foveate.server.gateway.thinking import with_valid_thinking
 from foveate.server.gateway.upstream import answer_headers
 from foveate.server.gateway.wires import OwnCall, UpstreamAnswer
+from foveate.server.gateway.wires.fields import CACHED_KEYS, encode
 from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
+from foveate.session.budgets import BudgetState
+from foveate.session.client_calls import CHARS_PER_TOKEN, CallNote, ClientCalls
 from foveate.session.client_requests import read_overflow
+from foveate.session.sent import plain
 from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
 
@@ -64,6 +71,8 @@ class Delivery:
     ending: asyncio.Future[Record | None] | None = None
     """The task that records the last round; it continues if the stream is stopped."""
     is_closed: bool = False
+    outcome: str = "cancelled"
+    """How it ended: `cancelled`, unless the answer ended or was cut off upstream."""
 
 
 class Gateway:
@@ -78,7 +87,9 @@ class Gateway:
         publish: Callable[[Event], None],
         shared_routes: Collection[str] = (),
         max_rounds: int = MAX_ROUNDS,
+        account: ClientCalls | None = None,
     ) -> None:
+        self._account = account
         self._recorder = recorder
         self._client = client
         self._limits = PromptLimits(window_of)
@@ -97,6 +108,11 @@ class Gateway:
             raise
         if call.target.key is not None:
             prepared.raw = b""  # of a field that occurs twice, send the one that was checked
+        try:
+            await self._book(call, prepared)
+        except BaseException:
+            self._release(prepared)
+            raise
         overhead = time.perf_counter() - call.began
         prepared.answer_headers["x-foveate-overhead-ms"] = f"{overhead * 1_000:.1f}"
         sending = self._sent(call, prepared)
@@ -111,10 +127,62 @@ class Gateway:
         if call.target.key is not None and (problem := unshared_state(body, self._shared_routes)):
             call.target = call.target.of_client(call.headers, call.query, problem)
 
+    async def _book(self, call: ClientCall, prepared: Prepared) -> None:
+        """Book the call against its key's budget; `ProblemError` 429 if the budget does not allow it."""
+        note = call.note
+        if note is None or self._account is None:
+            return
+        note.tokens, note.fixed_tokens = prepared.tokens, prepared.fixed_tokens
+        note.budget_tokens = prepared.budget_tokens
+        if (placed := prepared.placement) is not None:
+            counter, calibration = placed.session.engine.counter, prepared.calibration
+            note.session, note.scale = placed.name, lambda tokens: counter.scale(tokens, calibration)
+        if not call.budget.is_limited:
+            return
+        tokens = note.tokens or len(call.raw) // CHARS_PER_TOKEN
+        state = await self._account.book(note, call.budget, tokens, call.request.max_output_tokens)
+        if state.is_exceeded:
+            raise over_budget(state)
+        if state.is_soft_reached:
+            prepared.answer_headers["x-foveate-budget"] = state.sentence()
+
+    def _end(
+        self,
+        call: ClientCall,
+        prepared: Prepared,
+        *,
+        status: int,
+        outcome: str = "ok",
+        answer: UpstreamAnswer | None = None,
+    ) -> None:
+        """Hand what is known of a call to the account; only the first time counts."""
+        note = call.note
+        if note is None or self._account is None or note.is_ended:
+            return
+        if (placed := prepared.placement) is not None:
+            note.session, note.turn = placed.name, placed.turn
+        if answer is not None:
+            note.total = answer.total_usage
+            if answer.rounds == 1:
+                note.first = answer.usage
+            note.is_cut = outcome != "ok"
+            if note.is_cut or not note.total.output_tokens:
+                with contained(_log, "an answer without usage was not counted"):
+                    note.answer_chars = len(encode(answer.round_messages))
+        note.status, note.outcome = status, outcome
+        note.end()
+        if note.is_sent and telemetry.is_on():
+            telemetry.model_call(_told(note, is_stream=call.request.is_stream))
+        if note.is_sent or note.reservation is not None:
+            self._account.add(note)
+
     async def _sent(self, call: ClientCall, prepared: Prepared) -> GatewayReply:
         try:
             return await self._send(call, prepared)
-        except BaseException:
+        except BaseException as error:
+            is_upstream = isinstance(error, BadUpstream)
+            status, outcome = (httpx2.codes.BAD_GATEWAY, "unreachable") if is_upstream else (0, "cancelled")
+            self._end(call, prepared, status=status, outcome=outcome)
             self._release(prepared)
             raise
 
@@ -135,10 +203,13 @@ class Gateway:
             data = await read_error(response)
             smaller = await self._smaller(call, prepared, response, data) if shortened < MAX_SHORTENED else None
             if smaller is None:
+                self._end(call, prepared, status=response.status_code, outcome="refused")
                 self._release(prepared)
                 return _failed(response, data, prepared)
             shortened += 1
             prepared, response = smaller, await self._post(call, smaller.body)
+            if call.note is not None:
+                call.note.tokens, call.note.fixed_tokens = smaller.tokens, smaller.fixed_tokens
         headers = {**answer_headers(response.headers), **prepared.answer_headers}
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
         delivery = Delivery(call, prepared, answer, response)
@@ -201,11 +272,17 @@ class Gateway:
                 return smaller
         return None
 
-    async def _post(self, call: ClientCall, body: Record, raw: bytes = b"") -> httpx2.Response:
+    async def _post(
+        self, call: ClientCall, body: Record, raw: bytes = b"", *, is_first: bool = True
+    ) -> httpx2.Response:
+        content = raw or encode(body)
+        if call.note is not None and is_first:
+            call.note.is_sent, call.note.body = True, content
+            call.note.head = {} if raw else {key: value for key, value in body.items() if key not in CACHED_KEYS}
         headers = call.target.headers(call.headers, call.wire.format)
         headers["content-type"] = "application/json"
         request = self._client.build_request(
-            "POST", call.target.url(call.path, _query(call)), headers=headers, content=raw or msgspec.json.encode(body)
+            "POST", call.target.url(call.path, _query(call)), headers=headers, content=content
         )
         try:
             return await self._client.send(request, stream=True)
@@ -215,16 +292,25 @@ class Gateway:
     async def _whole(self, delivery: Delivery) -> bytes:
         """Return the answer as one body."""
         body: Record | None = delivery.prepared.body
+        status, outcome = int(httpx2.codes.BAD_GATEWAY), "broken-off"
         try:
             while body is not None:
-                delivery.answer.load(decoded(await read_answer(delivery.response)))
+                data = await read_answer(delivery.response)
+                self._note_first_byte(delivery.call)
+                delivery.answer.load(decoded(data))
                 body = await self._end_round(delivery, body)
                 if body is not None:
                     delivery.response = await self._post_again(delivery.call, body)
-            return msgspec.json.encode(delivery.answer.result())
+            whole = msgspec.json.encode(delivery.answer.result())
+            status, outcome = delivery.response.status_code, "ok"
+            return whole
+        except asyncio.CancelledError:
+            outcome = "cancelled"
+            raise
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream's answer was cut off: {_described(error)}") from error
         finally:
+            self._end(delivery.call, delivery.prepared, status=status, outcome=outcome, answer=delivery.answer)
             self._release(delivery.prepared)
 
     async def _streamed(self, delivery: Delivery) -> AsyncGenerator[bytes, None]:
@@ -235,6 +321,7 @@ class Gateway:
             while body is not None:
                 async with aclosing(self._events(answer, delivery.response)) as pieces:
                     async for piece in pieces:
+                        self._note_first_byte(delivery.call)
                         yield piece
                 if not answer.is_complete:
                     raise BadUpstream("the upstream's stream ended in the middle of an answer")
@@ -244,8 +331,10 @@ class Gateway:
                     await delivery.response.aclose()
                     delivery.response = await self._post_again(delivery.call, body)
                     delivery.ending = None
+            delivery.outcome = "ok"
             yield b"".join(answer.finish())
         except (FoveateError, httpx2.HTTPError) as error:
+            delivery.outcome = "broken-off"
             for piece in answer.abort(_described(error)):
                 yield piece
         finally:
@@ -261,7 +350,14 @@ class Gateway:
             await asyncio.wait({delivery.ending})
         elif placed := delivery.prepared.placement:
             await asyncio.shield(self._kept(delivery.call, self._add_partial(delivery, placed)))
+        outcome = "refused" if delivery.answer.has_failed else delivery.outcome
+        status = delivery.response.status_code
+        self._end(delivery.call, delivery.prepared, status=status, outcome=outcome, answer=delivery.answer)
         self._release(delivery.prepared)
+
+    def _note_first_byte(self, call: ClientCall) -> None:
+        if call.note is not None and not call.note.first_byte_seconds:
+            call.note.first_byte_seconds = time.perf_counter() - call.note.began
 
     async def _end_round(self, delivery: Delivery, body: Record) -> Record | None:
         """Record a round. Return the next round's body if the model waits only for results of own tools."""
@@ -269,6 +365,8 @@ class Gateway:
         if placed is None:
             return None
         await self._calibrate(delivery, placed.session)
+        if call.note is not None and answer.rounds == 1:
+            call.note.first = answer.usage
         results = await self._own_results(placed.session, answer)
         if not results or answer.has_client_calls or answer.rounds > self._max_rounds:
             await self._kept(call, self._finish(call, placed, answer, results))
@@ -292,7 +390,7 @@ class Gateway:
                 await session.engine.calibrate(prepared.tokens, prepared.calibration, reported_tokens=reported)
 
     async def _post_again(self, call: ClientCall, body: Record) -> httpx2.Response:
-        response = await self._post(call, body)
+        response = await self._post(call, body, is_first=False)
         if response.status_code >= httpx2.codes.BAD_REQUEST:
             await response.aclose()
             raise BadUpstream(f"the upstream answered {response.status_code} in a round of the history tools")
@@ -356,6 +454,18 @@ class Gateway:
             prepared.placement = None
 
 
+def over_budget(state: BudgetState) -> ProblemError:
+    """Return the refusal of a call that could exceed its key's budget."""
+    budget, resets = state.budget, state.budget.resets_at()
+    seconds = max(1, math.ceil((resets - datetime.now(UTC)).total_seconds()))
+    problem = (
+        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are "
+        f"spent or booked, and this request may cost up to ${state.needed_usd:.4f}; the budget resets at "
+        f"{resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or limit the answer"
+    )
+    return ProblemError(429, problem, headers={"Retry-After": str(seconds), "x-should-retry": "false"})
+
+
 def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
     """Return the results of own calls as messages."""
     return [Message("tool", (ToolResult(call.id or None, (Text(text),), name=call.name),)) for call, text in results]
@@ -370,6 +480,27 @@ def _query(call: ClientCall) -> str:
 
 def _described(error: Exception) -> str:
     return str(error) or type(error).__name__
+
+
+def _told(note: CallNote, *, is_stream: bool) -> telemetry.ModelCall:
+    """Return what a trace tells of a client's call."""
+    used = note.used
+    return telemetry.ModelCall(
+        provider="gemini" if note.format == "gemini" else note.format,
+        operation="generate_content" if note.format == "gemini" else "chat",
+        model=plain(note.model),
+        outcome=note.outcome,
+        seconds=note.seconds,
+        session_id=note.session_id or "",
+        address=note.address,
+        first_seconds=note.first_byte_seconds if is_stream else 0.0,
+        input_tokens=used.input_tokens,
+        output_tokens=used.output_tokens,
+        cached_tokens=used.cache_read_tokens,
+        written_tokens=used.cache_write_tokens,
+        thinking_tokens=used.reasoning_tokens,
+        status=note.status,
+    )
 
 
 def _failed(response: httpx2.Response, data: bytes, prepared: Prepared) -> GatewayReply:

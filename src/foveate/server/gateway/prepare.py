@@ -35,6 +35,8 @@ from foveate.server.gateway.upstream import Target
 from foveate.server.gateway.wires import ClientRequest, Wire
 from foveate.server.gateway.wires.fields import in_cache_order
 from foveate.session import Session
+from foveate.session.budgets import KeyBudget
+from foveate.session.client_calls import CallNote
 from foveate.session.client_requests import (
     HISTORY_TOOLS,
     are_same,
@@ -56,6 +58,8 @@ WHOLE_SHARE: Final = 0.98
 MAX_TOOLS_SHARE: Final = 0.2
 """The history tools are not offered if their definitions need more than this share of the budget."""
 HISTORY_TOOLS_TOKENS: Final = 520
+FIXED: Final = ("system", "tools")
+"""Segments that a request has however much of the conversation it shows."""
 _SIGNED: Final = (b'"signature"', b'"redacted_thinking"')
 """Marks of signed thinking in the bytes of a request, which is bound to what precedes it; texts escape quotes."""
 
@@ -78,6 +82,9 @@ class ClientCall:
     """The body as the client sent it."""
     check: SessionCheck | None = None
     """Raises `RightMissing` for a session that the client may not continue."""
+    note: CallNote | None = None
+    """What the account gets of it; None for a request that no provider gets."""
+    budget: KeyBudget = field(default_factory=KeyBudget)
     began: float = field(default_factory=time.perf_counter)
 
 
@@ -98,6 +105,8 @@ class Prepared:
     budget_tokens: int = 0
     calibration: float = 1.0
     """The session's calibration when the tokens were counted."""
+    fixed_tokens: int | None = None
+    """Tokens besides the conversation; None if the whole conversation is sent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,6 +312,7 @@ class Preparation:
             memory_tokens=memory,
             budget_tokens=context.budget_tokens,
             calibration=context.calibration,
+            fixed_tokens=sum(segment.tokens for segment in context.segments if segment.name in FIXED),
         )
 
     def bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:

@@ -14,6 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, RightMissing
 from foveate.server.gateway.wires import UpstreamAnswer, Wire
+from foveate.server.problems import with_request_id
 
 PING_SECONDS: Final = 10.0
 """Seconds without data after which a keep-alive is sent."""
@@ -59,7 +60,7 @@ def error_reply(wire: Wire, error: FoveateError) -> GatewayReply:
         case _:
             status, body = 503, wire.error(503, str(error))
     headers = {"retry-after": "1"} if status > 500 else {}  # noqa: PLR2004 - what a client may try again
-    return GatewayReply(status, headers, msgspec.json.encode(body))
+    return GatewayReply(status, headers, msgspec.json.encode(with_request_id(body)))
 
 
 class ReplyStream(StreamingResponse):

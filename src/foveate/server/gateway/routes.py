@@ -46,8 +46,10 @@ from foveate.server.gateway.table import (
 from foveate.server.gateway.transport import upstream_client
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
-from foveate.server.problems import ProblemError
+from foveate.server.problems import ProblemError, with_request_id
+from foveate.server.request_log import request_id_of
 from foveate.server.settings import ServerSettings
+from foveate.session.client_calls import CallNote, CallRow, ClientCalls
 from foveate.tokens import counter_for
 
 NO_UPSTREAM: Final = (
@@ -113,10 +115,22 @@ class Asked:
 class GatewayEndpoints:
     """The endpoints of one server."""
 
-    def __init__(self, fov: Foveate, settings: ServerSettings) -> None:
+    def __init__(
+        self, fov: Foveate, settings: ServerSettings, watch: Callable[[CallNote, CallRow], object] = lambda *_: None
+    ) -> None:
+        """`watch` gets each call of a client with its price."""
         self._fov = fov
         self._settings = settings
         self._gateways: dict[str, Gateway] = {}
+        self._account = ClientCalls(
+            fov.store,
+            fov.settings.models,
+            fov.publish,
+            keep_days=settings.call_days,
+            kept_requests=settings.kept_requests,
+            kept_mb=settings.kept_requests_mb,
+            watch=watch,
+        )
         self._client: httpx2.AsyncClient | None = None
 
     def routes(self) -> list[BaseRoute]:
@@ -126,10 +140,20 @@ class GatewayEndpoints:
         """Send requests upstream with this client."""
         self._client = client
 
+    @property
+    def dropped(self) -> int:
+        """Calls that were not accounted, because the store could not be written for long."""
+        return self._account.dropped
+
+    async def settle(self) -> None:
+        """Wait until all calls that have ended are accounted."""
+        await self._account.settle()
+
     async def close(self) -> None:
         """Wait until the requests of all clients are recorded, and close the connections to providers."""
         for gateway in self._gateways.values():
             await gateway.responses.settle()
+        await self._account.close()
         if self._client is not None:
             await self._client.aclose()
 
@@ -152,10 +176,12 @@ class GatewayEndpoints:
             try:
                 check_right(request.state.principal, "gateway")
                 check_route(request.state.principal, row.name)
+                _check_countable(request.state.principal, row.name)
                 return await handle(Asked(row, wire, request, row.upstream_path(request.path_params)))
             except ProblemError as error:
                 headers = {**error.headers, "x-should-retry": "false"} if error.status == FORBIDDEN else error.headers
-                return JSONResponse(wire.error(error.status, error.detail), error.status, headers=headers)
+                body = with_request_id(wire.error(error.status, error.detail))
+                return JSONResponse(body, error.status, headers=headers)
             except FoveateError as error:
                 return error_reply(wire, error).response()
 
@@ -164,6 +190,18 @@ class GatewayEndpoints:
     async def _converse(self, asked: Asked) -> Response:
         call = self._call(asked, await self._raw(asked))
         is_stored = not self._settings.bypass and asked.headers.get("x-foveate-store", "").strip().lower() != "off"
+        principal: Principal = asked.request.state.principal
+        call.budget = principal.budget
+        call.note = asked.request.state.call = CallNote(
+            request_id=request_id_of(asked.request.scope),
+            format=asked.wire.format,
+            model=call.request.model,
+            address=call.target.base,
+            path=asked.path,
+            tenant=principal.tenant,
+            key_id=principal.key_id,
+            client=call.choice.platform or "",
+        )
         reply = await self._gateway(asked.request).handle(call, store=is_stored)
         return reply.response()
 
@@ -299,6 +337,7 @@ class GatewayEndpoints:
                 window_of=self._fov.window_tokens,
                 publish=view.publish,
                 shared_routes=self._settings.shared_routes,
+                account=self._account,
             )
         return self._gateways[tenant]
 
@@ -306,6 +345,13 @@ class GatewayEndpoints:
         if self._client is None:
             self._client = upstream_client()
         return self._client
+
+
+def _check_countable(principal: Principal, route: str) -> None:
+    """Raise `ProblemError` 403 if a key with a budget asks for what is paid but not accounted."""
+    if principal.budget.usd is not None and route not in HARMLESS:
+        allowed = ", ".join(sorted(HARMLESS))
+        raise ProblemError(403, f"a key with a budget can't use {route}, whose cost is not known; it has: {allowed}")
 
 
 def _raw_path(scope: Scope) -> str:

@@ -53,8 +53,14 @@ TYPES = {
     "key": "BIGINT PRIMARY KEY",
     "blob": "BYTEA",
 }
-OWN_MIGRATIONS = {5: CREATE_WORDS, 7: ("DROP TABLE keepsakes",)}
+OWN_MIGRATIONS = {
+    5: CREATE_WORDS,
+    7: ("DROP TABLE keepsakes",),
+    19: ("DROP POLICY IF EXISTS tenant ON calls",),
+}
 """Statements of a schema version that are specific to PostgreSQL."""
+RESTRICTED_ANEW = {19: ("calls",)}
+"""Tables that got a column for the tenant in a schema version, so that their policy changes."""
 
 BEGIN_READ = "BEGIN ISOLATION LEVEL REPEATABLE READ, READ ONLY"
 BEGIN_WRITE = "BEGIN ISOLATION LEVEL READ COMMITTED, READ WRITE; SET LOCAL lock_timeout = {lock_ms:d}"
@@ -68,6 +74,10 @@ START = """SELECT CAST(pg_postmaster_start_time() AS TEXT) || ' ' ||
     CAST((SELECT stats_reset FROM pg_stat_bgwriter) AS TEXT)"""
 """Changes after a crash of the server, which may reuse the number of a lost transaction."""
 OUTCOME = "SELECT pg_xact_status(CAST(:transaction AS xid8))"
+SWEEP = (
+    "the server keeps removed rows until it reuses their place: run VACUUM (FULL), and remember its write-ahead log, "
+    "archives and replicas"
+)
 DESCRIBE = """SELECT current_setting('server_version'),
     (SELECT extversion FROM pg_extension WHERE extname = 'vector'),
     (SELECT count(*) FROM pg_class WHERE relrowsecurity AND relnamespace = CAST(current_schema() AS regnamespace)),
@@ -352,6 +362,10 @@ class PostgresServer:
             "replicas": ", ".join(replicas) or "none",
         }
 
+    def sweep(self) -> str:
+        """Do nothing: only the server's administrator can rewrite tables and journals."""
+        return SWEEP
+
     def wait_for_signal(self, seconds: float) -> None:
         if self._prepare_after is None:  # a pooler's connection does not stay ours, so it can't listen
             time.sleep(seconds)
@@ -456,6 +470,7 @@ class PostgresServer:
                 for statement in (*shared, *OWN_MIGRATIONS.get(number, ())):
                     raw.execute(statement)
                     created |= dict.fromkeys(_CREATED.findall(statement))
+                created |= dict.fromkeys(RESTRICTED_ANEW.get(number, ()))
                 raw.execute(sql.CLEAR_VERSION)
                 raw.execute(*_bound(sql.WRITE_VERSION, {"version": number}))
             _restrict(raw, created)

@@ -15,11 +15,12 @@ from typing import Any
 
 from foveate.compress.choose import Choice, best_that_fit
 from foveate.compress.cues import bare, estimate_tokens
+from foveate.compress.cut import PHRASES
 from foveate.compress.exchange import bare_name
 from foveate.compress.guard import GuardSource, Pair, check
 from foveate.compress.lines import brief_path
 from foveate.compress.marks import cut_line, one_line
-from foveate.compress.rank import PHRASES, Ranking, Source, rank
+from foveate.compress.rank import Ranking, Source, rank
 from foveate.compress.reader import Candidate, read_turn
 from foveate.compress.tools import smooth_call, summarise_call
 from foveate.compress.urgency import urgency

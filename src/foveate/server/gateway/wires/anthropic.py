@@ -29,9 +29,11 @@ from foveate.server.gateway.wires.fields import (
     text_in,
     text_of,
     texts_in,
+    usage_in,
 )
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
+from foveate.session.client_calls import UsageKeys
 
 KINDS: Final = {
     400: "invalid_request_error",
@@ -176,6 +178,13 @@ class _Block:
 
 class AnthropicAnswer(UpstreamAnswer):
     inputs = frozenset({"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"})
+    usage_keys = UsageKeys(
+        "input_tokens",
+        "output_tokens",
+        "cache_read_input_tokens",
+        "cache_creation_input_tokens",
+        is_cache_apart=True,
+    )
     counted_inputs = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
 
     def __init__(self, request: ClientRequest, own_names: frozenset[str]) -> None:
@@ -233,7 +242,7 @@ class AnthropicAnswer(UpstreamAnswer):
         self._message = record_in(data, "message")
         if not self._message:
             raise BadUpstream("message_start has no message")
-        self._usage = dict(record_in(self._message, "usage"))
+        self._usage = dict(usage_in(self._message, "usage"))
         if self.rounds > 1:
             return []
         self._first = self._message
@@ -271,8 +280,8 @@ class AnthropicAnswer(UpstreamAnswer):
             return
         delta = {**record_in(self._end, "delta"), **record_in(data, "delta")}
         text_in(delta, "stop_reason")
-        usage = {key: value for key, value in record_in(data, "usage").items() if value is not None}
-        self._end = {**self._end, **data, "delta": delta, "usage": {**record_in(self._end, "usage"), **usage}}
+        usage = {key: value for key, value in usage_in(data, "usage").items() if value is not None}
+        self._end = {**self._end, **data, "delta": delta, "usage": {**usage_in(self._end, "usage"), **usage}}
         self._usage |= usage
 
     def _complete(self) -> None:
@@ -286,7 +295,7 @@ class AnthropicAnswer(UpstreamAnswer):
         self._message = body
         for index, content in enumerate(records_in(body, "content")):
             self._add(index, content)
-        self._usage = dict(record_in(body, "usage"))
+        self._usage = dict(usage_in(body, "usage"))
         if self.rounds == 1:
             self._first = body
         text_in(body, "stop_reason")

@@ -80,6 +80,12 @@ def records_in(data: Mapping[str, Any], key: str) -> list[Record]:
     return value
 
 
+def usage_in(data: Mapping[str, Any], key: str) -> Record:
+    """Return the usage of an upstream answer; `{}` for anything but an object, since no answer should fail for it."""
+    value = data.get(key)
+    return value if isinstance(value, dict) else {}
+
+
 def text_in(data: Mapping[str, Any], key: str) -> str:
     """Return a text field of an upstream answer; empty if it is missing or null."""
     value = data.get(key)

@@ -31,9 +31,11 @@ from foveate.server.gateway.wires.fields import (
     text_in,
     text_of,
     texts_in,
+    usage_in,
 )
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
+from foveate.session.client_calls import UsageKeys
 
 STATUSES: Final = {
     401: "UNAUTHENTICATED",
@@ -274,6 +276,13 @@ class _Candidate:
 
 
 class GeminiAnswer(UpstreamAnswer):
+    usage_keys = UsageKeys(
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "cachedContentTokenCount",
+        reasoning="thoughtsTokenCount",
+        is_reasoning_apart=True,
+    )
     counted_inputs = ("promptTokenCount",)
     inputs = frozenset(
         {
@@ -328,7 +337,7 @@ class GeminiAnswer(UpstreamAnswer):
         if not self._first:
             self._first = data
         self._last = data
-        self._usage = record_in(data, "usageMetadata") or self._usage
+        self._usage = usage_in(data, "usageMetadata") or self._usage
         self.is_complete |= record_in(data, "promptFeedback").get("blockReason") is not None
         candidates = records_in(data, "candidates")
         shown = [self._take(candidate) for candidate in candidates]
@@ -386,7 +395,7 @@ class GeminiAnswer(UpstreamAnswer):
         if not self._first:
             self._first = body
         self._last, self._is_loaded, self.is_complete = body, True, True
-        self._usage = record_in(body, "usageMetadata")
+        self._usage = usage_in(body, "usageMetadata")
         for candidate in records_in(body, "candidates"):
             self._take(candidate, is_stream=False)
 

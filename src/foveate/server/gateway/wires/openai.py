@@ -26,9 +26,11 @@ from foveate.server.gateway.wires.fields import (
     text_in,
     text_of,
     texts_in,
+    usage_in,
 )
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
+from foveate.session.client_calls import UsageKeys
 
 SYSTEM_ROLES: Final = frozenset({"system", "developer"})
 KINDS: Final = {
@@ -308,6 +310,13 @@ class _Choice:
 
 class OpenAIAnswer(UpstreamAnswer):
     inputs = frozenset({"prompt_tokens", "prompt_tokens_details"})
+    usage_keys = UsageKeys(
+        "prompt_tokens",
+        "completion_tokens",
+        "prompt_tokens_details.cached_tokens",
+        "prompt_tokens_details.cache_write_tokens",
+        "completion_tokens_details.reasoning_tokens",
+    )
     counted_inputs = ("prompt_tokens",)
     total_field = "total_tokens"
     summed_fields = ("prompt_tokens", "completion_tokens")
@@ -353,7 +362,7 @@ class OpenAIAnswer(UpstreamAnswer):
         if not self._first:
             self._first = data
         self._last = data
-        usage = record_in(data, "usage")
+        usage = usage_in(data, "usage")
         if usage:
             self._usage = usage
         choices = records_in(data, "choices")
@@ -426,7 +435,7 @@ class OpenAIAnswer(UpstreamAnswer):
         if not self._first:
             self._first = body
         self._last = body
-        self._usage = record_in(body, "usage")
+        self._usage = usage_in(body, "usage")
         for choice in records_in(body, "choices"):
             index = int_in(choice, "index") or 0
             state = self._choices[index] = self._begin(index)

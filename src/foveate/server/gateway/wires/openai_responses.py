@@ -24,10 +24,12 @@ from foveate.server.gateway.wires.fields import (
     text_in,
     text_of,
     texts_in,
+    usage_in,
 )
 from foveate.server.gateway.wires.openai import OpenAIShared, leading
 from foveate.server.gateway.wires.wire import ClientRequest, OwnCall, UpstreamAnswer
 from foveate.server.sse import SseEvent, write_event
+from foveate.session.client_calls import UsageKeys
 from foveate.session.client_requests import unique_ids
 
 STATE_KEYS: Final = ("previous_response_id", "conversation")
@@ -147,6 +149,13 @@ class _Item:
 
 class OpenAIResponsesAnswer(UpstreamAnswer):
     inputs = frozenset({"input_tokens", "input_tokens_details"})
+    usage_keys = UsageKeys(
+        "input_tokens",
+        "output_tokens",
+        "input_tokens_details.cached_tokens",
+        "input_tokens_details.cache_write_tokens",
+        "output_tokens_details.reasoning_tokens",
+    )
     counted_inputs = ("input_tokens",)
     total_field = "total_tokens"
     summed_fields = ("input_tokens", "output_tokens")
@@ -214,7 +223,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
     def _pass_response(self, kind: str, event: SseEvent, data: Record) -> list[bytes]:
         """Pass on an event with the whole response; start events only in the first round."""
         self._response = record_in(data, "response")
-        self._usage = record_in(self._response, "usage")
+        self._usage = usage_in(self._response, "usage")
         if not self._first:
             self._first = self._response
         if kind == "response.failed":
@@ -274,7 +283,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
             self._next_number = number
 
     def _complete(self, kind: str, response: Record) -> None:
-        self._usage = record_in(response, "usage")
+        self._usage = usage_in(response, "usage")
         output = records_in(response, "output")
         for whole in output:
             _checked(whole)

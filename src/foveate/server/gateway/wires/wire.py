@@ -8,6 +8,8 @@ from typing import ClassVar, Protocol
 
 from foveate.server.gateway.wires.fields import Record, add_usage, client_usage, count_in
 from foveate.server.sse import SseEvent
+from foveate.session.client_calls import UsageKeys
+from foveate.turn import Usage
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,7 @@ class UpstreamAnswer(ABC):
     """Fields of the usage that measure a request."""
     counted_inputs: ClassVar[tuple[str, ...]]
     """Fields of the usage that add up to the tokens of a request."""
+    usage_keys: ClassVar[UsageKeys]
     total_field: ClassVar[str] = ""
     """The field of the usage that is the sum of `summed_fields`."""
     summed_fields: ClassVar[tuple[str, ...]] = ()
@@ -135,6 +138,16 @@ class UpstreamAnswer(ABC):
     def reported_tokens(self) -> int:
         """The tokens of this round's request, as the provider reports them; 0 if it does not, or adds others."""
         return 0 if self._has_hosted_calls() else sum(count_in(self._usage, name) for name in self.counted_inputs)
+
+    @property
+    def usage(self) -> Usage:
+        """The usage of this round, as far as it was reported."""
+        return self.usage_keys.read(self._usage) or Usage()
+
+    @property
+    def total_usage(self) -> Usage:
+        """The usage of all rounds, as far as it was reported."""
+        return self.usage_keys.read(self._total_usage()) or Usage()
 
     def _has_hosted_calls(self) -> bool:
         """Report whether the provider called tools of its own, whose results it counts as input."""

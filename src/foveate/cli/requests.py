@@ -1,0 +1,75 @@
+"""`foveate requests`: what the gateway sent to providers for a session, exactly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from foveate.cli.ui.answers import Answer, Cells, listing, print_values, store_command
+from foveate.cli.ui.terminal import Column, line, moment
+from foveate.text import amount, several
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from foveate.session.sent import RequestPart, SentRequest
+    from foveate.sync import Session
+
+CELLS: Cells[SentRequest] = {
+    Column("request", "number"): lambda one: str(one.number),
+    Column("time"): lambda one: moment(one.at),
+    Column("turn"): lambda one: one.turn_id or "",
+    Column("model", "cut"): lambda one: one.model,
+    Column("status", "number"): lambda one: str(one.status),
+    Column("tokens", "number"): lambda one: amount(one.input_tokens or one.tokens),
+    Column("cached", "number"): lambda one: amount(one.cached_tokens) if one.cached_tokens else "",
+    Column("bytes", "number", expendable=2): lambda one: f"{amount(one.bytes)}B",
+    Column("id", "cut", expendable=1): lambda one: one.request_id,
+}
+PART_CELLS: Cells[RequestPart] = {
+    Column("part"): lambda part: part.name,
+    Column("role", "cut"): lambda part: part.role,
+    Column("tokens", "number"): lambda part: amount(part.tokens),
+    Column("change"): lambda part: part.change,
+}
+
+
+@store_command("requests", "Requests of a session as the gateway sent them.")
+@click.argument("number", metavar="[N]", type=click.IntRange(1), required=False)
+@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Newest requests to list.")
+@click.option("--body", "is_body", is_flag=True, help="Print the body alone, exactly as sent.")
+def command(session: Session, *, number: int | None, limit: int, is_body: bool) -> Answer:
+    """List the newest requests of a session as the gateway sent them, or show one: its parts, and what changed since
+    the one before. The server keeps the last server.kept_requests (50) of each session, without headers and keys.
+
+    \b
+    foveate requests demo
+    foveate requests demo 12
+    foveate requests demo 12 --body > request.json
+    """
+    if number is None:
+        if is_body:
+            raise click.UsageError("--body needs the number of a request.")
+        return listing(session.requests(limit), CELLS, empty="No request of this session is kept.")
+    found = session.request(number)
+    if is_body:
+        return Answer(found, lambda _: click.echo(found.body or "", nl=False))
+    return Answer(found, lambda out: _show(out, found))
+
+
+def _show(out: Console, found: SentRequest) -> None:
+    out.print(
+        line((f"Request {found.number}", "bold"), f" ({found.request_id}), {moment(found.at)}, {found.turn_id or ''}")
+    )
+    out.print(line(f"POST {found.path} to {found.provider}: {found.status}, {several(found.bytes, 'byte')}"))
+    if found.body is None:
+        out.print(line(("Its body is no longer readable: what it differs from was removed.", "yellow")))
+        return
+    print_values(out, PART_CELLS, found.parts)
+    since = "first request that is kept" if found.previous is None else f"since request {found.previous}"
+    changes = (
+        f"{amount(found.kept_tokens)} tokens kept, {amount(found.rewritten_tokens)} rewritten, "
+        f"{amount(found.appended_tokens)} appended"
+    )
+    out.print(line(f"{changes} ({since}); the provider reported {amount(found.cached_tokens)} cached."))

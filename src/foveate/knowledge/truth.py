@@ -1,0 +1,159 @@
+"""What holds now: which statement replaces which earlier one, and which contradict each other. Pure.
+
+Two statements are about the same subject if they share words other than values (numbers, dates, days). The later one
+replaces the earlier if it says that something has changed, or if they differ in a value or a negation only. An explicit
+old value settles it: `not 7:45, 7:15`, `no longer on Tuesdays`, `from Jenkins to GitHub Actions`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from functools import cache, lru_cache
+
+from foveate.compress.lexicon import DAY_WORDS, MONTHS, NUMBER_WORDS, stem
+from foveate.knowledge.statements.phrases import LANGUAGES, load, tokens_of
+from foveate.recall.questions import likely_languages
+from foveate.store.rows import DAY_US
+from foveate.words import stop_words
+
+SAME_WORDS = 0.6
+"""Minimum share of common words of two statements that differ in values only."""
+CHANGED_WORDS = 0.4
+"""The same, of the shorter one, if the later statement says that something has changed."""
+FEW_WORDS = 2
+"""One common word is enough for a statement of at most this many, if both have values of the same kind, or none."""
+OLD_WORDS = 4
+"""An earlier statement of at most this many words is replaced by one that names one of them as outdated."""
+OLD_SPAN = 3
+"""Words behind `no longer`, `instead of` and the like that name what is outdated."""
+BARE_WORDS = 1
+"""A correction with at most this many words besides values names no subject of its own: `not 7:45, 7:15`."""
+
+_WORD = re.compile(r"[^\W_][\w.:/@+#-]*[^\W_]|[^\W_]", re.UNICODE)
+_NUMBER = re.compile(r"\W?v?\d")
+_ORDINAL = re.compile(r"(?<=\d)(?:st|nd|rd|th|er|e|º|ª|h|uhr)\Z")
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A statement, prepared for comparison."""
+
+    words: frozenset[str]
+    """Stems of its content words, without values."""
+    values: frozenset[str]
+    old: frozenset[str]
+    """Values and stems that it names as outdated."""
+    is_negated: bool
+    is_change: bool
+    slots: frozenset[str]
+    """Facts that a person has one of, such as a home."""
+
+    def replaces(self, earlier: Claim) -> bool:
+        """Return whether this statement, made later, is about the same subject and says something else."""
+        shared = self.words & earlier.words
+        if self.slots & earlier.slots or not shared:
+            return bool(self.slots & earlier.slots)
+        is_different = self.values != earlier.values or self.is_negated != earlier.is_negated
+        if self.is_change:
+            names_old = self.old & earlier.values or (self.old & earlier.words and len(earlier.words) <= OLD_WORDS)
+            fewest = min(len(self.words), len(earlier.words))
+            is_alike = _kinds(self.values) == _kinds(earlier.values)
+            least = 1 if is_alike and fewest <= FEW_WORDS else max(2, CHANGED_WORDS * fewest)
+            is_new = is_different or bool(self.words - earlier.words)
+            return bool(names_old) or (is_new and len(shared) >= least)
+        if self.old & earlier.values and self.values - earlier.values:
+            return True
+        # One that only adds a value does not contradict.
+        is_refined = self.is_negated == earlier.is_negated and not (self.values and earlier.values)
+        return is_different and not is_refined and len(shared) >= SAME_WORDS * len(self.words | earlier.words)
+
+    def share(self, other: Claim) -> float:
+        """Return the share of words that two statements have in common."""
+        every = self.words | other.words
+        return len(self.words & other.words) / len(every) if every else 0.0
+
+    def corrects(self, earlier: Claim) -> bool:
+        """Return whether this is a correction without a subject of its own, of a value of the earlier statement."""
+        own = self.words - earlier.words
+        return self.is_change and len(own) <= BARE_WORDS and len(self.old & earlier.values) == 1
+
+
+def corrected(text: str, earlier: str, claim: Claim, before: Claim) -> str:
+    """Return the earlier statement with the corrected value, in the words of both; the later one if that is unclear."""
+    fresh = [word for word in _words(text) if _value(word) in claim.values - claim.old]
+    stale = [word for word in _words(earlier) if _value(word) in claim.old & before.values]
+    if len(set(fresh)) != 1 or len(set(stale)) != 1:
+        return text
+    return re.sub(rf"(?<!\w){re.escape(stale[0])}(?!\w)", fresh[0], earlier)
+
+
+@lru_cache(maxsize=8_192)
+def read_claim(text: str, *, is_change: bool = False) -> Claim:
+    """Prepare a statement for comparison."""
+    words, values = set(), set()
+    for word in _words(text):
+        if value := _value(word):
+            values.add(value)
+        elif word.lower() not in _small():
+            words.add(stem(word.lower()))
+    old: set[str] = set()
+    slots: set[str] = set()
+    is_negated = False
+    for name in likely_languages(text):
+        if name not in LANGUAGES:
+            continue
+        language = load(name)
+        read = language.read(text)
+        plain = read.lower().split()
+        is_negated = is_negated or not language.negations.isdisjoint(plain)
+        slots.update(slot for slot, pattern in language.slots.items() if pattern.search(read))
+        for match in language.old.finditer(read):
+            for word in _words(read[match.end() :])[:OLD_SPAN]:
+                old.add(_value(word) or stem(word.lower()))
+                if _value(word):
+                    break
+    # `not 7:45, 7:15`: a negated value is the old one, and negates nothing else.
+    is_negated = is_negated and not (old & values)
+    return Claim(frozenset(words), frozenset(values), frozenset(old), is_negated, is_change, frozenset(slots))
+
+
+def is_same_day(one_us: int, two_us: int) -> bool:
+    """Return whether two statements were made within a day."""
+    return abs(one_us - two_us) < DAY_US
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(text.replace("\u2019", "'"))
+
+
+def _kinds(values: Collection[str]) -> set[bool]:
+    """Return whether there are numbers among some values, and whether there are days."""
+    return {value[-1:].isdigit() for value in values}
+
+
+@lru_cache(maxsize=50_000)
+def _value(word: str) -> str:
+    """Return a number, time, date or day in its normal form; empty for other words."""
+    plain = word.lower().strip(".:")
+    if _NUMBER.match(plain):
+        return _ORDINAL.sub("", plain)
+    if NUMBER_WORDS.get(plain):
+        return NUMBER_WORDS[plain]
+    for form in (plain.removesuffix("s"), plain):
+        if form in MONTHS or form in DAY_WORDS or form in _times():
+            return form
+    return ""
+
+
+@cache
+def _times() -> Collection[str]:
+    return frozenset().union(*(load(name).times for name in LANGUAGES))
+
+
+@cache
+def _small() -> frozenset[str]:
+    every = stop_words("search") | stop_words("telegram") | stop_words("chat")
+    entries = (entry for name in LANGUAGES for entry in load(name).lead_words)
+    return every | {word.lower() for entry in entries for word in tokens_of(entry, {}).split()}

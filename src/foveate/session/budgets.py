@@ -1,0 +1,97 @@
+"""Budgets of keys: what the calls of a key through the gateway may cost in a day or a month (UTC)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
+
+from foveate.errors import InputError
+from foveate.store.rows import NANO
+from foveate.turn import Json
+
+Period = Literal["day", "month"]
+PERIODS: tuple[Period, ...] = get_args(Period)
+MAX_USD = 1_000_000_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeyBudget:
+    """What the calls of a key through the gateway may cost."""
+
+    usd: float | None = None
+    """Hard limit: a call that could exceed it is refused. None: no limit."""
+    soft_usd: float | None = None
+    """Warning level. None: no warning."""
+    period: Period = "month"
+
+    @property
+    def is_limited(self) -> bool:
+        return self.usd is not None or self.soft_usd is not None
+
+    def began_us(self, now: datetime | None = None) -> int:
+        """Return when the current period began."""
+        return round(_start(self.period, now or datetime.now(UTC)).timestamp() * 1_000_000)
+
+    def resets_at(self, now: datetime | None = None) -> datetime:
+        """Return when the next period begins."""
+        start = _start(self.period, now or datetime.now(UTC))
+        return start + timedelta(days=1) if self.period == "day" else _start("month", start + timedelta(days=32))
+
+
+@dataclass(frozen=True, slots=True)
+class BudgetState:
+    """A key's budget, and what is spent of it when a call is about to be made."""
+
+    budget: KeyBudget
+    spent_nano_usd: int
+    """By earlier calls of the period, with those in progress at their maximum."""
+    needed_nano_usd: int = 0
+    """What the call may cost at most."""
+    is_exceeded: bool = False
+    """Whether the call could exceed the budget, so that it is refused."""
+
+    @property
+    def is_soft_reached(self) -> bool:
+        soft_usd = self.budget.soft_usd
+        return soft_usd is not None and self.spent_nano_usd >= soft_usd * NANO
+
+    @property
+    def spent_usd(self) -> float:
+        return self.spent_nano_usd / NANO
+
+    @property
+    def needed_usd(self) -> float:
+        return self.needed_nano_usd / NANO
+
+    def sentence(self) -> str:
+        """Return the state in a sentence."""
+        budget = self.budget
+        limit = f" of ${budget.usd:g}" if budget.usd is not None else ""
+        return f"${self.spent_usd:.4f}{limit} a {budget.period} spent; resets {budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
+
+    def described(self) -> dict[str, Json]:
+        """Return the state as data of an event."""
+        return {
+            "spent_usd": self.spent_usd,
+            "budget_usd": self.budget.usd,
+            "soft_usd": self.budget.soft_usd,
+            "period": self.budget.period,
+            "resets_at": f"{self.budget.resets_at():%Y-%m-%dT%H:%M:%SZ}",
+        }
+
+
+def check_budget(usd: float | None, soft_usd: float | None, period: str) -> None:
+    """Raise `InputError` if these are no budget."""
+    for name, value in (("budget_usd", usd), ("soft_usd", soft_usd)):
+        if value is not None and not 0 <= value <= MAX_USD:  # NaN, too
+            raise InputError(f"{name} takes US dollars from 0 to {MAX_USD:,.0f}; got {value}")
+    if usd is not None and soft_usd is not None and soft_usd > usd:
+        raise InputError(f"soft_usd ({soft_usd:g}) warns before the budget is reached; make it less than {usd:g}")
+    if period not in PERIODS:
+        raise InputError(f"no period {period!r}; available: {', '.join(PERIODS)}")
+
+
+def _start(period: Period, now: datetime) -> datetime:
+    day = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    return day if period == "day" else day.replace(day=1)

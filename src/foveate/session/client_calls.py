@@ -1,0 +1,366 @@
+"""The account of calls that clients make through the gateway.
+
+A call is noted in memory when it ends; notes are priced and written in batches, off the path of requests. Only a call
+of a key with a hard budget waits for the store: it is booked at its maximum cost before it is made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from contextvars import Context
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from foveate.cache import BoundedCache
+from foveate.errors import FoveateError, contained
+from foveate.events import Event
+from foveate.formats.parse import UsageKeys
+from foveate.models.accounts import MAX_TOKENS, believed
+from foveate.models.names import window_of
+from foveate.models.prices import Tariff, tariff_at
+from foveate.models.settings import ModelsSettings
+from foveate.session.budgets import BudgetState, KeyBudget
+from foveate.session.sent import SentBodies, SentBody, host_of, plain
+from foveate.session.tenant import stored_id
+from foveate.store import Store
+from foveate.store.calls import GATEWAY
+from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow
+from foveate.store.sent import SentRow
+from foveate.turn import Usage
+
+__all__ = ["CallNote", "CallRow", "ClientCalls", "UsageKeys"]
+
+FLUSH_SECONDS: Final = 1.0
+"""How long a note waits for others. A process that is killed loses the notes of this time; reservations stay."""
+BATCH: Final = 200
+MAX_PENDING: Final = 10_000
+"""Notes that wait for the store; beyond it the newest are dropped, and counted."""
+MAX_PENDING_BYTES: Final = 64 * 1_048_576
+"""Bodies that wait for the store; beyond it notes have none."""
+MAX_RETRY_SECONDS: Final = 60.0
+PRUNE_SECONDS: Final = 3_600.0
+ASSUMED_OUTPUT_TOKENS: Final = 4_096
+"""Output that is booked for a request without a limit of its own."""
+CHARS_PER_TOKEN: Final = 4
+"""For output that a provider did not report."""
+MAX_FACTOR: Final = 2.0
+"""How far a provider's count may be from ours, before ours is taken for the comparison with whole conversations."""
+OK_STATUSES: Final = range(200, 300)
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, kw_only=True)
+class CallNote:
+    """What is known of a client's call; filled in while the request is in progress."""
+
+    request_id: str
+    format: str
+    model: str
+    address: str
+    """Base URL of the provider."""
+    path: str
+    tenant: str = ""
+    key_id: str = ""
+    client: str = ""
+    began: float = field(default_factory=time.perf_counter)
+    session: str = ""
+    """As its tenant names it."""
+    turn: int = 0
+    body: bytes = b""
+    """The first request that the provider answered, without its headers."""
+    head: Mapping[str, Any] = field(default_factory=dict)
+    """The fields of the body that precede what providers cache."""
+    tokens: int = 0
+    """Counted tokens of the body."""
+    budget_tokens: int = 0
+    """The budget that they have to fit; 0 for a request that is not recorded."""
+    fixed_tokens: int | None = None
+    """Tokens of an assembled request besides the conversation; None for one with the whole conversation."""
+    scale: Callable[[int], int] | None = None
+    """Scales tokens of the log as those of the body were."""
+    first: Usage = field(default_factory=Usage)
+    """As the provider reported for the body."""
+    total: Usage = field(default_factory=Usage)
+    """As reported for all rounds of the answer."""
+    answer_chars: int = 0
+    """Characters of an answer whose output is not reported, or was cut off."""
+    is_cut: bool = False
+    first_byte_seconds: float = 0.0
+    seconds: float = 0.0
+    status: int = 0
+    outcome: str = "ok"
+    reservation: int | None = None
+    is_sent: bool = False
+    """Whether anything was sent to the provider."""
+    is_ended: bool = False
+
+    @property
+    def session_id(self) -> str | None:
+        return stored_id(self.tenant, self.session) if self.session else None
+
+    @property
+    def used(self) -> Usage:
+        """The reported usage within plausible limits, completed where an answer was cut off."""
+        used = believed(self.total)
+        if used.input_tokens == 0 and self.status in OK_STATUSES:
+            used = replace(used, input_tokens=min(self.tokens, MAX_TOKENS))
+        if self.is_cut or used.output_tokens == 0:
+            used = replace(used, output_tokens=max(used.output_tokens, self.answer_chars // CHARS_PER_TOKEN))
+        return used
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the provider reported input and output, so that nothing is estimated."""
+        return believed(self.total) == self.used and self.total != Usage()
+
+    def end(self) -> None:
+        """Take the time."""
+        self.is_ended = True
+        self.seconds = time.perf_counter() - self.began
+
+
+class ClientCalls:
+    """Writes the notes of one server process to the store."""
+
+    def __init__(
+        self,
+        store: Store,
+        models: ModelsSettings,
+        publish: Callable[[Event], None],
+        *,
+        keep_days: float = 90,
+        kept_requests: int = 50,
+        kept_mb: float = 16,
+        watch: Callable[[CallNote, CallRow], object] = lambda *_: None,
+    ) -> None:
+        """`watch` gets each call with its price."""
+        self._store = store
+        self._models = models
+        self._publish = publish
+        self._watch = watch
+        self._keep_us = int(keep_days * DAY_US)
+        self._kept = kept_requests
+        self._kept_bytes = int(kept_mb * 1_000_000)
+        self._bodies = SentBodies(is_stored=kept_requests > 0)
+        self._tariffs: BoundedCache[tuple[str, str, str], Tariff] = BoundedCache(1_000)
+        self._pending: list[CallNote] = []
+        self._pending_bytes = 0
+        self._task: asyncio.Task[None] | None = None
+        self._is_closing = asyncio.Event()
+        self._pruned_at = 0.0
+        self._warned: BoundedCache[tuple[str, str, int], bool] = BoundedCache(10_000)
+        self.dropped = 0
+        """Notes that were lost because the store could not be written for long."""
+
+    def add(self, note: CallNote) -> None:
+        """Write a note of a finished call soon; never waits or fails."""
+        if len(self._pending) >= MAX_PENDING:
+            self.dropped += 1
+            return
+        if self._pending_bytes + len(note.body) > MAX_PENDING_BYTES:
+            note.body = b""
+        self._pending_bytes += len(note.body)
+        self._pending.append(note)
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._write_soon(), context=Context())
+
+    async def close(self) -> None:
+        """Write what is noted; a store that fails now loses it."""
+        self._is_closing.set()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+
+    async def settle(self) -> None:
+        """Wait until everything noted so far is written."""
+        while self._task is not None and not self._task.done():
+            hurried, self._is_closing = self._is_closing, asyncio.Event()
+            hurried.set()
+            await asyncio.wait({self._task})
+
+    async def book(
+        self, note: CallNote, budget: KeyBudget, input_tokens: int, output_tokens: int | None
+    ) -> BudgetState:
+        """Book the maximum cost of a call that is about to be made against its key's budget, and return its state.
+        Nothing is booked if the call could exceed a hard limit.
+
+        With a warning level alone nothing is booked in advance.
+        """
+        since_us = budget.began_us()
+        if budget.usd is None:
+            spent = await self._store.calls.spent_by_key(note.key_id, since_us)
+            return self._watched(note, BudgetState(budget, spent))
+        tariff = await asyncio.to_thread(self._tariff, note)
+        most = tariff.most_nano_usd(
+            min(input_tokens, MAX_TOKENS), min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)
+        )
+        row = replace(self._row(note, Usage(), tariff), nano_usd=most, outcome=RUNNING, is_estimate=True)
+        number, spent = await self._store.calls.reserve_for_key(
+            row, since_us=since_us, limit_nano_usd=int(budget.usd * NANO)
+        )
+        note.reservation = number
+        return self._watched(note, BudgetState(budget, spent, most, is_exceeded=number is None))
+
+    def _watched(self, note: CallNote, state: BudgetState) -> BudgetState:
+        """Publish and log once per period that a limit is reached."""
+        level = "hard" if state.is_exceeded else "soft" if state.is_soft_reached else ""
+        key = note.key_id, level, state.budget.began_us()
+        if level and key not in self._warned:
+            self._warned[key] = True
+            data = {"key": note.key_id, "limit": level, **state.described()}
+            session = stored_id(note.tenant, note.session)
+            _log.warning("key %s reached its %s budget: %s", note.key_id, level, state.sentence())
+            self._publish(Event("budget-reached", session, datetime.now(UTC), None, data))
+        return state
+
+    async def _write_soon(self) -> None:
+        while self._pending:
+            if len(self._pending) < BATCH:
+                await self._pause(FLUSH_SECONDS)
+            batch = self._pending[:BATCH]
+            del self._pending[: len(batch)]
+            self._pending_bytes -= sum(len(note.body) for note in batch)
+            raw = {note.request_id: await self._raw_tokens(note) for note in batch if note.fixed_tokens is not None}
+            priced, sent = await asyncio.to_thread(self._priced, batch, raw)
+            for note, row in priced:
+                self._watch(note, row)
+            await self._write_rows([(note.reservation, row) for note, row in priced])
+            await self._write_sent(sent)
+            await self._prune()
+
+    async def _write_rows(self, rows: Sequence[tuple[int | None, CallRow]]) -> None:
+        """Write until it succeeds, or until the server stops."""
+        failures = 0
+        while rows:
+            try:
+                await self._store.calls.add_clients_calls(rows)
+            except FoveateError as error:
+                failures += 1
+                _log.warning("%d calls of clients could not be written: %s", len(rows), error)
+                if self._is_closing.is_set():
+                    self.dropped += len(rows)
+                    return
+                await self._pause(min(MAX_RETRY_SECONDS, 2.0**failures))
+            else:
+                return
+
+    async def _write_sent(self, sent: Sequence[tuple[str, SentRow]]) -> None:
+        """Write requests as they were sent; those of a failed write are lost, and the next ones are stored whole."""
+        missing = frozenset(row.request_id for _, row in sent)
+        try:
+            if sent:
+                missing = await self._store.sent.add(sent, kept=self._kept, most_bytes=self._kept_bytes)
+        except FoveateError as error:
+            _log.warning("%d requests could not be kept: %s", len(sent), error)
+        for session_id, row in sent:
+            if row.request_id in missing:
+                self._bodies.forget(session_id)
+
+    async def _pause(self, seconds: float) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._is_closing.wait()
+
+    async def _raw_tokens(self, note: CallNote) -> int | None:
+        """Return the tokens of the whole conversation, as the log counts them."""
+        if note.session_id is None or note.turn < 1:
+            return None
+        with contained(_log, "a conversation was not counted") as _:
+            return await self._store.raw_tokens(note.session_id, 1, note.turn)
+        return None
+
+    def _priced(
+        self, batch: Sequence[CallNote], raw: Mapping[str, int | None]
+    ) -> tuple[list[tuple[CallNote, CallRow]], list[tuple[str, SentRow]]]:
+        priced: list[tuple[CallNote, CallRow]] = []
+        sent: list[tuple[str, SentRow]] = []
+        for note in batch:
+            with contained(_log, "a call of a client was not accounted"):
+                body = self._bodies.take(note) if note.session_id and note.body else None
+                priced.append((note, self._accounted(note, body, raw.get(note.request_id))))
+                if body is not None and body.row is not None and note.session_id:
+                    sent.append((note.session_id, body.row))
+        return priced, sent
+
+    def _accounted(self, note: CallNote, body: SentBody | None, raw_tokens: int | None) -> CallRow:
+        tariff, used = self._tariff(note), note.used
+        row = self._row(note, used, tariff)
+        first = believed(note.first)
+        if body is not None and body.cached_share is not None and first.input_tokens:
+            row = replace(row, predicted_tokens=body.predicted(first.input_tokens))
+        whole = self._whole_tokens(note, first, raw_tokens)
+        if whole is None or note.status not in OK_STATUSES:
+            return row
+        if note.fixed_tokens is None and note.first == note.total:
+            return replace(row, whole_tokens=row.input_tokens, whole_nano_usd=row.nano_usd)
+        before = self._bodies.note_whole(note, whole)
+        is_cached = used.cache_read_tokens > 0 and before is not None
+        read = min(before or 0, whole) if is_cached else 0
+        written = whole - read if used.cache_write_tokens else 0
+        cost = replace(used, input_tokens=whole, cache_read_tokens=read, cache_write_tokens=written)
+        return replace(row, whole_tokens=whole, whole_nano_usd=tariff.nano_usd(cost))
+
+    def _whole_tokens(self, note: CallNote, first: Usage, raw_tokens: int | None) -> int | None:
+        """Return the input of this call, had the whole conversation been sent: as the provider counts, at most the
+        model's window. None if it is unknown."""
+        if note.fixed_tokens is None:
+            if not note.session:
+                return None
+            whole = first.input_tokens or note.tokens
+            self._bodies.note_whole(note, whole)
+            return whole
+        if raw_tokens is None or note.scale is None or not note.tokens:
+            return None
+        factor = first.input_tokens / note.tokens if first.input_tokens else 1.0
+        factor = factor if 1 / MAX_FACTOR <= factor <= MAX_FACTOR else 1.0
+        whole = int((note.scale(raw_tokens) + note.fixed_tokens) * factor)
+        return min(whole, window_of(note.model, self._models) or whole, MAX_TOKENS)
+
+    def _row(self, note: CallNote, used: Usage, tariff: Tariff) -> CallRow:
+        return CallRow(
+            session_id=note.session_id,
+            turn=note.turn or None,
+            at_us=int((time.time() - (time.perf_counter() - note.began)) * 1_000_000),
+            provider=host_of(note.address),
+            model=plain(note.model),
+            purpose=GATEWAY,
+            input_tokens=used.input_tokens,
+            output_tokens=used.output_tokens,
+            cached_tokens=used.cache_read_tokens,
+            nano_usd=tariff.nano_usd(used),
+            is_estimate=used != Usage() and (tariff.is_estimate or not note.is_reported),
+            latency_us=int(note.seconds * 1_000_000),
+            outcome=note.outcome,
+            tenant=note.tenant,
+            key_id=note.key_id,
+            client=plain(note.client),
+            request_id=note.request_id,
+            status=note.status,
+            first_byte_us=int(note.first_byte_seconds * 1_000_000),
+            written_tokens=used.cache_write_tokens,
+            thinking_tokens=used.reasoning_tokens,
+        )
+
+    def _tariff(self, note: CallNote) -> Tariff:
+        key = note.address, note.model, note.format
+        tariff = self._tariffs.get(key)
+        if tariff is None:
+            tariff = self._tariffs[key] = tariff_at(note.address, note.model, note.format, self._models)
+        return tariff
+
+    async def _prune(self) -> None:
+        """Remove what is older than the setting allows, at most once an hour."""
+        if time.monotonic() - self._pruned_at < PRUNE_SECONDS and self._pruned_at:
+            return
+        self._pruned_at = time.monotonic()
+        before_us = time.time_ns() // 1_000 - self._keep_us
+        try:
+            await self._store.calls.prune_clients_calls(before_us)
+            await self._store.sent.prune(before_us)
+        except FoveateError as error:
+            _log.warning("old calls of clients could not be removed: %s", error)

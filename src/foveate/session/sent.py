@@ -1,0 +1,345 @@
+"""Requests as the gateway sent them: what they share with the one before, and how they are stored and read again.
+
+for request in await session.requests():        # the newest, without their bodies
+    print(request.number, request.tokens)
+one = await session.request(3)
+one.body                                        # exactly as sent
+one.kept_tokens, one.appended_tokens, one.rewritten_tokens
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import zlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from difflib import SequenceMatcher
+from typing import TYPE_CHECKING, Any, Final, Literal
+from urllib.parse import urlsplit
+
+import msgspec
+
+from foveate.errors import NotFound
+from foveate.store import bodies
+from foveate.store.sent import SentRow
+from foveate.text import compact_json
+from foveate.turn import from_us
+
+if TYPE_CHECKING:
+    from foveate.session.client_calls import CallNote
+
+MAX_CHAIN: Final = 25
+"""Differences after one complete body: reading the last takes this many steps."""
+MAX_REMEMBERED_BYTES: Final = 64 * 1_048_576
+"""Bodies in memory, for the comparison with the next request of their session."""
+CACHE_SECONDS: Final = 300.0
+"""How long providers keep a prefix at least (Anthropic and OpenAI: 5 minutes); later, nothing is expected."""
+MIN_CACHED_TOKENS: Final = 1_024
+"""Shorter prefixes are cached by no large provider."""
+CACHED_FIELDS: Final = (
+    ("tools", "functions"),
+    ("system", "instructions", "systemInstruction", "system_instruction"),
+    ("messages", "input", "contents"),
+)
+"""Fields that providers cache, in their order."""
+MAX_LABEL_CHARS: Final = 80
+MAX_TEXT_CHARS: Final = 200
+_HINT: Final = b'"cache_control":{'
+NEAR_END_BYTES: Final = 4_096
+"""Requests usually differ from the one before at its end, which is looked at first."""
+Change = Literal["kept", "rewritten", "appended"]
+
+
+@dataclass(frozen=True, slots=True)
+class SentBody:
+    """A body in comparison with the one before it in its session."""
+
+    row: SentRow | None
+    """To store; None if requests are not kept."""
+    cached_share: float | None
+    """Share of the input that the provider may have cached; None without an earlier request that it may still hold."""
+
+    def predicted(self, input_tokens: int) -> int:
+        """Return how many of these tokens the provider should have cached."""
+        tokens = int((self.cached_share or 0.0) * input_tokens)
+        return tokens if tokens >= MIN_CACHED_TOKENS else 0
+
+
+@dataclass(slots=True)
+class _Last:
+    """The newest request of a session."""
+
+    body: bytes
+    plain: bytes
+    """Without hints to the cache."""
+    request_id: str
+    target: tuple[str, str]
+    at: float
+    chain: int
+    whole_tokens: int | None = None
+
+
+class SentBodies:
+    """The newest bodies of one process, by session. Not safe for threads: one at a time."""
+
+    def __init__(self, *, is_stored: bool) -> None:
+        self._is_stored = is_stored
+        self._last: OrderedDict[str, _Last] = OrderedDict()
+        self._bytes = 0
+
+    def take(self, note: CallNote) -> SentBody:
+        """Compare a request with the one before it, and remember it."""
+        session_id = note.session_id or ""
+        before = self._last.get(session_id)
+        plain = without_hints(note.body)
+        head = len(msgspec.json.encode(note.head)) - 1 if note.head else 0
+        now = time.monotonic()
+        target = note.address, note.model
+        last = _Last(note.body, plain, note.request_id, target, now, 0, before.whole_tokens if before else None)
+        share = None
+        if before is not None and before.target == target and now - before.at - note.seconds <= CACHE_SECONDS:
+            share = max(0, common_prefix(before.plain, plain, head) - head) / max(1, len(plain) - head)
+        row = self._row(note, last, before) if self._is_stored else None
+        self._remember(session_id, last)
+        return SentBody(row, share)
+
+    def note_whole(self, note: CallNote, tokens: int) -> int | None:
+        """Remember the tokens of the whole conversation; return those at the request before."""
+        last = self._last.get(note.session_id or "")
+        if last is None:
+            return None
+        before, last.whole_tokens = last.whole_tokens, tokens
+        return before
+
+    def forget(self, session_id: str) -> None:
+        """Store the next request of a session completely."""
+        if (last := self._last.pop(session_id, None)) is not None:
+            self._bytes -= len(last.body) + len(last.plain)
+
+    def _row(self, note: CallNote, last: _Last, before: _Last | None) -> SentRow:
+        kept = 0
+        if before is not None and before.chain < MAX_CHAIN:
+            kept = common_prefix(before.body, note.body)
+            last.chain = before.chain + 1 if kept else 0
+        return SentRow(
+            number=0,
+            request_id=note.request_id,
+            base=before.request_id if before is not None and kept else "",
+            at_us=int((time.time() - note.seconds) * 1_000_000),
+            turn=note.turn,
+            provider=host_of(note.address),
+            model=plain(note.model),
+            format=note.format,
+            path=plain(note.path),
+            status=note.status,
+            tokens=note.tokens,
+            input_tokens=note.first.input_tokens,
+            cached_tokens=note.first.cache_read_tokens,
+            size=len(note.body),
+            kept_bytes=kept,
+            digest=checksum(note.body),
+            data=bodies.squeeze_bytes(note.body[kept:]),
+        )
+
+    def _remember(self, session_id: str, last: _Last) -> None:
+        self.forget(session_id)
+        self._last[session_id] = last
+        self._bytes += len(last.body) + len(last.plain)
+        while self._bytes > MAX_REMEMBERED_BYTES and self._last:
+            self.forget(next(iter(self._last)))
+
+
+def checksum(body: bytes) -> bytes:
+    """Return the checksum of a body: whether its differences were put together as they were taken apart."""
+    return zlib.crc32(body).to_bytes(4)
+
+
+def host_of(address: str) -> str:
+    """Return the host of a provider's URL, without credentials."""
+    try:
+        return plain(urlsplit(address).netloc.rpartition("@")[2])
+    except ValueError:
+        return ""
+
+
+def plain(text: str) -> str:
+    """Return a text of a client that can be stored and printed in a line."""
+    return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT_CHARS])
+
+
+def without_hints(body: bytes) -> bytes:
+    """Return a JSON body without hints to the cache, which move from request to request.
+
+    In texts quotes are escaped, so none is found there.
+    """
+    if _HINT not in body:
+        return body
+    kept, end = [], 0
+    while (at := body.find(_HINT, end)) >= 0:
+        kept.append(body[end:at].removesuffix(b","))
+        end = (body.find(b"}", at) + 1) or len(body)
+        end += body[at - 1 : at] != b"," and body[end : end + 1] == b","
+    return b"".join([*kept, body[end:]])
+
+
+def common_prefix(left: bytes, right: bytes, start: int = 0) -> int:
+    """Return how many bytes are equal from the beginning, or from `start` on; at least `start`."""
+    low, high = min(start, len(left), len(right)), min(len(left), len(right))
+    if high - low > NEAR_END_BYTES and right.startswith(left[low : high - NEAR_END_BYTES], low):
+        low = high - NEAR_END_BYTES
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@dataclass(frozen=True, slots=True)
+class RequestPart:
+    """A tool, system text or message of a request, in the order in which providers cache them."""
+
+    name: str
+    """Its place in the body, e.g. `messages[3]`."""
+    role: str
+    bytes: int
+    tokens: int
+    """Its share of the request's tokens, by its bytes."""
+    change: Change
+    """`kept`: in the common prefix with the request before, so the provider may have it cached. `appended`: new at the
+    end. `rewritten`: anything else."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentRequest:
+    """A request as it was sent to a provider, without headers and keys."""
+
+    number: int
+    """From 1, in the order in which they were sent."""
+    request_id: str
+    at: datetime
+    turn_id: str | None
+    provider: str
+    model: str
+    format: str
+    path: str
+    status: int
+    """The HTTP status that the client got."""
+    tokens: int
+    """Counted before it was sent; 0 if it was not counted."""
+    input_tokens: int
+    """As the provider reported; 0 if it did not."""
+    cached_tokens: int
+    bytes: int
+    body: str | None = None
+    """Exactly as sent; None in lists, and if what it is stored as a difference from was removed."""
+    parts: Sequence[RequestPart] = ()
+    """What it consists of; empty in lists."""
+    kept_tokens: int = 0
+    appended_tokens: int = 0
+    rewritten_tokens: int = 0
+    previous: int | None = None
+    """The number of the request that it is compared with; None if there is none."""
+
+
+def sent_request(row: SentRow) -> SentRequest:
+    """Return a request without its body."""
+    return SentRequest(
+        number=row.number,
+        request_id=row.request_id,
+        at=from_us(row.at_us),
+        turn_id=f"T-{row.turn}" if row.turn else None,
+        provider=row.provider,
+        model=row.model,
+        format=row.format,
+        path=row.path,
+        status=row.status,
+        tokens=row.tokens,
+        input_tokens=row.input_tokens,
+        cached_tokens=row.cached_tokens,
+        bytes=row.size,
+    )
+
+
+def opened_request(rows: Sequence[SentRow], session_id: str, number: int) -> SentRequest:
+    """Return a request with its body and its comparison with the one before, from the rows up to it."""
+    row = next((row for row in rows if row.number == number), None)
+    if row is None:
+        raise NotFound(f"no request {number} of the session {session_id!r} is kept; 'foveate requests' lists them")
+    restored: dict[str, bytes] = {}
+    previous: SentRow | None = None
+    for one in rows:
+        base = restored.get(one.base, b"") if one.base else b""
+        body = base[: one.kept_bytes] + bodies.expand_bytes(one.data)
+        if checksum(body) == one.digest:
+            restored[one.request_id] = body
+            previous = one if one.number < number else previous
+    found = sent_request(row)
+    data = restored.get(row.request_id)
+    if data is None:
+        return found
+    before = restored[previous.request_id] if previous is not None else None
+    parts = compared(before, data, row.input_tokens or row.tokens)
+    sums = {change: sum(part.tokens for part in parts if part.change == change) for change in _CHANGES}
+    return SentRequest(
+        **{name: getattr(found, name) for name in _LISTED},
+        body=data.decode("utf-8", "replace"),
+        parts=parts,
+        kept_tokens=sums["kept"],
+        appended_tokens=sums["appended"],
+        rewritten_tokens=sums["rewritten"],
+        previous=previous.number if previous is not None else None,
+    )
+
+
+_CHANGES: Final[tuple[Change, ...]] = ("kept", "rewritten", "appended")
+_LISTED: Final = tuple(SentRequest.__dataclass_fields__)[: tuple(SentRequest.__dataclass_fields__).index("body")]
+
+
+def compared(before: bytes | None, after: bytes, tokens: int) -> tuple[RequestPart, ...]:
+    """Compare a request with the one before it, part by part; `tokens` are those of the whole request."""
+    old = [text for _, _, text in _parts(before)] if before is not None else []
+    new = _parts(after)
+    kept = next((i for i, (a, b) in enumerate(zip(old, new, strict=False)) if a != b[2]), min(len(old), len(new)))
+    rest_old, rest_new = old[kept:], [text for _, _, text in new[kept:]]
+    appended = len(new) if rest_old else kept
+    if rest_old:
+        match = SequenceMatcher(None, rest_old, rest_new, autojunk=False).get_opcodes()
+        if match and match[-1][0] == "insert":
+            appended = kept + match[-1][3]
+    total = max(1, sum(len(text) for _, _, text in new))
+    found = []
+    for index, (name, role, text) in enumerate(new):
+        change: Change = "kept" if index < kept else "appended" if index >= appended else "rewritten"
+        share = round(tokens * len(text) / total)
+        found.append(RequestPart(name, role, len(text), share, change))
+    return tuple(found)
+
+
+def _parts(body: bytes) -> list[tuple[str, str, bytes]]:
+    """List the parts of a body: place, role, and content without hints to the cache."""
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        return []
+    found: list[tuple[str, str, bytes]] = []
+    for field in (name for names in CACHED_FIELDS for name in names if isinstance(data, dict) and name in data):
+        value = data[field]
+        items = value if isinstance(value, list) else [value]
+        for index, item in enumerate(items):
+            role = (
+                str(item.get("role") or item.get("type") or "")[:MAX_LABEL_CHARS] if isinstance(item, Mapping) else ""
+            )
+            text = compact_json(_without_hints(item)).encode("utf-8", "surrogatepass")
+            found.append((f"{field}[{index}]" if isinstance(value, list) else field, role, text))
+    return found
+
+
+def _without_hints(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_hints(inner) for key, inner in value.items() if key != "cache_control"}
+    return [_without_hints(inner) for inner in value] if isinstance(value, list) else value

@@ -1,0 +1,84 @@
+"""`foveate requests`, `stats --cost --by` and budgets of keys: what went through the gateway, and what it cost."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from foveate.session.client_calls import CallNote
+from foveate.session.sent import SentBodies
+from foveate.store import open_store
+from foveate.store.rows import CallRow
+from foveate.store.settings import StoreSettings
+from support.command_line import Shell, shell_with
+from support.stores.calls import call
+
+
+def _fill(shell: Shell, calls: list[CallRow], texts: list[str]) -> list[bytes]:
+    """Store calls, and requests with these messages, each after those before it; return the bodies."""
+    bodies = SentBodies(is_stored=True)
+    notes = []
+    for number in range(len(texts)):
+        request_id, address = f"req_{number}", "https://k@h/v1"
+        note = CallNote(request_id=request_id, format="openai", model="m", address=address, path="/v1/chat")
+        note.session, note.tokens, note.status = "s", 100, 200
+        said = [{"role": "user", "content": text} for text in texts[: number + 1]]
+        note.body = json.dumps({"messages": said}).encode()
+        notes.append(note)
+
+    async def fill() -> None:
+        store = await open_store(str(shell.db), StoreSettings())
+        await store.calls.add_clients_calls([(None, row) for row in calls])
+        rows = [("s", row) for note in notes if (row := bodies.take(note).row)]
+        assert await store.sent.add(rows, kept=50, most_bytes=10**6) == frozenset()
+        await store.close()
+
+    asyncio.run(fill())
+    return [note.body for note in notes]
+
+
+def test_a_request_is_listed_explained_and_printed_exactly(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    assert "No request of this session is kept" in shell("requests", "s")
+    bodies = _fill(shell, [], ["first " * 40, "second " * 40])
+    assert [one["number"] for one in shell.json("requests", "s")] == [1, 2]
+    assert shell("requests", "s", "2", "--body") == bodies[1].decode()
+    shown = shell("requests", "s", "2")
+    assert "POST /v1/chat to h: 200" in shown
+    assert "kept, 0 rewritten," in shown
+    assert "since request 1" in shown
+    assert [part["change"] for part in shell.json("requests", "s", "2")["parts"]] == ["kept", "appended"]
+    assert "no request 3 of the session 's' is kept" in shell.error("requests", "s", "3")
+    assert "--body needs the number" in shell.error("requests", "s", "--body", code=2)
+
+
+def test_spending_is_listed_by_key_and_shows_what_whole_conversations_would_have_cost(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    key = shell.json("keys", "create", "laptop")["info"]["id"]
+    paid = replace(call(), purpose="gateway", key_id=key, nano_usd=2_000_000_000, whole_nano_usd=5_000_000_000)
+    _fill(shell, [paid, replace(paid, key_id="")], [])
+    shown = shell("stats", "--cost", "--by", "key")
+    assert f"{key}  laptop" in shown
+    assert "$4.0000 in total; whole conversations would have cost $10.0000." in shown
+    (first, _) = shell.json("stats", "--cost", "--by", "key")["spending"]
+    assert (first["usd"], first["saved_usd"]) == (2.0, 3.0)
+    assert [row["name"] for row in shell.json("stats", "s", "--cost", "--by", "session")["spending"]] == ["s"]
+    assert shell.json("stats", "--cost", "--by", "day", "--days", "1")["spending"] == []
+    assert "--by and --days need --cost" in shell.error("stats", "--by", "day", code=2)
+    bill = shell.json("stats", "--cost")
+    assert (bill["total_usd"], bill["today_usd"]) == (4.0, 0)
+
+
+def test_a_keys_budget_is_set_shown_and_removed(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db")
+    made = shell.json("keys", "create", "intern", "--budget-usd", "20", "--soft", "15", "--per", "day")["info"]
+    assert made["budget"] == {"usd": 20.0, "soft_usd": 15.0, "period": "day"}
+    assert made["rights"] == ["gateway"]
+    assert "$20 a day, warns at $15" in " ".join(shell("keys", "list").split())
+    assert "$5 a month; $0.0000 spent" in shell("keys", "budget", made["id"], "--budget-usd", "5")
+    assert "no budget" in shell("keys", "budget", made["id"])
+    for wrong in (("--budget-usd", "-1"), ("--budget-usd", "nan"), ("--budget-usd", "1", "--soft", "2")):
+        assert "Error" in shell.error("keys", "create", "x", *wrong)
+    assert "no active key 'K-0'" in shell.error("keys", "budget", "K-0")

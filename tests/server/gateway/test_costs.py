@@ -1,0 +1,526 @@
+"""What clients' calls cost: rows with what the provider reported, budgets, and requests as they were sent."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from foveate.errors import StoreBusy
+from foveate.server.gateway.transport import UpstreamClient
+from foveate.store.operations import Calls
+from foveate.store.rows import NANO
+from support.gateway import HEADERS, LONG, body_of
+from support.servers import ServerClient, bearer, call, client_of
+from support.upstream import Upstream, say
+
+CACHED = {"input_tokens": 100, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50, "output_tokens": 20}
+FORMATS: dict[str, tuple[str, dict[str, Any]]] = {
+    "anthropic": ("/v1/messages", body_of([{"role": "user", "content": "hi"}])),
+    "openai": ("/v1/chat/completions", {"model": "gpt-5", "messages": [{"role": "user", "content": "hi"}]}),
+    "openai-responses": ("/v1/responses", {"model": "gpt-5", "input": "hi"}),
+    "gemini": (
+        "/v1beta/models/gemini-2.5-flash:generateContent",
+        {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]},
+    ),
+}
+
+
+@contextmanager
+def serving(path: Path, upstream: Upstream, **server: Any) -> Iterator[ServerClient]:
+    with client_of(path, **{"upstream": "http://upstream/v1", **server}) as client:
+        client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
+        yield client
+
+
+def rows(client: ServerClient, by: str = "model", **options: Any) -> list[dict[str, Any]]:
+    call(client, client.server.state.gateway.settle)
+    found: list[dict[str, Any]] = client.get("/api/v1/spending", params={"by": by, **options}).json()["items"]
+    return found
+
+
+def answers(upstream: Upstream, usage: object, **message: Any) -> None:
+    """Let the upstream answer Anthropic's format with this usage."""
+    whole = {"id": "m", "type": "message", "role": "assistant", "content": [{"type": "text", "text": "ok"}]}
+    upstream.fail.append(JSONResponse({**whole, "stop_reason": "end_turn", "usage": usage, **message}))
+
+
+@pytest.mark.parametrize("is_stream", [False, True])
+@pytest.mark.parametrize("format_name", list(FORMATS))
+def test_a_call_of_every_protocol_leaves_a_row_with_what_the_provider_reported(
+    tmp_path: Path, format_name: str, is_stream: bool
+) -> None:
+    upstream = Upstream(lambda _: say("ok"), input_tokens=1_000)
+    path, body = FORMATS[format_name]
+    if is_stream:
+        path = path.replace(":generateContent", ":streamGenerateContent?alt=sse")
+        body = body if format_name == "gemini" else {**body, "stream": True}
+    with serving(tmp_path / "a.db", upstream) as client:
+        answer = client.post(path, json=body, headers=HEADERS)
+        assert answer.status_code == 200, answer.text
+        (row,) = rows(client)
+        session = answer.headers["x-foveate-session"]
+        (of_session,) = rows(client, "session")
+        (cost,) = client.get(f"/api/v1/sessions/{session}/cost").json()["items"]
+    assert (row["calls"], row["failed"], row["input_tokens"], row["output_tokens"]) == (1, 0, 1_000, 5)
+    assert row["nano_usd"] > 0
+    assert row["latency_us"] >= row["first_byte_us"] > 0
+    assert row["name"] == body.get("model", "gemini-2.5-flash")
+    assert (of_session["name"], cost["purpose"], cost["input_tokens"]) == (session, "gateway", 1_000)
+
+
+def test_cached_written_and_thinking_tokens_are_those_of_the_provider(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        answers(upstream, CACHED)
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS)
+        (row,) = rows(client)
+        (day,) = rows(client, "day", days=1)
+    assert (row["input_tokens"], row["cached_tokens"], row["written_tokens"]) == (1_050, 900, 50)
+    assert (day["name"][:2], day["nano_usd"]) == ("20", row["nano_usd"])
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        None,
+        "many",
+        [],
+        {},
+        {"input_tokens": None, "output_tokens": "5"},
+        {"input_tokens": -5, "output_tokens": -1},
+        {"input_tokens": 10**40, "output_tokens": 10**15},
+        {"input_tokens": 1.5, "output_tokens": True, "cache_read_input_tokens": {"a": 1}},
+        {"input_tokens": 5, "cache_read_input_tokens": 2**62, "output_tokens": 1, "iterations": "no"},
+    ],
+)
+def test_an_odd_usage_never_fails_an_answer_or_a_row(tmp_path: Path, usage: object) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        answers(upstream, usage)
+        answer = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS)
+        assert answer.status_code == 200, answer.text
+        (row,) = rows(client)
+    assert row["calls"] == 1
+    assert 0 <= row["input_tokens"] <= 10_000_000
+    assert 0 <= row["cached_tokens"] <= row["input_tokens"]
+    assert 0 <= row["output_tokens"] <= 10_000_000
+    assert row["nano_usd"] >= 0
+
+
+def test_usage_that_is_not_reported_is_estimated_and_marked(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        answers(upstream, None)
+        client.post("/v1/messages", json=body_of([{"role": "user", "content": LONG}]), headers=HEADERS)
+        (row,) = rows(client)
+    assert row["input_tokens"] > 500
+    assert row["output_tokens"] > 0
+    assert row["is_estimate"]
+
+
+def test_a_stream_that_is_cut_off_is_accounted_with_what_is_known(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say(LONG), cut_after=4, input_tokens=700)
+    with serving(tmp_path / "a.db", upstream) as client:
+        client.post("/v1/messages", json={**FORMATS["anthropic"][1], "stream": True}, headers=HEADERS)
+        (row,) = rows(client)
+    assert (row["calls"], row["failed"], row["input_tokens"]) == (1, 1, 700)
+    assert row["output_tokens"] > 500, "what was written is paid for"
+
+
+@pytest.mark.parametrize("status", [400, 429, 500])
+def test_a_call_that_the_provider_refused_costs_nothing(tmp_path: Path, status: int) -> None:
+    upstream = Upstream(lambda _: say("ok"), fail=[JSONResponse({"error": {"message": "no"}}, status)])
+    with serving(tmp_path / "a.db", upstream) as client:
+        assert client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS).status_code == status
+        (row,) = rows(client)
+    assert (row["calls"], row["failed"], row["nano_usd"], row["input_tokens"]) == (1, 1, 0, 0)
+
+
+def test_an_unrecorded_call_is_accounted_without_a_session(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"), input_tokens=40)
+    with serving(tmp_path / "a.db", upstream) as client:
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers={**HEADERS, "x-foveate-store": "off"})
+        (row,) = rows(client, "session")
+    assert (row["name"], row["input_tokens"]) == ("", 40)
+
+
+def test_the_saving_is_what_sending_everything_would_have_cost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "6000")
+    upstream = Upstream(lambda _: say("ok"))
+    history: list[dict[str, Any]] = []
+    with serving(tmp_path / "a.db", upstream) as client:
+        for number in range(10):
+            history.append({"role": "user", "content": f"question {number}: {LONG}"})
+            upstream.input_tokens = 1_100 * min(number + 1, 4)
+            answer = client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            history.append({"role": "assistant", "content": "ok"})
+        (row,) = rows(client)
+        stats = client.get(f"/api/v1/sessions/{answer.headers['x-foveate-session']}/stats").json()
+    assert row["whole_nano_usd"] > 1.3 * row["nano_usd"]
+    assert row["whole_tokens"] < 10 * stats["tokens"], "at most the whole conversation each time"
+
+
+def test_predicted_cached_tokens_stand_beside_those_that_the_provider_reports(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    history: list[dict[str, Any]] = [{"role": "user", "content": LONG * 4}]
+    with serving(tmp_path / "a.db", upstream) as client:
+        for read in (0, 3_400):
+            answers(upstream, {**CACHED, "input_tokens": 3_410 - read, "cache_read_input_tokens": read})
+            client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            history += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "and now?"}]
+        (row,) = rows(client)
+    assert row["confirmed_tokens"] == 3_400
+    assert abs(row["predicted_tokens"] - 3_400) < 120, "the second request begins with the first"
+
+
+def test_a_store_that_fails_slows_or_fails_no_request_and_loses_no_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, failures = Calls.add_clients_calls, [1, 1]
+
+    async def failing(self: Calls, *given: Any) -> None:
+        if failures:
+            failures.pop()
+            raise StoreBusy("a.db", "is locked")
+        await original(self, *given)
+
+    monkeypatch.setattr(Calls, "add_clients_calls", failing)
+    monkeypatch.setattr("foveate.session.client_calls.MAX_RETRY_SECONDS", 0.01)
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        for _ in range(3):
+            assert client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS).status_code == 200
+        (row,) = rows(client)
+    assert (row["calls"], failures) == (3, [])
+
+
+def test_rows_survive_a_restart_and_old_ones_are_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS)
+    with serving(tmp_path / "a.db", upstream) as client:
+        (row,) = rows(client)
+        assert row["calls"] == 1, "what was not written yet is written when the server stops"
+        monkeypatch.setattr("foveate.session.client_calls.time.time_ns", lambda: 2**62)
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS)
+        assert rows(client) == []
+
+
+def test_clients_calls_count_against_no_limit_of_foveates_own(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"), input_tokens=9_000_000)
+    with serving(tmp_path / "a.db", upstream) as client:
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS)
+        (row,) = rows(client)
+        assert row["nano_usd"] > 5 * NANO
+        assert call(client, client.fov.store.calls.spent, 0) == 0
+
+
+def test_a_tenant_sees_its_own_calls_and_requests_alone(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"), input_tokens=40)
+    with serving(tmp_path / "a.db", upstream) as client:
+        owner = bearer(call(client, client.fov.keys.create).secret)
+        made = {name: call(client, client.fov.keys.create, name, tenant=name) for name in ("acme", "other")}
+        body = body_of([{"role": "user", "content": "the secret of acme"}])
+        named = {"x-foveate-key": made["acme"].secret, "x-foveate-session": "chat", **HEADERS}
+        assert client.post("/v1/messages", json=body, headers=named).status_code == 200
+        unrecorded = {**named, "x-foveate-store": "off"}
+        assert client.post("/v1/messages", json=body, headers=unrecorded).status_code == 200
+        call(client, client.server.state.gateway.settle)
+        for by in ("day", "key", "model", "session", "client", "project", "tenant"):
+            query = {"by": by}
+            seen = {
+                name: client.get("/api/v1/spending", params=query, headers=bearer(key.secret)).json()["items"]
+                for name, key in made.items()
+            }
+            assert (sum(row["calls"] for row in seen["acme"]), seen["other"]) == (2, [])
+        assert {row["name"] for row in client.get("/api/v1/spending?by=session", headers=owner).json()["items"]} == {
+            "",
+            "acme:chat",
+        }
+        own = client.get("/api/v1/sessions/chat/requests/1", headers=bearer(made["acme"].secret))
+        assert "the secret of acme" in own.json()["body"]
+        assert client.get("/api/v1/sessions/chat/requests", headers=bearer(made["other"].secret)).status_code == 404
+        assert (
+            client.get("/api/v1/sessions/acme:chat/requests/1", headers=bearer(made["other"].secret)).status_code == 404
+        )
+        pages = {name: client.get("/ui/costs", headers=bearer(key.secret)).text for name, key in made.items()}
+    assert made["acme"].info.id not in pages["other"]
+    assert "No model has been called" in pages["other"]
+    assert "claude-haiku-4-5" in pages["acme"]
+
+
+# Budgets
+
+
+def test_a_call_that_could_exceed_the_budget_is_refused_in_the_protocols_form(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"), input_tokens=1_000)
+    with serving(tmp_path / "a.db", upstream) as client:
+        made = call(client, client.fov.keys.create, "intern", budget_usd=0.02, period="day")
+        for path, body in FORMATS.values():
+            limits = {"max_tokens": 1_000} if "messages" in body else {"max_output_tokens": 1_000}
+            limited = (
+                {**body, "generationConfig": {"maxOutputTokens": 10}} if "contents" in body else {**body, **limits}
+            )
+            headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
+            refused = None
+            for _ in range(40):
+                refused = client.post(path, json=limited, headers=headers)
+                if refused.status_code != 200:
+                    break
+            if "contents" in body:
+                continue  # its calls are cheaper than what is left
+            assert refused is not None
+            assert refused.status_code == 429, refused.text
+            message = refused.json()["error"]["message"]
+            assert "the budget of this key is $0.02 a day" in message
+            assert "resets at" in message
+            assert 0 < int(refused.headers["retry-after"]) <= 86_400
+            assert refused.headers["x-should-retry"] == "false"
+        call(client, client.server.state.gateway.settle)
+        spent = call(client, client.fov.keys.spent_usd, made.info)
+    assert 0 < spent <= 0.02
+
+
+def test_concurrent_calls_can_not_exceed_a_budget_together(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"), input_tokens=10)
+        with serving(tmp_path / "a.db", upstream) as client:
+            made = call(client, client.fov.keys.create, "team", budget_usd=0.012)
+            headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
+            most = body_of([{"role": "user", "content": "hi"}])  # 1,000 tokens of output at $5 a million
+
+            def post(number: int) -> int:
+                named = {**headers, "x-foveate-session": f"s{number}"}
+                return client.post("/v1/messages", json=most, headers=named).status_code
+
+            statuses = await asyncio.gather(*(asyncio.to_thread(post, number) for number in range(12)))
+            assert set(statuses) <= {200, 429}
+            assert statuses.count(200) >= 1
+            assert len(upstream.bodies) == statuses.count(200), "what is refused never reaches the provider"
+            call(client, client.server.state.gateway.settle)
+            assert call(client, client.fov.keys.spent_usd, made.info) <= 0.012
+
+    asyncio.run(scenario())
+
+
+def test_a_reservation_is_counted_while_the_call_runs_and_replaced_by_its_cost(tmp_path: Path) -> None:
+    seen: list[float] = []
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        made = call(client, client.fov.keys.create, "team", budget_usd=1)
+
+        async def look(_request: Request) -> Response:
+            seen.append(await client.fov.keys.spent_usd(made.info))
+            return JSONResponse({"content": [], "usage": {"input_tokens": 1, "output_tokens": 1}})
+
+        class Watching:
+            app = staticmethod(lambda scope, receive, send: _run(look, scope, receive, send))
+
+        client.server.state.gateway.use(UpstreamClient(transport=httpx2.ASGITransport(Watching.app)))
+        headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=headers)
+        call(client, client.server.state.gateway.settle)
+        after = call(client, client.fov.keys.spent_usd, made.info)
+    assert seen[0] >= 0.005, "1,000 tokens of output at $5 a million"
+    assert 0 < after < 0.0001
+
+
+async def _run(endpoint: Any, scope: Any, receive: Any, send: Any) -> None:
+    response = await endpoint(Request(scope, receive))
+    await response(scope, receive, send)
+
+
+def test_a_budget_that_can_not_be_booked_lets_nothing_through(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def busy(*_: Any, **__: Any) -> None:
+        raise StoreBusy("a.db", "is locked")
+
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        made = call(client, client.fov.keys.create, "team", budget_usd=1)
+        monkeypatch.setattr(Calls, "reserve_for_key", busy)
+        headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
+        assert client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=headers).status_code == 503
+    assert upstream.bodies == []
+
+
+def test_a_soft_budget_warns_in_a_header_an_event_and_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    events: list[Any] = []
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"), input_tokens=100_000)) as client:
+        client.fov.subscribe(events.append, ["budget-reached"])
+        made = call(client, client.fov.keys.create, "team", soft_usd=0.05)
+        headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
+        body = FORMATS["anthropic"][1]
+        warned = []
+        for _ in range(3):
+            warned.append(client.post("/v1/messages", json=body, headers=headers).headers.get("x-foveate-budget"))
+            call(client, client.server.state.gateway.settle)
+    assert warned[0] is None
+    assert all("a month spent; resets " in (text or "") for text in warned[1:])
+    assert len(events) == 1, "once in a period"
+    assert (events[0].data["limit"], events[0].data["key"]) == ("soft", made.info.id)
+    assert events[0].request_id.startswith("req_")
+    assert f"key {made.info.id} reached its soft budget" in caplog.text
+    assert made.secret not in caplog.text
+
+
+def test_a_key_with_a_budget_can_not_use_routes_whose_cost_is_unknown(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        made = call(client, client.fov.keys.create, "team", budget_usd=5)
+        refused = client.post("/v1/embeddings", json={"model": "m", "input": "a"}, headers=bearer(made.secret))
+        assert client.get("/v1/models", headers=bearer(made.secret)).status_code == 200
+    assert refused.status_code == 403
+    assert "budget" in refused.json()["error"]["message"]
+
+
+def test_a_key_with_a_budget_can_not_lift_it(tmp_path: Path) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        made = call(client, client.fov.keys.create, "boss", rights=("admin",), budget_usd=5)
+        owner = bearer(call(client, client.fov.keys.create, "owner", rights=("admin",)).secret)
+        own = bearer(made.secret)
+        assert client.post("/api/v1/keys", json={"name": "free"}, headers=own).status_code == 403
+        path = f"/api/v1/keys/{made.info.id}/budget"
+        assert client.put(path, json={"budget_usd": 500}, headers=own).status_code == 403
+        changed = client.put(path, json={"budget_usd": 500, "soft_usd": 9, "period": "day"}, headers=owner).json()
+        assert changed["budget"] == {"usd": 500.0, "soft_usd": 9.0, "period": "day"}
+        assert client.put(path, json={"budget_usd": 5, "soft_usd": 9}, headers=owner).status_code == 422
+        assert client.put(path, json={"budget_usd": -5}, headers=owner).status_code == 422
+        assert client.put("/api/v1/keys/K-none/budget", json={}, headers=owner).status_code == 404
+
+
+# Requests as they were sent
+
+
+def test_every_kept_request_can_be_opened_exactly_as_it_was_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOVEATE_SESSION__BUDGET_TOKENS", "6000")
+    upstream = Upstream(lambda _: say("ok"), input_tokens=5_000)
+    history: list[dict[str, Any]] = []
+    with serving(tmp_path / "a.db", upstream) as client:
+        for number in range(60):
+            history.append({"role": "user", "content": f"question {number}: {'words and ' * 90}"})
+            answer = client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            history.append({"role": "assistant", "content": "ok"})
+        call(client, client.server.state.gateway.settle)
+        path = f"/api/v1/sessions/{answer.headers['x-foveate-session']}/requests"
+        listed = client.get(path).json()["items"]
+        opened = [client.get(f"{path}/{one['number']}").json() for one in listed]
+        gone = client.get(f"{path}/61")
+        size = call(client, client.fov.store.sent.read_chain, answer.headers["x-foveate-session"], 60)
+        pages = [client.get(f"/ui{path.removeprefix('/api/v1')}{rest}") for rest in ("", "/60", "/61", "/x")]
+    assert [one["number"] for one in listed] == list(range(11, 61))
+    assert [json.loads(one["body"]) for one in opened] == upstream.bodies[10:]
+    assert gone.status_code == 404
+    assert all(one["kept_tokens"] + one["appended_tokens"] + one["rewritten_tokens"] for one in opened)
+    assert opened[-1]["previous"] == 59
+    assert "sk-client" not in json.dumps(opened)
+    assert sum(len(row.data) for row in size) < sum(len(json.dumps(body)) for body in upstream.bodies[-len(size) :]) / 4
+    assert [page.status_code for page in pages] == [200, 200, 404, 422]
+    assert "question 59" in pages[1].text
+
+
+def test_what_changed_since_the_request_before_is_kept_rewritten_or_appended(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"), input_tokens=1_200)
+    history: list[dict[str, Any]] = [{"role": "user", "content": LONG}]
+    with serving(tmp_path / "a.db", upstream) as client:
+        for _ in range(2):
+            answer = client.post("/v1/messages", json=body_of(history, system="Be brief."), headers=HEADERS)
+            history += [{"role": "assistant", "content": "ok"}, {"role": "user", "content": "and now?"}]
+        call(client, client.server.state.gateway.settle)
+        found = client.get(f"/api/v1/sessions/{answer.headers['x-foveate-session']}/requests/2").json()
+    changes = [(part["name"], part["change"]) for part in found["parts"]]
+    assert changes == [
+        ("system", "kept"),
+        ("messages[0]", "kept"),
+        ("messages[1]", "appended"),
+        ("messages[2]", "appended"),
+    ]
+    assert found["rewritten_tokens"] == 0
+    assert found["kept_tokens"] > found["appended_tokens"] > 0
+
+
+def test_requests_are_bounded_in_bytes_and_off_by_a_setting(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream, kept_requests=0) as client:
+        off = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS).headers["x-foveate-session"]
+        call(client, client.server.state.gateway.settle)
+        assert client.get(f"/api/v1/sessions/{off}/requests").json()["items"] == []
+    with serving(tmp_path / "b.db", upstream, kept_requests_mb=0.01) as client:
+        history: list[dict[str, Any]] = []
+        for number in range(40):
+            history.append(
+                {"role": "user", "content": f"{number} " + "".join(chr(33 + i * number % 90) for i in range(900))}
+            )
+            answer = client.post("/v1/messages", json=body_of(history), headers=HEADERS)
+            history.append({"role": "assistant", "content": "ok"})
+        call(client, client.server.state.gateway.settle)
+        session = answer.headers["x-foveate-session"]
+        listed = client.get(f"/api/v1/sessions/{session}/requests").json()["items"]
+        assert 0 < len(listed) < 40
+        assert json.loads(client.get(f"/api/v1/sessions/{session}/requests/40").json()["body"]) == upstream.bodies[-1]
+
+
+def test_deleting_or_pruning_removes_requests_that_may_have_the_text(tmp_path: Path) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        for name in ("one", "two"):
+            named = {**HEADERS, "x-foveate-session": name}
+            for text in ("hi", "ho"):
+                client.post("/v1/messages", json=body_of([{"role": "user", "content": text}]), headers=named)
+        call(client, client.server.state.gateway.settle)
+        assert client.get("/api/v1/sessions/two/requests").json()["items"]
+        before = {"before": "2100-01-01T00:00:00Z", "dry_run": False}
+        client.post("/api/v1/sessions/one/prune", json=before).raise_for_status()
+        assert client.get("/api/v1/sessions/two/requests").json()["items"] == []
+        client.delete("/api/v1/sessions/one").raise_for_status()
+        assert client.get("/api/v1/sessions/one/requests").status_code == 404
+
+
+@pytest.mark.parametrize("number", ["0", "-1", "x", "1e3", "٣", "9" * 400, "T-1"])
+def test_a_request_that_is_none_is_named_in_the_error(tmp_path: Path, number: str) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
+        answer = client.get(f"/api/v1/sessions/chat/requests/{number}")
+    assert answer.status_code in (404, 422)
+
+
+def test_a_client_that_leaves_a_stream_is_accounted(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        from support.gateway import gateway
+
+        async def slow(_request: Request) -> Response:
+            async def pieces() -> Any:
+                start = {
+                    "type": "message_start",
+                    "message": {"id": "m", "usage": {"input_tokens": 77, "output_tokens": 1}},
+                }
+                block = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+                delta = {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": LONG}}
+                for data in (start, block, delta):
+                    yield f"event: {data['type']}\ndata: {json.dumps(data)}\n\n"
+
+            return StreamingResponse(pieces(), media_type="text/event-stream")
+
+        upstream = Upstream(lambda _: say("ok"))
+        upstream.fail.append(await slow(None))  # type: ignore[arg-type]
+        async with gateway(tmp_path, upstream) as (fov, client):
+            body = {**FORMATS["anthropic"][1], "stream": True}
+            async with client.stream("POST", "/v1/messages", json=body, headers=HEADERS) as answer:
+                async for _ in answer.aiter_bytes():
+                    break
+            for _ in range(400):
+                if found := await fov.spending("model"):
+                    break
+                await asyncio.sleep(0.01)
+        (row,) = found
+        assert (row.input_tokens, row.failed) == (77, 1)
+        assert row.output_tokens > 500
+
+    asyncio.run(scenario())

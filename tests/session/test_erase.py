@@ -1,0 +1,364 @@
+"""An erased turn or text is nowhere in the store, and the store stays whole."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from foveate import Foveate
+from foveate.errors import ForkInUse, InputError, InvalidMessage, TurnNotFound, TurnPruned
+from foveate.store import erase
+from foveate.store.bodies import ZSTD_MAGIC
+from foveate.store.operations import Derived
+from support.engine import assistant, opened, talk, tool_step, user, with_store
+
+SECRET = "zebrafish-4417"
+STRATEGIES = ["gradient", "standard", "checkpoint", "hybrid", "topics", "oneshot"]
+
+
+async def tell(fov: Foveate, strategy: str = "gradient", **given: Any) -> Any:
+    """A conversation whose fourth turn has a secret in the prompt, a tool call, its result and the answer."""
+    session = await fov.session("s", budget_tokens=6_000, strategy=strategy, **given)
+    await talk(session, 3)
+    await session.record(
+        [
+            user(f"My password is {SECRET}, keep it safe."),
+            *tool_step(4, f"stored {SECRET} in the vault\n" * 20),
+            assistant(f"I have stored {SECRET}."),
+        ]
+    )
+    return session
+
+
+def holders(path: Path, words: Sequence[str] = (SECRET, "zebrafish")) -> list[str]:
+    """The files of a store whose bytes have one of these words, compressed or not, free pages included."""
+    files = [path, *(path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))]
+    data = {file.name: with_frames(file.read_bytes()).lower() for file in files if file.exists()}
+    return [name for name, raw in data.items() if any(word.encode() in raw for word in words)]
+
+
+def with_frames(data: bytes) -> bytes:
+    """The bytes of a file, and what its compressed values say."""
+    frames = []
+    place = data.find(ZSTD_MAGIC)
+    while place >= 0:
+        with suppress(zstandard.ZstdError):
+            frames.append(zstandard.ZstdDecompressor().decompressobj().decompress(data[place : place + 100_000]))
+        place = data.find(ZSTD_MAGIC, place + 1)
+    return b"\n".join([data, *frames])
+
+
+async def sound(fov: Foveate) -> bool:
+    return [found.problem async for found in fov.check() if found.problem] == []
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+@pytest.mark.parametrize("last", [False, True])
+def test_an_erased_turn_is_in_no_file_context_search_or_export(strategy: str, last: bool, tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov, strategy)
+        if not last:
+            await talk(session, 6, first=5)
+        await fov.settle()
+        await session.context("What is my password?")
+        await session.call_tool("get_turn", {"turn_id": "T-4"})  # onto the board
+        assert await session.search(SECRET)
+        assert holders(path)
+        preview = await session.erase("T-4")
+        assert not preview.is_erased
+        assert preview.counts["messages"] == 4
+        assert await session.search(SECRET)
+        report = await session.erase("T-4", by="Anna", dry_run=False)
+        assert report.is_erased
+        assert report.counts["renditions"] >= 1
+        for handle in (session, await fov.session("s")):
+            assert SECRET not in (await handle.context("What is my password?")).text
+            assert await handle.search(SECRET) == []
+        await fov.settle()
+        assert SECRET not in (await session.context("And now?")).text
+        for form in ("json", "markdown", "openai"):
+            assert SECRET not in "".join([piece async for piece in session.export(form)])
+        with pytest.raises(TurnPruned, match="erased on 20"):
+            await session.load_turn("T-4")
+        outline = (await session.outline("T-4", "T-4"))[0]
+        assert outline.is_pruned
+        assert outline.erased_at
+        assert (await session.record([user("Next?"), assistant("Yes.")])).id == ("T-5" if last else "T-11")
+        assert await sound(fov)
+        assert holders(path) == []
+
+    asyncio.run(with_store(path, job))
+    assert holders(path) == []
+
+
+def test_an_erasure_is_audited_without_what_it_erased(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await session.erase("T-4", by="Anna", dry_run=False)
+        (row,) = await session.erasures()
+        assert (row.kind, row.turns, row.by, row.counts["messages"]) == ("turns", ("T-4",), "Anna", 4)
+        assert row.overwritten_at
+        rows = await fov.store.passages.read(lambda db: db.execute("SELECT * FROM erasures").fetchall())
+        assert SECRET not in repr(rows)
+        digests = await fov.store.passages.read(
+            lambda db: db.execute("SELECT digest FROM messages WHERE erased_us IS NOT NULL").fetchall()
+        )
+        assert {bytes(digest) for (digest,) in digests} == {b""}  # a hash of a short text can be guessed
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_an_erased_text_is_replaced_and_the_rest_of_its_turn_stays(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov, title=f"About {SECRET}")
+        call = {"id": "c9", "type": "function", "function": {"name": "exec", "arguments": json.dumps({"k": SECRET})}}
+        await session.record(
+            [
+                {"role": "user", "content": "Use it."},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "c9", "content": json.dumps({"out": SECRET})},
+                {"role": "assistant", "content": "Used."},
+            ]
+        )
+        await session.goals.add(f"Rotate {SECRET}")
+        await session.documents.give("epic", f"Everything about {SECRET}")
+        pin = await session.pin(f"Never print {SECRET}.")
+        await talk(session, 4, first=20)
+        await fov.settle()
+        await session.context("What is my password?")
+        report = await session.erase(text=SECRET, by="Anna", dry_run=False)
+        assert report.turns == ("T-4", "T-5")
+        assert [quoted.id for quoted in report.pins] == [pin.id]
+        assert (await session.load_turn("T-4")).messages[0].text == "My password is [erased], keep it safe."
+        arguments = (await session.load_turn("T-5")).messages[1].tool_calls[0].arguments
+        assert arguments == {"k": "[erased]"}
+        assert (await session.refresh()).title == "About [erased]"
+        assert [goal.title for goal in await session.goals.list()] == ["Rotate [erased]"]
+        await fov.settle()
+        found = await session.search("keep it safe")
+        assert found
+        assert found[0].turn_id == "T-4"
+        assert SECRET in (await session.context("What is my password?")).text  # the pin is the user's
+        report = await session.erase(text=SECRET, pins=True, by="Anna", dry_run=False)
+        assert report.counts == {"pins": 1, **{k: v for k, v in report.counts.items() if k != "pins"}}
+        assert await session.pins() == []
+        assert SECRET not in (await session.context("What is my password?")).text
+        assert await session.search(SECRET) == []
+        assert await sound(fov)
+        assert (await session.erase(text=SECRET)).counts.get("messages") is None
+        assert holders(path, (SECRET,)) == []
+
+    asyncio.run(with_store(path, job))
+    assert holders(path, (SECRET,)) == []
+
+
+def test_a_text_is_erased_in_all_sessions_of_a_tenant_and_in_no_other(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        anna, bob = fov.tenant("anna"), fov.tenant("bob")
+        for view in (anna, bob):
+            for name in ("one", "two"):
+                await (await view.session(name)).record([user(f"It is {SECRET}."), assistant("Noted.")])
+        await (await anna.session("three")).record([user("Nothing."), assistant("Noted.")])
+        assert [report.session_id for report in await anna.erase_text(SECRET)] == ["two", "one"]
+        reports = await anna.erase_text(SECRET, dry_run=False)
+        assert all(report.is_erased for report in reports)
+        assert await anna.erase_text(SECRET) == []
+        assert (await (await bob.session("one")).load_turn(1)).messages[0].text == f"It is {SECRET}."
+        assert (await (await anna.session("one")).load_turn(1)).messages[0].text == "It is [erased]."
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_turn_that_a_fork_reads_is_erased_only_with_its_forks(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        fork = await session.fork("fork", "T-4")
+        deep = await fork.fork("deep")
+        await fork.record([user("In the fork."), assistant("Yes.")])
+        await deep.record([user("Deep."), assistant("Yes.")])
+        early = await session.fork("early", "T-2")
+        await early.record([user("Early."), assistant("Yes.")])
+        await fov.settle()
+        for each in (fork, deep, early):
+            await each.context("My password?")
+        assert (await session.erase("T-4")).forks == ("fork", "deep")
+        with pytest.raises(ForkInUse):
+            await session.erase("T-4", dry_run=False)
+        with pytest.raises(InputError, match="belongs to session 's'"):
+            await fork.erase("T-4")
+        assert await fork.search(SECRET)
+        await session.erase("T-4", forks=True, dry_run=False)
+        for each in (session, fork, deep):
+            assert await each.search(SECRET) == []
+            assert SECRET not in (await each.context("My password?")).text
+        assert (await fork.load_turn("T-5")).messages[0].text == "In the fork."
+        assert holders(path) == []
+        assert await sound(fov)
+
+    asyncio.run(with_store(path, job))
+
+
+def test_a_rendition_in_progress_does_not_write_an_erased_turn_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "chat.db"
+    add: Any = Derived.add_renditions
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await talk(session, 3, first=5)
+        erased: list[object] = []
+
+        async def late(derived: Derived, *given: Any, **named: Any) -> Any:
+            if not erased:
+                erased.append(await session.erase("T-4", dry_run=False, overwrite=False))
+            return await add(derived, *given, **named)
+
+        monkeypatch.setattr(Derived, "add_renditions", late)
+        await fov.settle()
+        assert erased
+        assert await session.search(SECRET) == []
+        await fov.overwrite_erased()
+        assert holders(path) == []
+
+    asyncio.run(with_store(path, job))
+
+
+def test_passages_and_eras_made_before_an_erasure_are_not_stored_after_it(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await talk(session, 80, first=5)
+        await fov.settle()
+        origin = await fov.store.origin("s")
+        eras = await fov.store.derived.eras("s", 1, 0, 99)
+        assert eras
+        await session.erase("T-4", dry_run=False)
+        await fov.store.derived.add_eras("s", eras, origin)
+        assert await fov.store.derived.eras("s", 1, 0, 99) != eras
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_an_erasure_that_was_interrupted_before_the_file_was_rewritten_is_finished_later(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await fov.settle()
+        report = await session.erase("T-4", dry_run=False, overwrite=False)
+        assert holders(path)  # in free pages, or in the journal
+        assert any("--sweep" in note for note in report.notes)
+        assert not (await session.erasures())[0].overwritten_at
+        problems = [found async for found in fov.check() if found.problem]
+        assert [found.advice for found in problems] == ["foveate erase s --sweep"]
+        assert await fov.overwrite_erased() == ""
+        assert (await session.erasures())[0].overwritten_at
+        assert await sound(fov)
+        assert holders(path) == []
+
+    asyncio.run(with_store(path, job))
+
+
+def test_a_repeated_record_of_an_erased_turn_adds_nothing(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        messages = [user(f"It is {SECRET}."), assistant("Noted.")]
+        await session.record_all(messages, key="k", exact=True)
+        await session.record([user("Next."), assistant("Yes.")])
+        await session.erase("T-1", dry_run=False)
+        assert [turn.id for turn in await session.record_all(messages, key="k", exact=True)] == ["T-1"]
+        assert (await session.refresh()).turns == 2
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_bad_input_is_rejected_and_erases_nothing(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        for given, error in (
+            ({}, InvalidMessage),
+            ({"text": "abc"}, InvalidMessage),
+            ({"text": "   \n  "}, InvalidMessage),
+        ):
+            with pytest.raises(error):
+                await session.erase(**given, dry_run=False)
+        with pytest.raises(InvalidMessage):
+            await session.erase("T-4", text=SECRET, dry_run=False)
+        with pytest.raises(InvalidMessage):
+            await session.erase("four", dry_run=False)
+        with pytest.raises(TurnNotFound):
+            await session.erase("T-9", dry_run=False)
+        assert await session.erasures() == []
+        assert await session.search(SECRET)
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_text_of_many_turns_is_erased_while_others_record(tmp_path: Path) -> None:
+    async def job() -> None:
+        async with opened(tmp_path / "chat.db") as fov:
+            session = await fov.session("s")
+            for number in range(30):
+                await session.record([user(f"{number}: {SECRET}"), assistant("Noted.")])
+
+            async def more() -> None:
+                for number in range(5):
+                    await session.record([user(f"later {number}: {SECRET}"), assistant("Noted.")])
+
+            await asyncio.gather(more(), session.erase(text=SECRET, dry_run=False))
+            report = await session.erase(text=SECRET, dry_run=False)
+            assert report.counts.get("messages", 0) <= 5
+            assert not await session.search(SECRET)
+
+    asyncio.run(job())
+
+
+def test_an_erasure_that_fails_in_the_middle_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("the power failed")
+
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await fov.settle()
+        before = [piece async for piece in session.export()]
+        monkeypatch.setattr(erase, "_note", fail)
+        for given in ({"text": SECRET}, {}):
+            with pytest.raises(RuntimeError):
+                await session.erase(*(() if given else ("T-4",)), **given, dry_run=False)
+        monkeypatch.undo()
+        assert [piece async for piece in session.export()] == before
+        assert await session.search(SECRET)
+        assert await session.erasures() == []
+        assert await sound(fov)
+        assert (await session.erase("T-4", dry_run=False)).is_erased
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_contexts_board_that_was_read_before_an_erasure_is_not_stored_after_it(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await tell(fov)
+        await talk(session, 3, first=5)
+        await fov.settle()
+        await session.call_tool("get_turn", {"turn_id": "T-4"})
+        origin = await fov.store.origin("s")
+        board = await fov.store.artefacts.board("s")
+        assert board
+        await session.erase("T-4", dry_run=False)
+        await fov.store.artefacts.keep_board("s", board, origin)
+        assert await fov.store.artefacts.board("s") is None
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
