@@ -346,8 +346,8 @@ def test_a_body_of_more_values_than_can_be_decoded_at_once_is_rejected_before_it
         text = 'def f(x): return {"a": [x, "\\\\"]}\n' * 100_000  # what a text holds does not count
         async with gateway(tmp_path, upstream) as (_, client):
             for values in (b"{}", b"[]", b"1", b'"a"', rb'"\""', rb'"\\"', b'{"a":1}'):
-                body = b'{"model": "m", "messages": [%s]}' % b",".join([values] * (MAX_VALUES + 1))
-                reply = await client.post("/v1/messages", content=body, headers=HEADERS)
+                many = b'{"model": "m", "messages": [%s]}' % b",".join([values] * (MAX_VALUES + 1))
+                reply = await client.post("/v1/messages", content=many, headers=HEADERS)
                 assert (reply.status_code, reply.json()["type"]) == (413, "error")
                 assert f"more than {MAX_VALUES:,} values" in reply.text
             assert upstream.bodies == []
