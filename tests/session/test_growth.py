@@ -149,7 +149,7 @@ ANCHORED = {
     "tools.web.guard._NUMBER",
 }
 """Patterns that are only matched from the start of a text."""
-BOUNDED = {"knowledge.statements._ENCODED"}
+BOUNDED = {"knowledge.own_words._ENCODED"}
 """Patterns that look at no more than some dozens of characters before they match or give up."""
 PATTERNS: dict[str, re.Pattern[str]] = dict(
     unbounded_patterns(
