@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foveate.server.bodies import MAX_MESSAGES, MAX_PARTS
+from foveate.server.bodies import MAX_MESSAGES, MAX_PARTS, MAX_VALUES
 from support.servers import ServerClient, client_of
 
 NAMES = (
@@ -52,6 +52,13 @@ def test_a_message_has_a_limited_number_of_parts(tmp_path: Path, field: str) -> 
         assert f"messages[0]: has {MAX_PARTS + 1:,} parts" in answer.json()["detail"]
         answer = client.post(path, json={field: [{"role": "user", "content": parts[1:]}]})
         assert answer.is_success
+
+
+def test_a_body_of_too_many_values_is_rejected_before_it_is_decoded(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        answer = client.post("/api/v1/sessions", content=b"[" + b"{}," * (MAX_VALUES // 2) + b"{}]")
+        assert answer.status_code == 413
+        assert f"more than {MAX_VALUES:,} values" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("rounds", [6, pytest.param(200, marks=pytest.mark.thorough)])

@@ -17,11 +17,15 @@ import pytest
 import foveate.agents
 import foveate.formats
 import foveate.history
+import foveate.intake
 import foveate.knowledge
+import foveate.models
 import foveate.recall
 import foveate.renditions
+import foveate.secrets
 import foveate.server
 import foveate.session
+import foveate.tools
 from foveate.additions import typed_by_person, without_added
 from foveate.compress.local import LocalCompressor
 from foveate.context.cut import cut_text
@@ -138,20 +142,29 @@ ANCHORED = {
     "agents.signals._TASKS",
     "agents.signals._LISTED",
     "agents.tasks._ITEM",
+    "models.failures._RESET_SPAN",
+    "models.names._ENDPOINT",
+    "tools.builtin.grep._PLACE",
+    "tools.web.fetch._TYPE",
+    "tools.web.guard._NUMBER",
 }
 """Patterns that are only matched from the start of a text."""
-BOUNDED = {"knowledge.statements._ENCODED"}
+BOUNDED = {"knowledge.own_words._ENCODED"}
 """Patterns that look at no more than some dozens of characters before they match or give up."""
 PATTERNS: dict[str, re.Pattern[str]] = dict(
     unbounded_patterns(
         foveate.agents,
         foveate.formats,
         foveate.history,
+        foveate.intake,
         foveate.knowledge,
+        foveate.models,
         foveate.recall,
         foveate.renditions,
+        foveate.secrets,
         foveate.server,
         foveate.session,
+        foveate.tools,
     )
 )
 

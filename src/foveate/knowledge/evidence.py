@@ -100,8 +100,8 @@ _COMMAND_REPORT = re.compile(
 )
 """What a command did: `make migrate failed`."""
 _PARTS = re.compile(
-    r"[,;:]\s+(?:(?:and|but|or|und|aber|oder|et|mais|ou|y|pero|o)\s+)?|\s+(?:and|but|or|und|aber|oder|et|mais|y|pero)\s+"
-    r"|\s+(?=(?:unless|except|if|when|until|because|wenn|falls|außer|weil|bevor|si|sauf|quand|parce|salvo|cuando|porque)\s)",
+    r"[,;:]\s+(?:(?:and|but|or|und|aber|oder|et|mais|ou|y|pero|o)\s+)?|(?<!\s)\s+(?:and|but|or|und|aber|oder|et|mais|y|pero)\s+"
+    r"|(?<!\s)\s+(?=(?:unless|except|if|when|until|because|wenn|falls|außer|weil|bevor|si|sauf|quand|parce|salvo|cuando|porque)\s)",
     re.IGNORECASE,
 )
 """Borders of the parts of a rule, each of which the person must have stated."""

@@ -31,9 +31,9 @@ _TOO_LONG: Final = re.compile(
     re.IGNORECASE,
 )
 _WINDOWS: Final = re.compile(
-    r"context limit: \d+ \+ \d+ > (\d+)|context length is (?:only )?(\d+)|context size \((\d+)|(\d+) maximum\s+context"
-    r"|max_new_tokens` must be <= (\d+)|context length of only (\d+)|n_ctx: (\d+)|token limit: (\d+)"
-    r"|context length \((\d+)|maximum model length of (\d+)",
+    r"context limit: \d+ \+ \d+ > (\d+)|context length is (?:only )?(\d+)|context size \((\d+)"
+    r"|(?<!\d)(\d+) maximum\s+context|max_new_tokens` must be <= (\d+)|context length of only (\d+)"
+    r"|n_ctx: (\d+)|token limit: (\d+)|context length \((\d+)|maximum model length of (\d+)",
     re.IGNORECASE,
 )
 """Limits of prompt and answer together."""
@@ -42,13 +42,15 @@ _PROMPT_LIMITS: Final = re.compile(
 )
 """Limits of the prompt alone."""
 _PROMPTS: Final = re.compile(
-    r"(\d+) tokens > \d|limit: (\d+) \+|(\d+) in the messages|resulted in (\d+)|token count \(?(\d+)"
-    r"|request \((\d+) tokens|request contains (\d+)|prompt contains (\d+)|(\d+) input tokens|input \((\d+) tokens"
-    r"|prompt \(length (\d+)|n_keep: (\d+)|given: (\d+) `inputs`",
+    r"(?<!\d)(\d+) tokens > \d|limit: (\d+) \+|(?<!\d)(\d+) in the messages|resulted in (\d+)|token count \(?(\d+)"
+    r"|request \((\d+) tokens|request contains (\d+)|prompt contains (\d+)|(?<!\d)(\d+) input tokens"
+    r"|input \((\d+) tokens|prompt \(length (\d+)|n_keep: (\d+)|given: (\d+) `inputs`",
     re.IGNORECASE,
 )
-_EXTRAS: Final = re.compile(r"(\d+) in the functions", re.IGNORECASE)
-_ANSWERS: Final = re.compile(r"(\d+) in the completion|limit: \d+ \+ (\d+)|and (\d+) `max_new_tokens`", re.IGNORECASE)
+_EXTRAS: Final = re.compile(r"(?<!\d)(\d+) in the functions", re.IGNORECASE)
+_ANSWERS: Final = re.compile(
+    r"(?<!\d)(\d+) in the completion|limit: \d+ \+ (\d+)|and (\d+) `max_new_tokens`", re.IGNORECASE
+)
 
 _QUOTES: Final = re.compile("['\"`\u2018\u2019\u201c\u201d]")
 _BACKQUOTED: Final = re.compile(r"`([^`]*)`")

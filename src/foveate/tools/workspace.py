@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -24,6 +25,8 @@ JOURNAL = ".foveate-patch"
 """The file in a root that describes a patch in progress."""
 RESERVED = re.compile(rf"{re.escape(JOURNAL)}|\.foveate-[0-9a-f]{{16}}\.(tmp|old)$", re.IGNORECASE)
 """Matches the names of the journal, and of the temporary files and backups that it lists."""
+MAX_NAME_BYTES, MAX_PATH_BYTES = 255, 4_095
+"""What Linux accepts for one name, and for a path."""
 _STORE_ENDS = ("", "-wal", "-shm", "-journal")
 """Suffixes of SQLite's files."""
 
@@ -78,6 +81,9 @@ class Workspace:
         if "\0" in given:
             raise ToolError("a path has no null characters")
         found = resolved(self.roots[0] / given, given)
+        longest = max(len(os.fsencode(part)) for part in found.parts)
+        if longest > MAX_NAME_BYTES or len(os.fsencode(found)) > MAX_PATH_BYTES:
+            raise ToolError(f"{given[:MAX_NAME_BYTES]} … is too long for the path of a file")
         if not any(found == root or root in found.parents for root in self.roots):
             allowed = ", ".join(map(str, self.roots))
             raise ToolError(f"{given} is outside the folders that tools may use ({allowed})")

@@ -23,7 +23,7 @@ from foveate.context.signatures import request_prefix
 from foveate.errors import FoveateError, InvalidMessage, StoreBusy
 from foveate.intake.recorder import Recorder
 from foveate.intake.sessions import SCRATCH
-from foveate.server.bodies import MAX_PARTS
+from foveate.server.bodies import MAX_PARTS, MAX_VALUES
 from foveate.server.gateway.routes import GatewayEndpoints
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
@@ -340,7 +340,27 @@ def test_a_gemini_prompt_without_a_role_is_recorded_as_the_users(tmp_path: Path)
     run(scenario)
 
 
-def test_a_message_of_too_many_parts_is_forwarded_unchanged_and_unrecorded(tmp_path: Path) -> None:
+def test_a_body_of_more_values_than_can_be_decoded_at_once_is_rejected_before_it_is_decoded(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("ok"))
+        text = 'def f(x): return {"a": [x, "\\\\"]}\n' * 100_000  # what a text holds does not count
+        async with gateway(tmp_path, upstream) as (_, client):
+            for values in (b"{}", b"[]", b"1", b'"a"', rb'"\""', rb'"\\"', b'{"a":1}'):
+                many = b'{"model": "m", "messages": [%s]}' % b",".join([values] * (MAX_VALUES + 1))
+                reply = await client.post("/v1/messages", content=many, headers=HEADERS)
+                assert (reply.status_code, reply.json()["type"]) == (413, "error")
+                assert f"more than {MAX_VALUES:,} values" in reply.text
+            assert upstream.bodies == []
+            body = body_of([{"role": "user", "content": text}])
+            reply = await client.post("/v1/messages", json=body, headers={**HEADERS, "X-Foveate-Store": "off"})
+            assert reply.status_code == 200
+
+    run(scenario)
+
+
+def test_a_message_of_too_many_parts_is_forwarded_unchanged_and_unrecorded(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     async def scenario() -> None:
         upstream = Upstream(lambda _: say("ok"))
         body = body_of([{"role": "user", "content": [{"type": "text", "text": "x"}] * (MAX_PARTS + 1)}])
@@ -349,6 +369,9 @@ def test_a_message_of_too_many_parts_is_forwarded_unchanged_and_unrecorded(tmp_p
             assert reply.status_code == 200
             assert reply.headers["x-foveate-bypass"] == "InvalidMessage"
             assert await fov.sessions() == []
+        [told] = [record for record in caplog.records if record.name.startswith("foveate.server")]
+        assert (told.levelname, told.exc_info) == ("WARNING", None)
+        assert f"messages[0]: has {MAX_PARTS + 1:,} parts" in told.getMessage()
         assert upstream.bodies == [body]
 
     run(scenario)

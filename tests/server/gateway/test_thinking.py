@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.gateway import HEADERS, body_of, gateway, run
+from support.gateway import HEADERS, LONG, body_of, gateway, run
 from support.upstream import Blocks, Upstream, call, say
 from support.validators import faults
 
@@ -61,3 +61,27 @@ def test_a_rebuild_inside_a_tool_loop_leaves_a_request_that_the_provider_accepts
     assert all("sig" not in json.dumps(body) for body in upstream.bodies if "thinking" not in body)
     assert all("context_management" not in body for body in upstream.bodies if "thinking" not in body)
     assert len(thinking) == len(upstream.bodies) if is_interleaved else 1 < len(thinking) < len(upstream.bodies)
+
+
+def test_a_round_of_own_tools_that_began_without_thinking_is_continued_without_it(tmp_path: Path) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        names = [tool["name"] for tool in body.get("tools", ())]
+        is_answered = "tool_result" in json.dumps(body["messages"][-1])
+        if "get_turn" not in names or is_answered:
+            return say("Done.")
+        return [call("get_turn", {"turn_id": "T-1"}, f"toolu_{len(upstream.bodies)}")]
+
+    upstream = Upstream(script)
+
+    async def scenario() -> None:
+        history: list[dict[str, Any]] = []
+        async with gateway(tmp_path, upstream, budget_tokens=6_000) as (_, client):
+            for number in range(10):
+                history.append({"role": "user", "content": f"Question {number}: {LONG}"})
+                reply = await client.post("/v1/messages", json=body_of(history, thinking=ENABLED), headers=HEADERS)
+                assert reply.status_code == 200, reply.text
+                history.append({"role": "assistant", "content": reply.json()["content"]})
+
+    run(scenario)
+    assert [faults("anthropic", body) for body in upstream.bodies] == [[]] * len(upstream.bodies)
+    assert len(upstream.bodies) > 10, "the model called a tool of the history"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -76,3 +77,9 @@ def test_the_closest_path_is_first(words: list[str], best: str) -> None:
 @pytest.mark.parametrize("given", [{"pattern": "po\0rt"}, {"pattern": "port", "glob": "*\0.py"}])
 def test_a_search_with_a_null_character_says_what_to_do(folder: Path, given: dict[str, str]) -> None:
     assert "NUL character, which no text file contains; leave it out" in refusal(folder, "grep", **given)
+
+
+def test_grep_does_not_wait_for_a_pipe(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    assert "neither a file nor a folder" in refusal(folder, "grep", pattern="x", path="pipe")
+    assert answer(folder, "grep", pattern="8443", glob="*.ts")

@@ -34,6 +34,31 @@ def test_a_write_that_fails_leaves_the_file_as_it_was(tmp_path: Path, monkeypatc
     assert list(tmp_path.iterdir()) == [tmp_path / "a.txt"]
 
 
+@pytest.mark.parametrize("name", ["x" * 300, "d/" * 3_000, f"{'é' * 200}/a"])
+def test_a_path_that_is_too_long_is_an_answer_of_every_file_tool(
+    tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    patch = "*** Begin Patch\n*** {}\n*** End Patch"
+    calls: list[tuple[str, dict[str, str]]] = [
+        *(("apply_patch", {"patch": patch.format(f"{what} File: {name}")}) for what in ("Delete", "Add")),
+        ("write_file", {"path": name, "content": "x"}),
+        ("edit_file", {"path": name, "old_string": "a", "new_string": "b"}),
+        *(("grep", {"path": name, "pattern": "x"}), ("file_search", {"path": name, "query": "x"})),
+        *((tool, {"path": name}) for tool in ("read_file", "list_dir", "view_image")),
+    ]
+    for tool, arguments in calls:
+        assert "too long" in refusal(tmp_path, tool, **arguments), tool
+    assert not caplog.records
+
+
+def test_what_is_outside_the_folders_is_not_told_by_a_patch(tmp_path: Path) -> None:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "link").symlink_to("/tmp")
+    for name in ("../link", "../nothing"):
+        patch = f"*** Begin Patch\n*** Delete File: {name}\n*** End Patch"
+        assert "outside the folders" in refusal(tmp_path / "root", "apply_patch", patch=patch)
+
+
 def test_what_can_not_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").symlink_to("/tmp")
     os.mkfifo(tmp_path / "pipe")

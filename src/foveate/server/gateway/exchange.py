@@ -30,6 +30,7 @@ from foveate.server.gateway.limits import MIN_PLAUSIBLE, PromptLimits
 from foveate.server.gateway.prepare import ClientCall, Preparation, Prepared, model_key, unchanged
 from foveate.server.gateway.reply import GatewayReply, reply_soon
 from foveate.server.gateway.state import REPLACED, unshared_state
+from foveate.server.gateway.thinking import with_valid_thinking
 from foveate.server.gateway.upstream import answer_headers
 from foveate.server.gateway.wires import OwnCall, UpstreamAnswer
 from foveate.server.gateway.wires.fields import CACHED_KEYS, encode
@@ -372,6 +373,8 @@ class Gateway:
         said, found = answer.round_messages, _own_messages(results)
         await self._kept(call, self._recorder.add_round(placed, call.wire.format, said, found))
         following = answer.follow_up(body, list(results))
+        if call.wire.format == "anthropic":  # a model may begin a turn without thinking
+            following = with_valid_thinking(following)
         is_last = answer.rounds == self._max_rounds
         answer.next_round()
         return call.wire.without_calls(following) if is_last else following

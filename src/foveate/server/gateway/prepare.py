@@ -322,9 +322,14 @@ class Preparation:
         )
 
     def bypassed(self, call: ClientCall, error: FoveateError) -> Prepared:
-        _log.error("a request could not be recorded or assembled; it is forwarded unchanged", exc_info=error)
-        data = {"problem": f"{type(error).__name__}: {error}"[:300]}
+        problem = f"{type(error).__name__}: {error}"[:300]
         named = call.named.name if call.named else ""
+        if isinstance(error, InvalidMessage):  # the client's, not ours
+            place = f"{call.wire.format} {named}".rstrip()
+            _log.warning("a request (%s) is forwarded unchanged and unrecorded: %r", place, problem)
+        else:
+            _log.error("a request could not be recorded or assembled; it is forwarded unchanged", exc_info=error)
+        data = {"problem": problem}
         self._publish(Event("gateway-bypassed", named, datetime.now(UTC), None, data))
         return unchanged(call, type(error).__name__, header="x-foveate-bypass")
 

@@ -27,7 +27,7 @@ from foveate.intake.project import folder_of
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
 from foveate.server.access import Principal, check_models, check_right, check_route, view_of
-from foveate.server.bodies import decode_with_lone_surrogates, read_body
+from foveate.server.bodies import check_values, decode_with_lone_surrogates, read_body
 from foveate.server.gateway.bodies import content_of, read_answer
 from foveate.server.gateway.exchange import Gateway
 from foveate.server.gateway.headers import readable
@@ -360,6 +360,7 @@ def _raw_path(scope: Scope) -> str:
 
 
 def _decoded(raw: bytes) -> object:
+    check_values(raw)
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:

@@ -43,6 +43,8 @@ async def grep(
     start = workspace.path(path)
     if not start.exists():
         raise ToolError(f"{path} does not exist; list_dir shows what there is")
+    if not (start.is_file() or start.is_dir()):  # ripgrep would wait for a pipe
+        raise ToolError(f"{path} is neither a file nor a folder")
     if not pattern:
         raise ToolError("pattern is empty; give a regular expression")
     flags = ["--files-with-matches"] if files_only else ["--line-number", "--no-heading", "--with-filename"]

@@ -13,7 +13,7 @@ from foveate.tools.patch.commit import Edit
 from foveate.tools.patch.match import apply_hunks
 from foveate.tools.patch.unified import parse_unified
 from foveate.tools.tool import ToolError
-from foveate.tools.workspace import Workspace
+from foveate.tools.workspace import MAX_NAME_BYTES, Workspace
 
 MAX_REJECTS = 10
 BEGIN = "*** Begin Patch"
@@ -146,7 +146,11 @@ class _View:
         return path, self._files[path]
 
     def _refuse_link(self, given: str) -> None:
-        if (self._workspace.roots[0] / given).is_symlink():
+        path = self._workspace.roots[0] / given
+        name = self._workspace.path(str(path.parent)) / path.name  # nothing is told of names outside
+        with file_errors(f"{given[:MAX_NAME_BYTES]} …" if len(given) > MAX_NAME_BYTES else given):
+            is_link = name.is_symlink()
+        if is_link:
             raise ToolError(f"{given} is a symbolic link; links are not deleted or renamed")
 
 
