@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from foveate.adapters.wrap import wrap as wrap
     from foveate.client import Foveate as Foveate
     from foveate.client import open as open
+    from foveate.context.context import Context as Context
     from foveate.errors import FoveateError as FoveateError
     from foveate.events import Event as Event
     from foveate.importer import ImportReport as ImportReport
+    from foveate.recall.search import Hit as Hit
     from foveate.session import Session as Session
+    from foveate.session.exchange import Exchange as Exchange
     from foveate.session.values import Pin as Pin
     from foveate.session.values import RecordedTurn as RecordedTurn
     from foveate.session.values import SessionInfo as SessionInfo
@@ -57,10 +60,13 @@ _HOMES = {
     "session.values": ("Pin", "RecordedTurn", "SessionInfo", "SessionStats", "TurnContent", "TurnOutline"),
     "adapters.wrap": ("wrap",),
     "client": ("Foveate", "open"),
+    "context.context": ("Context",),
     "errors": ("FoveateError",),
     "events": ("Event",),
     "importer": ("ImportReport",),
+    "recall.search": ("Hit",),
     "session": ("Session",),
+    "session.exchange": ("Exchange",),
     "settings": ("Settings", "load_settings"),
     "turn": ("Attachment", "Message", "Opaque", "Reasoning", "Text", "ToolCall", "ToolResult", "Turn", "Usage"),
 }
@@ -69,7 +75,7 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = ["__version__", "errors", *sorted(_HOME_OF)]  # noqa: PLE0604 - built from the table above
 
 
-def __getattr__(name: str) -> object:
+def _load(name: str) -> object:
     if name == "errors":
         return import_module("foveate.errors")
     if name not in _HOME_OF:
@@ -85,6 +91,10 @@ def __getattr__(name: str) -> object:
         raise ImportError(f"foveate.wrap: {error.name} is missing: {needed}", name=error.name) from error
     globals()[name] = value
     return value
+
+
+if not TYPE_CHECKING:  # else checkers would accept every name
+    __getattr__ = _load
 
 
 def __dir__() -> list[str]:

@@ -238,6 +238,9 @@ def load_settings(
     except SettingsError as error:
         if _has_key(in_file, error.key):
             raise SettingsError(error.key, f"{error.problem} (in {path})") from error
+        variable = ENVIRONMENT_PREFIX + error.key.upper().replace(".", "__")
+        if variable in environment:
+            raise SettingsError(error.key, f"{error.problem} (in ${variable})") from error
         raise
     try:
         load(settings.session.strategy)

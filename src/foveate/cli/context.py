@@ -130,7 +130,9 @@ def command(
     def show(out: Console) -> None:
         from foveate.cli.ui.picture import draw
 
-        draw(out, context, picture, one_off=one_off, is_other=is_other, call=to_copy("context", session_id))
+        changed = ("--budget", str(budget)) if budget else ()
+        call = to_copy("context", session_id, *changed, *(("--strategy", strategy) if strategy else ()))
+        draw(out, context, picture, one_off=one_off, is_other=is_other, call=call)
         if pending:
             out.print(line((f"{not_compressed(pending, session_id)}.", "yellow")))
 

@@ -172,7 +172,7 @@ def _show(out: Console, shown: DemoResult, store_path: Path) -> None:
         f"{foveate} context {shown.session_id} --budget 8000": "a preview at half the budget",
         f"{foveate} sessions levels {shown.session_id} T-{fact.turn}": "a turn at its levels",
         f"{foveate} doctor": "verify every byte",
-        "foveate connect claude-code": "the same for your coding agent",
+        "foveate connect claude": "the same for your coding agent",
         "foveate serve --upstream URL": "the same for any client, by changing its base URL",
     }
     width = max(map(len, calls)) + 2

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -16,7 +16,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import opened
-from foveate.cli.ui.terminal import Column, line, print_table, printable, progress_bar
+from foveate.cli.ui.terminal import Column, console, line, print_table, printable, progress_bar
 from foveate.errors import FoveateError, InputError
 from foveate.text import amount, several
 
@@ -85,12 +85,14 @@ def command(
             raise InputError(f"--session is for a single file; got {len(files)}")
         with opened(store_path, create=True) as fov:
             reports, failures = _import_all(fov, files, format_name, session_id, shown=not as_json)
-            new = [session.id for report in reports for session in report.sessions if session.added]
-            left = _compress(fov, new, compress, shown=not as_json)
+            found = [session.id for report in reports for session in report.sessions]
+            if not as_json:
+                _show(console(), reports, failures, is_named=session_id is not None)
+            left = _compress(fov, found, compress, shown=not as_json)
     is_whole = any(report.sessions for report in reports) and not any(report.problems for report in reports)
     return Answer(
         {"reports": [asdict(report) for report in reports], "failures": failures},
-        lambda out: _show(out, reports, failures, left, is_named=session_id is not None),
+        lambda out: _show_left(out, left),
         0 if is_whole and not failures else 1,
     )
 
@@ -158,9 +160,10 @@ def _compress(fov: Foveate, ids: list[str], chosen: bool | None, *, shown: bool)
     if chosen is None:
         model = fov.settings.models.default
         by_whom = f" (with {model}; rules first)" if model else ""
-        question = f"Index and compress {several(pending, 'turn')} now{by_whom}? Search finds them better then."
+        question = f"Index and compress {several(pending, 'turn')} now{by_whom}? Until then search may miss older ones."
         is_asked = shown and sys.stdin.isatty() and sys.stdout.isatty()
-        chosen = is_asked and click.confirm(question, default=True, err=True)
+        with suppress(click.Abort):  # the import itself is done
+            chosen = is_asked and click.confirm(question, default=True, err=True)
     if not chosen:
         return pending
     with progress_bar(shown=shown) as progress:
@@ -195,7 +198,7 @@ def _skipped(reports: list[ImportReport], failures: list[str]) -> str:
     return ", ".join(several(count, *words) for count, *words in parts if count)
 
 
-def _show(out: Console, reports: list[ImportReport], failures: list[str], left: int, *, is_named: bool) -> None:
+def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_named: bool) -> None:
     rows = [(report, session) for report in reports for session in report.sessions]
     lines = []
     for report, session in rows[:MAX_SESSIONS_SHOWN]:
@@ -223,6 +226,9 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str], left: 
     note = f", {several(unread, 'line')} not read" if unread else ""
     total = f"{several(len(rows), 'session')}, {several(found, 'message')}, {added:,} of them new"
     out.print(line(total, (note, "yellow"), f"; {amount(size)}B read"))
+
+
+def _show_left(out: Console, left: int) -> None:
     if left:
         waiting = f"{several(left, 'turn')} not indexed and compressed yet"
         out.print(line(f"{waiting}; 'foveate store compress --all' does it now, any running program later."))

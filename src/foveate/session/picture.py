@@ -262,7 +262,7 @@ class Column:
             cached = ", cached" if turn.is_cached else ""
             return f"T-{turn.number}: {level_name(turn.shown_level)}, {turn.tokens:,} tokens{cached}"
         counts = ", ".join(f"{count:,} {level_name(level)}" for level, count in self.counts.items())
-        return f"T-{self.first:,} to T-{self.last:,}: {counts}; {self.tokens:,} tokens"
+        return f"T-{self.first} to T-{self.last}: {counts}; {self.tokens:,} tokens"
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,7 +276,7 @@ class Tick:
 
     @property
     def text(self) -> str:
-        return f"T-{self.turn:,}{f', {self.at.day} {self.at:%b}' if self.at else ''}"
+        return f"T-{self.turn}{f', {self.at.day} {self.at:%b}' if self.at else ''}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -422,9 +422,12 @@ def _spent(part: Segment) -> Iterator[tuple[ShownLevel, Sequence[int], int]]:
 def _parts(segments: Sequence[Segment], turns: Sequence[ShownTurn]) -> Iterator[Part]:
     """Yield the parts of the bar."""
     chosen = {turn.number: turn.shown_level for turn in turns}
+    covered = 0
     for is_history, group in itertools.groupby(segments, key=lambda segment: segment.level is not None):
         if is_history:
-            yield from _levels(list(group), chosen)
+            history = list(group)
+            yield from _levels(history, chosen, covered)
+            covered = max(covered, history[-1].last or 0)
             continue
         for name, named in itertools.groupby(group, key=lambda segment: segment.name):
             own = list(named)
@@ -434,8 +437,11 @@ def _parts(segments: Sequence[Segment], turns: Sequence[ShownTurn]) -> Iterator[
             yield Part(name, colour, sum(segment.tokens for segment in own), (), is_cached, text)
 
 
-def _levels(history: Sequence[Segment], chosen: Mapping[int, str]) -> Iterator[Part]:
-    """Yield a part for each level of the history, the least detailed first; a turn counts at the level of its text."""
+def _levels(history: Sequence[Segment], chosen: Mapping[int, str], covered_before: int) -> Iterator[Part]:
+    """Yield a part for each level of the history, the least detailed first; a turn counts at the level of its text.
+
+    Turns without words up to `covered_before` are counted already.
+    """
     tokens: Counter[str] = Counter()
     covered: dict[str, set[int]] = {}
     for segment in history:
@@ -445,7 +451,7 @@ def _levels(history: Sequence[Segment], chosen: Mapping[int, str]) -> Iterator[P
             tokens[shown] += size
             covered.setdefault(shown, set()).update(said)
     last = history[-1].last or 0
-    if silent := {turn for turn, name in chosen.items() if name == ABSENT and turn <= last}:
+    if silent := {turn for turn, name in chosen.items() if name == ABSENT and covered_before < turn <= last}:
         covered[ABSENT] = silent
     is_cached = all(segment.is_stable for segment in history)
     for name in (ABSENT, *reversed(FIDELITY)):

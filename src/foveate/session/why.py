@@ -68,12 +68,12 @@ def _why(context: Context, turn: ShownTurn, turns: Sequence[ShownTurn]) -> Itera
     planned, level = context.planned, turn.shown_level
     if planned.cause and turn.number > planned.last_turn:
         yield (
-            f"It came after the last plan, which was made at T-{planned.last_turn:,}. New turns are appended word for "
+            f"It came after the last plan, which was made at T-{planned.last_turn}. New turns are appended word for "
             "word until the history is full."
         )
         return
     if planned.cause:
-        yield f"The plan was made at T-{planned.last_turn:,}: {CAUSES[planned.cause]}."
+        yield f"The plan was made at T-{planned.last_turn}: {CAUSES[planned.cause]}."
     yield _chosen(context, turn, turns)
     change = next((one for one in planned.changes if one.first <= turn.number <= one.last), None)
     if change and level != ABSENT:
@@ -110,14 +110,14 @@ def _block_of(context: Context, number: int) -> str:
     if not blocks:
         return ""
     first, last = min(blocks, key=lambda block: block[1] - block[0])
-    return f"T-{first:,} to T-{last:,}"
+    return f"T-{first} to T-{last}"
 
 
 def _displaced(context: Context, turn: ShownTurn, turns: Sequence[ShownTurn], raw_tokens: int) -> str:
     newer = [one for one in turns if one.number > turn.number]
     taken = sum(one.tokens for one in newer)
     largest = sorted(newer, key=lambda one: -one.tokens)[:MAX_LARGEST]
-    named = ", ".join(f"T-{one.number:,} ({one.tokens:,})" for one in largest)
+    named = ", ".join(f"T-{one.number} ({one.tokens:,})" for one in largest)
     room = context.planned.room_tokens or context.budget_tokens
     history = sum(one.tokens for one in turns)
     needed = max(0, raw_tokens - turn.tokens)

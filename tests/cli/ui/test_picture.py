@@ -49,7 +49,7 @@ def test_a_picture_without_hollow_turns_has_no_legend_for_them() -> None:
 def test_a_long_conversation_fits_the_terminal_and_names_its_ranges() -> None:
     text = drawn("T" * 9_000 + "R" * 1_000, 80)
     assert max(map(len, text.splitlines())) <= 80
-    assert "up to T-9,956 a column is 433 turns, at their mean height" in text
+    assert "up to T-9956 a column is 433 turns, at their mean height" in text
     assert "foveate context s --why T-10000" in text
 
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from foveate.cli.ui.options import DEFAULT_STORE, json_option, opened, refuse_options_before, store_file, store_option
-from foveate.cli.ui.terminal import Column, console, line, print_json, print_table, progress_bar
+from foveate.cli.ui.terminal import STORE_KEY, Column, console, line, print_json, print_table, progress_bar
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -125,6 +126,12 @@ def store_group(name: str, short_help: str, **attributes: Any) -> Callable[[Call
     return click.group(name, cls=StoreGroup, short_help=short_help, **attributes)
 
 
+def _is_given(context: click.Context) -> bool:
+    """Return whether a command's store was named by `--db`, before or after the command."""
+    source = context.get_parameter_source("store_path")
+    return source is ParameterSource.COMMANDLINE or (source is not None and bool(context.find_root().params.get("db")))
+
+
 class _Runner:
     """Calls a command's function with the arguments that it has parameters for, and prints its answer."""
 
@@ -143,6 +150,8 @@ class _Runner:
 
     def __call__(self, **values: Any) -> None:
         context = click.get_current_context()
+        if _is_given(context):
+            context.meta[STORE_KEY] = str(values["store_path"])
         if context.invoked_subcommand:
             refuse_options_before(context, context.invoked_subcommand)
             return

@@ -141,7 +141,8 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
             raise StoreError(str(path.parent), f"can't be created: {error.strerror}; name a file with --db") from error
     if not create and not path.exists():
         raise StoreError(
-            str(store_path), "does not exist yet; 'foveate import' creates it; 'foveate demo' has a store of its own"
+            str(store_path),
+            "does not exist yet; 'foveate import' creates it, and --db names another",
         )
     return path
 

@@ -157,7 +157,7 @@ def _timeline(picture: Picture, width: int) -> Iterator[Text]:
     yield line((_dates(picture, size, width), "dim"))
     if picture.ranges:
         turns = len(columns[0].turns)
-        border = f"T-{columns[picture.ranges].first:,}" if picture.ranges < len(columns) else "the end"
+        border = f"T-{columns[picture.ranges].first}" if picture.ranges < len(columns) else "the end"
         yield line((f"{' ' * PICTURE_MARGIN}up to {border} a column is {turns:,} turns, at their mean height", "dim"))
 
 

@@ -196,9 +196,15 @@ def reliable(trust: Reliability | None) -> str:
     return f"{100 * trust.score:.1f} % {trust.level}" if trust else ""
 
 
+STORE_KEY = "foveate.store"
+"""Key of the store that a command was given by `--db`, in click's `meta`."""
+
+
 def to_copy(*words: str) -> str:
-    """Return a foveate command, quoted for a shell."""
-    return shlex.join(("foveate", *words))
+    """Return a foveate command, quoted for a shell, with the store that this command was given."""
+    context = click.get_current_context(silent=True)
+    store = context.meta.get(STORE_KEY) if context else None
+    return shlex.join(("foveate", *(("--db", store) if store else ()), *words))
 
 
 MAX_PICTURE_WIDTH = 120
