@@ -190,10 +190,9 @@ def test_a_turn_that_is_opened_far_below_is_in_view_and_has_the_focus(watched: W
     page = watched.open("/ui/sessions/work")
     page.locator("li a[hx-target='#turn']", has_text="T-2").last.click()
     page.locator("#turn-name", has_text="T-2 ").wait_for()
-    page.wait_for_function("document.activeElement.id === 'turn-name'")
-    page.wait_for_function(
-        "(r => r.top >= 0 && r.bottom <= innerHeight)(document.querySelector('#turn-name').getBoundingClientRect())"
-    )
+    page.locator("#turn-name:focus").wait_for()
+    box = page.locator("#turn-name").bounding_box()
+    assert 0 <= box["y"] < 800
 
 
 def test_a_picture_fits_a_phone_and_has_no_serious_fault_in_the_dark(browser: Any, base: str) -> None:
