@@ -353,11 +353,13 @@ function stepTurn(event) {
 
 /* A turn that was opened by a link is where the reader looks. */
 function showTurn(event) {
-  const name = event.target.id === "turn" && event.target.querySelector("#turn-name");
+  const asked = event.detail && event.detail.ctx && event.detail.ctx.target;
+  const place = [asked, event.target].find(one => one && one.id === "turn");
+  const name = place && place.querySelector("#turn-name");
   if (!name) return;
   name.tabIndex = -1;
   name.focus({ preventScroll: true });
-  event.target.scrollIntoView({ block: "start" });
+  place.scrollIntoView({ block: "start" });
 }
 
 function prepare(root) {
