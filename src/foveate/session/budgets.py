@@ -45,7 +45,9 @@ class BudgetState:
 
     budget: KeyBudget
     spent_nano_usd: int
-    """By earlier calls of the period, with those in progress at their maximum."""
+    """By earlier calls of the period that ended."""
+    booked_nano_usd: int = 0
+    """By calls in progress at their maximum."""
     needed_nano_usd: int = 0
     """What the call may cost at most."""
     is_exceeded: bool = False
@@ -54,11 +56,17 @@ class BudgetState:
     @property
     def is_soft_reached(self) -> bool:
         soft_usd = self.budget.soft_usd
-        return soft_usd is not None and self.spent_nano_usd >= soft_usd * NANO
+        return soft_usd is not None and self.spent_nano_usd + self.booked_nano_usd >= soft_usd * NANO
+
+    @property
+    def is_only_booked(self) -> bool:
+        """Whether the call fits as soon as the calls in progress turn out to cost little."""
+        usd = self.budget.usd
+        return usd is None or self.spent_nano_usd + self.needed_nano_usd <= int(usd * NANO)
 
     @property
     def spent_usd(self) -> float:
-        return self.spent_nano_usd / NANO
+        return (self.spent_nano_usd + self.booked_nano_usd) / NANO
 
     @property
     def needed_usd(self) -> float:

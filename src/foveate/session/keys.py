@@ -175,7 +175,7 @@ class Keys:
 
     async def spent_usd(self, key: KeyInfo) -> float:
         """Return what a key's calls cost in the current period of its budget, with those in progress."""
-        return await self._store.calls.spent_by_key(key.id, key.budget.began_us()) / NANO
+        return (await self._store.calls.spent_by_key(key.id, key.budget.began_us())).nano_usd / NANO
 
     async def revoke(self, key_id: str) -> None:
         """Revoke a key permanently."""
