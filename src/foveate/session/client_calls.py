@@ -199,6 +199,19 @@ class ClientCalls:
             self._is_hurried.set()
             await asyncio.wait({self._task})
 
+    async def check(self, note: CallNote, budget: KeyBudget, output_tokens: int | None) -> BudgetState:
+        """Return whether the answer alone could exceed its key's hard limit, before anything is recorded."""
+        if budget.usd is None:
+            return BudgetState(budget, 0)
+        most = (await asyncio.to_thread(self._tariff, note)).most_nano_usd(0, _most_output(output_tokens))
+        room, since_us = int(budget.usd * NANO) - most, budget.began_us()
+        spending = await self._store.calls.spent_by_key(note.key_id, since_us)
+        if spending.nano_usd > room and await self._settle_key(note.key_id):
+            spending = await self._store.calls.spent_by_key(note.key_id, since_us)
+        is_exceeded = spending.nano_usd > room
+        state = BudgetState(budget, spending.spent_nano_usd, spending.booked_nano_usd, most, is_exceeded=is_exceeded)
+        return self._watched(note, state) if is_exceeded else state
+
     async def book(
         self, note: CallNote, budget: KeyBudget, input_tokens: int, output_tokens: int | None
     ) -> BudgetState:
@@ -212,9 +225,7 @@ class ClientCalls:
             spending = await self._store.calls.spent_by_key(note.key_id, since_us)
             return self._watched(note, BudgetState(budget, spending.spent_nano_usd, spending.booked_nano_usd))
         tariff = await asyncio.to_thread(self._tariff, note)
-        most = tariff.most_nano_usd(
-            min(input_tokens, MAX_TOKENS), min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)
-        )
+        most = tariff.most_nano_usd(min(input_tokens, MAX_TOKENS), _most_output(output_tokens))
         row = replace(self._row(note, Usage(), tariff), nano_usd=most, outcome=RUNNING, is_estimate=True)
         limits = {"since_us": since_us, "limit_nano_usd": int(budget.usd * NANO)}
         number, spending = await self._store.calls.reserve_for_key(row, **limits)
@@ -412,3 +423,8 @@ class ClientCalls:
             await self._store.sent.prune(before_us)
         except FoveateError as error:
             _log.warning("old calls of clients could not be removed: %s", error)
+
+
+def _most_output(output_tokens: int | None) -> int:
+    """Return the output to book for a request with this limit."""
+    return min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)

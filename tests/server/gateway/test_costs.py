@@ -297,6 +297,19 @@ def test_a_call_that_only_bookings_keep_out_may_be_tried_again_soon(tmp_path: Pa
     assert (refused.headers["retry-after"], refused.headers["x-should-retry"]) == ("1", "true")
 
 
+@pytest.mark.parametrize("usd", [0, 0.003])
+def test_a_call_that_the_budget_refuses_leaves_no_session_and_no_turn(tmp_path: Path, usd: float) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        _, headers = team_key(client, budget_usd=usd)
+        for named in ({}, {"x-foveate-session": "mine"}):
+            refused = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers={**headers, **named})
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) > 1
+            assert "x-foveate-session" not in refused.headers
+        assert call(client, client.fov.sessions) == []
+        assert call(client, client.fov.store.calls.spending, "model") == []
+
+
 def booked(key_id: str, usd: float) -> CallRow:
     """Return a call in progress, which may cost this much."""
     return CallRow(

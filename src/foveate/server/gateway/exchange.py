@@ -102,6 +102,7 @@ class Gateway:
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         # What the log can't replace is refused before anything is recorded.
         self._keep_apart(call, {key: value for key, value in call.request.body.items() if key not in REPLACED})
+        await self._check_budget(call)
         prepared = await self._preparation.prepare(call) if store else unchanged(call, "off")
         try:
             self._keep_apart(call, prepared.body)
@@ -128,6 +129,14 @@ class Gateway:
         """Send what names stored state of the provider with the client's own key only; refuse it without one."""
         if call.target.key is not None and (problem := unshared_state(body, self._shared_routes)):
             call.target = call.target.of_client(call.headers, call.query, problem)
+
+    async def _check_budget(self, call: ClientCall) -> None:
+        """Raise `ProblemError` 429 if the key's budget does not allow even the answer."""
+        if call.note is None or self._account is None:
+            return
+        state = await self._account.check(call.note, call.budget, call.request.max_output_tokens)
+        if state.is_exceeded:
+            raise over_budget(state)
 
     async def _book(self, call: ClientCall, prepared: Prepared) -> None:
         """Book the call against its key's budget; `ProblemError` 429 if the budget does not allow it."""
