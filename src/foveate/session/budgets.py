@@ -56,7 +56,7 @@ class BudgetState:
     @property
     def is_soft_reached(self) -> bool:
         soft_usd = self.budget.soft_usd
-        return soft_usd is not None and self.spent_nano_usd + self.booked_nano_usd >= soft_usd * NANO
+        return soft_usd is not None and self.spent_nano_usd >= soft_usd * NANO
 
     @property
     def is_only_booked(self) -> bool:
@@ -66,7 +66,11 @@ class BudgetState:
 
     @property
     def spent_usd(self) -> float:
-        return (self.spent_nano_usd + self.booked_nano_usd) / NANO
+        return self.spent_nano_usd / NANO
+
+    @property
+    def booked_usd(self) -> float:
+        return self.booked_nano_usd / NANO
 
     @property
     def needed_usd(self) -> float:
@@ -76,12 +80,16 @@ class BudgetState:
         """Return the state in a sentence."""
         budget = self.budget
         limit = f" of ${budget.usd:g}" if budget.usd is not None else ""
-        return f"${self.spent_usd:.4f}{limit} a {budget.period} spent; resets {budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
+        booked = f", ${self.booked_usd:.4f} booked for calls in progress" if self.booked_nano_usd else ""
+        resets = f"{budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
+        needed = f"; the refused call may cost up to ${self.needed_usd:.4f}" if self.is_exceeded else ""
+        return f"${self.spent_usd:.4f}{limit} a {budget.period} spent{booked}{needed}; resets {resets}"
 
     def described(self) -> dict[str, Json]:
         """Return the state as data of an event."""
         return {
             "spent_usd": self.spent_usd,
+            "booked_usd": self.booked_usd,
             "budget_usd": self.budget.usd,
             "soft_usd": self.budget.soft_usd,
             "period": self.budget.period,

@@ -250,8 +250,9 @@ class ClientCalls:
         return True
 
     def _watched(self, note: CallNote, state: BudgetState) -> BudgetState:
-        """Publish and log once per period that a limit is reached."""
-        level = "hard" if state.is_exceeded else "soft" if state.is_soft_reached else ""
+        """Publish and log once per period that a limit is reached by what is spent; bookings reach none."""
+        is_hard = state.is_exceeded and not state.is_only_booked
+        level = "hard" if is_hard else "soft" if state.is_soft_reached else ""
         key = note.key_id, level, state.budget.began_us()
         if level and key not in self._warned:
             self._warned[key] = True

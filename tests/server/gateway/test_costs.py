@@ -295,6 +295,22 @@ def test_a_call_that_only_bookings_keep_out_may_be_tried_again_soon(tmp_path: Pa
         refused = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=headers)
     assert refused.status_code == 429
     assert (refused.headers["retry-after"], refused.headers["x-should-retry"]) == ("1", "true")
+    assert "$0.0000 are spent, $0.0080 are booked for calls in progress" in refused.json()["error"]["message"]
+
+
+def test_what_is_booked_reaches_no_budget_before_it_is_spent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    events: list[Any] = []
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        client.fov.subscribe(events.append, ["budget-reached"])
+        key, headers = team_key(client, budget_usd=0.02, soft_usd=0.001)
+        row = booked(key.id, 0.008)
+        call(client, lambda: client.fov.store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=NANO))
+        for most, status in ((1_000, 200), (2_000, 200), (3_000, 429)):  # booked at $5 a million
+            body = {**FORMATS["anthropic"][1], "max_tokens": most}
+            answer = client.post("/v1/messages", json=body, headers=headers)
+            assert (answer.status_code, answer.headers.get("x-foveate-budget")) == (status, None)
+    assert events == []
+    assert "budget" not in caplog.text
 
 
 @pytest.mark.parametrize("usd", [0, 0.003])

@@ -477,9 +477,10 @@ def over_budget(state: BudgetState) -> ProblemError:
     if state.is_only_booked:  # calls in progress are booked at their maximum, and mostly cost less
         seconds, retry = BOOKED_RETRY_SECONDS, "true"
     problem = (
-        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are "
-        f"spent or booked, and this request may cost up to ${state.needed_usd:.4f}; the budget resets at "
-        f"{resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or limit the answer"
+        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are spent, "
+        f"${state.booked_usd:.4f} are booked for calls in progress, and this request may cost up to "
+        f"${state.needed_usd:.4f}; the budget resets at {resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or "
+        "limit the answer"
     )
     return ProblemError(429, problem, headers={"Retry-After": str(seconds), "x-should-retry": retry})
 
