@@ -40,6 +40,17 @@ class KeyBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What is used of a key's budget in the current period."""
+
+    spent_usd: float
+    """By calls that ended."""
+    booked_usd: float
+    """By calls in progress at their maximum."""
+    resets_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetState:
     """A key's budget, and what is spent of it when a call is about to be made."""
 

@@ -447,6 +447,9 @@ def test_a_key_with_a_budget_can_not_lift_it(tmp_path: Path) -> None:
         assert client.put(path, json={"budget_usd": 500}, headers=own).status_code == 403
         changed = client.put(path, json={"budget_usd": 500, "soft_usd": 9, "period": "day"}, headers=owner).json()
         assert changed["budget"] == {"usd": 500.0, "soft_usd": 9.0, "period": "day"}
+        assert (changed["use"]["spent_usd"], changed["use"]["booked_usd"]) == (0, 0)
+        listed = client.get("/api/v1/keys", headers=owner).json()["items"]
+        assert [one["use"] for one in listed] == [changed["use"], None]
         assert client.put(path, json={"budget_usd": 5, "soft_usd": 9}, headers=owner).status_code == 422
         assert client.put(path, json={"budget_usd": -5}, headers=owner).status_code == 422
         assert client.put("/api/v1/keys/K-none/budget", json={}, headers=owner).status_code == 404
