@@ -301,7 +301,7 @@ def test_a_call_that_only_bookings_keep_out_may_be_tried_again_soon(tmp_path: Pa
 def test_what_is_booked_reaches_no_budget_before_it_is_spent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     events: list[Any] = []
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
-        client.fov.subscribe(events.append, ["budget-reached"])
+        watching = client.fov.subscribe(events.append, ["budget-reached"])
         key, headers = team_key(client, budget_usd=0.02, soft_usd=0.001)
         row = booked(key.id, 0.008)
         call(client, lambda: client.fov.store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=NANO))
@@ -309,6 +309,7 @@ def test_what_is_booked_reaches_no_budget_before_it_is_spent(tmp_path: Path, cap
             body = {**FORMATS["anthropic"][1], "max_tokens": most}
             answer = client.post("/v1/messages", json=body, headers=headers)
             assert (answer.status_code, answer.headers.get("x-foveate-budget")) == (status, None)
+        assert watching.drain()
     assert events == []
     assert "budget" not in caplog.text
 
@@ -410,7 +411,7 @@ def test_a_budget_that_can_not_be_booked_lets_nothing_through(tmp_path: Path, mo
 def test_a_soft_budget_warns_in_a_header_an_event_and_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     events: list[Any] = []
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"), input_tokens=100_000)) as client:
-        client.fov.subscribe(events.append, ["budget-reached"])
+        watching = client.fov.subscribe(events.append, ["budget-reached"])
         made = call(client, client.fov.keys.create, "team", soft_usd=0.05)
         headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
         body = FORMATS["anthropic"][1]
@@ -418,6 +419,7 @@ def test_a_soft_budget_warns_in_a_header_an_event_and_the_log(tmp_path: Path, ca
         for _ in range(3):
             warned.append(client.post("/v1/messages", json=body, headers=headers).headers.get("x-foveate-budget"))
             call(client, client.server.state.gateway.settle)
+        assert watching.drain()
     assert warned[0] is None
     assert all("a month spent; resets " in (text or "") for text in warned[1:])
     assert len(events) == 1, "once in a period"
