@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from foveate.session.client_calls import CallNote
 from foveate.session.sent import SentBodies
 from foveate.store import open_store
-from foveate.store.rows import CallRow
+from foveate.store.rows import NANO, RUNNING, CallRow
 from foveate.store.settings import StoreSettings
 from support.command_line import Shell, shell_with
 from support.stores.calls import call
@@ -69,6 +70,23 @@ def test_spending_is_listed_by_key_and_shows_what_whole_conversations_would_have
     assert "--by and --days need --cost" in shell.error("stats", "--by", "day", code=2)
     bill = shell.json("stats", "--cost")
     assert (bill["total_usd"], bill["today_usd"]) == (4.0, 0)
+
+
+def test_the_list_of_keys_shows_what_is_spent_and_booked_of_their_budgets(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=200)
+    shell("keys", "create", "free")
+    assert "booked" not in shell("keys", "list"), "no key has a budget"
+    key = shell.json("keys", "create", "intern", "--budget-usd", "20")["info"]["id"]
+    paid = replace(call(None), purpose="gateway", key_id=key, at_us=time.time_ns() // 1_000, nano_usd=2 * NANO)
+    _fill(shell, [paid, replace(paid, outcome=RUNNING, nano_usd=3 * NANO)], [])
+    free, intern = shell.json("keys", "list")
+    assert free["use"] is None
+    assert (intern["use"]["spent_usd"], intern["use"]["booked_usd"]) == (2.0, 3.0)
+    assert intern["use"]["resets_at"].endswith("-01T00:00:00+00:00")
+    shown = " ".join(shell("keys", "list").split())
+    assert "$20 a month $2.0000 $3.0000" in shown
+    assert "$9 a month; $2.0000 spent, $3.0000 booked" in shell("keys", "budget", key, "--budget-usd", "9")
+    assert shell.json("keys", "budget", key, "--budget-usd", "9")["booked_usd"] == 3
 
 
 def test_a_keys_budget_is_set_shown_and_removed(tmp_path: Path) -> None:

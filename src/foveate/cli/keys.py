@@ -24,9 +24,14 @@ CELLS: Cells[KeyInfo] = {
     Column("models", "cut"): lambda key: ", ".join(key.models) or "(all)",
     Column("routes", "cut"): lambda key: ", ".join(key.routes) or "(all)",
     Column("budget"): lambda key: _budget(key.budget),
+    Column("spent"): lambda key: f"${key.use.spent_usd:.4f}" if key.use else "",
+    Column("booked", expendable=2): lambda key: f"${key.use.booked_usd:.4f}" if key.use else "",
+    Column("resets", expendable=3): lambda key: moment(key.use.resets_at) if key.use else "",
     Column("created", expendable=1): lambda key: moment(key.created_at),
     Column("revoked"): lambda key: moment(key.revoked_at) if key.revoked_at else "",
 }
+OF_BUDGETS = ("budget", "spent", "booked", "resets")
+"""Columns that are shown if a key has a budget."""
 
 
 @store_group("keys", "Keys of 'foveate serve': create, list, revoke.")
@@ -99,12 +104,15 @@ def create(
 
 @command.command(name="list")
 def list_(fov: Foveate) -> Answer:
-    """List the keys, without their secrets.
+    """List the keys, without their secrets, with what is spent and booked of their budgets.
 
     \b
     foveate keys list
     """
-    return listing(fov.keys.list(), CELLS, empty="No keys. 'foveate keys create' makes one.")
+    found = fov.keys.list()
+    has_budgets = any(key.use for key in found)
+    cells = {column: cell for column, cell in CELLS.items() if has_budgets or column.name not in OF_BUDGETS}
+    return listing(found, cells, empty="No keys. 'foveate keys create' makes one.")
 
 
 @command.command()
@@ -120,8 +128,12 @@ def budget(fov: Foveate, *, key_id: str, budget_usd: float | None, soft_usd: flo
     """
     fov.keys.set_budget(key_id, budget_usd=budget_usd, soft_usd=soft_usd, period=period)
     (info,) = (info for info in fov.keys.list() if info.id == key_id)
-    value = {"key": info.id, "budget": info.budget, "spent_usd": fov.keys.spent_usd(info)}
-    return Answer(value, f"{info.id}: {_budget(info.budget) or 'no budget'}; ${value['spent_usd']:.4f} spent.")
+    value = {"key": info.id, "budget": info.budget, "spent_usd": 0.0, "booked_usd": 0.0}
+    if (use := info.use) is None:
+        return Answer(value, f"{info.id}: no budget.")
+    booked = f", ${use.booked_usd:.4f} booked for calls in progress" if use.booked_usd else ""
+    value |= {"spent_usd": use.spent_usd, "booked_usd": use.booked_usd}
+    return Answer(value, f"{info.id}: {_budget(info.budget)}; ${use.spent_usd:.4f} spent{booked}.")
 
 
 @command.command()

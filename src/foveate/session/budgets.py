@@ -40,12 +40,25 @@ class KeyBudget:
 
 
 @dataclass(frozen=True, slots=True)
+class BudgetUse:
+    """What is used of a key's budget in the current period."""
+
+    spent_usd: float
+    """By calls that ended."""
+    booked_usd: float
+    """By calls in progress at their maximum."""
+    resets_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class BudgetState:
     """A key's budget, and what is spent of it when a call is about to be made."""
 
     budget: KeyBudget
     spent_nano_usd: int
-    """By earlier calls of the period, with those in progress at their maximum."""
+    """By earlier calls of the period that ended."""
+    booked_nano_usd: int = 0
+    """By calls in progress at their maximum."""
     needed_nano_usd: int = 0
     """What the call may cost at most."""
     is_exceeded: bool = False
@@ -57,8 +70,18 @@ class BudgetState:
         return soft_usd is not None and self.spent_nano_usd >= soft_usd * NANO
 
     @property
+    def is_only_booked(self) -> bool:
+        """Whether the call fits as soon as the calls in progress turn out to cost little."""
+        usd = self.budget.usd
+        return usd is None or self.spent_nano_usd + self.needed_nano_usd <= int(usd * NANO)
+
+    @property
     def spent_usd(self) -> float:
         return self.spent_nano_usd / NANO
+
+    @property
+    def booked_usd(self) -> float:
+        return self.booked_nano_usd / NANO
 
     @property
     def needed_usd(self) -> float:
@@ -68,12 +91,16 @@ class BudgetState:
         """Return the state in a sentence."""
         budget = self.budget
         limit = f" of ${budget.usd:g}" if budget.usd is not None else ""
-        return f"${self.spent_usd:.4f}{limit} a {budget.period} spent; resets {budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
+        booked = f", ${self.booked_usd:.4f} booked for calls in progress" if self.booked_nano_usd else ""
+        resets = f"{budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
+        needed = f"; the refused call may cost up to ${self.needed_usd:.4f}" if self.is_exceeded else ""
+        return f"${self.spent_usd:.4f}{limit} a {budget.period} spent{booked}{needed}; resets {resets}"
 
     def described(self) -> dict[str, Json]:
         """Return the state as data of an event."""
         return {
             "spent_usd": self.spent_usd,
+            "booked_usd": self.booked_usd,
             "budget_usd": self.budget.usd,
             "soft_usd": self.budget.soft_usd,
             "period": self.budget.period,

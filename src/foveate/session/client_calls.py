@@ -106,6 +106,8 @@ class CallNote:
     is_sent: bool = False
     """Whether anything was sent to the provider."""
     is_ended: bool = False
+    written: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set when the account has the call."""
 
     @property
     def session_id(self) -> str | None:
@@ -159,9 +161,12 @@ class ClientCalls:
         self._counted: BoundedCache[str, tuple[int, int]] = BoundedCache(1_000)
         """A turn, and the raw tokens of all turns up to it, by session."""
         self._pending: list[CallNote] = []
+        self._writing: list[CallNote] = []
         self._pending_bytes = 0
         self._task: asyncio.Task[None] | None = None
         self._is_closing = asyncio.Event()
+        self._is_hurried = asyncio.Event()
+        """Set when notes wait for no others."""
         self._pruned_at = 0.0
         self._warned: BoundedCache[tuple[str, str, int], bool] = BoundedCache(10_000)
         self.dropped = 0
@@ -182,6 +187,7 @@ class ClientCalls:
     async def close(self) -> None:
         """Write what is noted; a store that fails now loses it."""
         self._is_closing.set()
+        self._is_hurried.set()
         if self._task is not None:
             await asyncio.wait({self._task})
 
@@ -190,7 +196,21 @@ class ClientCalls:
         while self._task is not None and not self._task.done():
             hurried, self._is_closing = self._is_closing, asyncio.Event()
             hurried.set()
+            self._is_hurried.set()
             await asyncio.wait({self._task})
+
+    async def check(self, note: CallNote, budget: KeyBudget, output_tokens: int | None) -> BudgetState:
+        """Return whether the answer alone could exceed its key's hard limit, before anything is recorded."""
+        if budget.usd is None:
+            return BudgetState(budget, 0)
+        most = (await asyncio.to_thread(self._tariff, note)).most_nano_usd(0, _most_output(output_tokens))
+        room, since_us = int(budget.usd * NANO) - most, budget.began_us()
+        spending = await self._store.calls.spent_by_key(note.key_id, since_us)
+        if spending.nano_usd > room and await self._settle_key(note.key_id):
+            spending = await self._store.calls.spent_by_key(note.key_id, since_us)
+        is_exceeded = spending.nano_usd > room
+        state = BudgetState(budget, spending.spent_nano_usd, spending.booked_nano_usd, most, is_exceeded=is_exceeded)
+        return self._watched(note, state) if is_exceeded else state
 
     async def book(
         self, note: CallNote, budget: KeyBudget, input_tokens: int, output_tokens: int | None
@@ -202,22 +222,37 @@ class ClientCalls:
         """
         since_us = budget.began_us()
         if budget.usd is None:
-            spent = await self._store.calls.spent_by_key(note.key_id, since_us)
-            return self._watched(note, BudgetState(budget, spent))
+            spending = await self._store.calls.spent_by_key(note.key_id, since_us)
+            return self._watched(note, BudgetState(budget, spending.spent_nano_usd, spending.booked_nano_usd))
         tariff = await asyncio.to_thread(self._tariff, note)
-        most = tariff.most_nano_usd(
-            min(input_tokens, MAX_TOKENS), min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)
-        )
+        most = tariff.most_nano_usd(min(input_tokens, MAX_TOKENS), _most_output(output_tokens))
         row = replace(self._row(note, Usage(), tariff), nano_usd=most, outcome=RUNNING, is_estimate=True)
-        number, spent = await self._store.calls.reserve_for_key(
-            row, since_us=since_us, limit_nano_usd=int(budget.usd * NANO)
-        )
+        limits = {"since_us": since_us, "limit_nano_usd": int(budget.usd * NANO)}
+        number, spending = await self._store.calls.reserve_for_key(row, **limits)
+        if number is None and await self._settle_key(note.key_id):
+            number, spending = await self._store.calls.reserve_for_key(row, **limits)
         note.reservation = number
-        return self._watched(note, BudgetState(budget, spent, most, is_exceeded=number is None))
+        spent, booked = spending.spent_nano_usd, spending.booked_nano_usd
+        return self._watched(note, BudgetState(budget, spent, booked, most, is_exceeded=number is None))
+
+    async def _settle_key(self, key_id: str) -> bool:
+        """Write the ended calls of a key now, so that they count with their cost instead of their maximum. False if
+        none waits, or if the store does not take them at once."""
+        booked = [one for one in (*self._writing, *self._pending) if one.key_id == key_id and one.reservation]
+        if not booked:
+            return False
+        self._is_hurried.set()
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await booked[-1].written.wait()
+        except TimeoutError:
+            return False
+        return True
 
     def _watched(self, note: CallNote, state: BudgetState) -> BudgetState:
-        """Publish and log once per period that a limit is reached."""
-        level = "hard" if state.is_exceeded else "soft" if state.is_soft_reached else ""
+        """Publish and log once per period that a limit is reached by what is spent; bookings reach none."""
+        is_hard = state.is_exceeded and not state.is_only_booked
+        level = "hard" if is_hard else "soft" if state.is_soft_reached else ""
         key = note.key_id, level, state.budget.began_us()
         if level and key not in self._warned:
             self._warned[key] = True
@@ -230,15 +265,20 @@ class ClientCalls:
     async def _write_soon(self) -> None:
         while self._pending:
             if len(self._pending) < BATCH:
-                await self._pause(FLUSH_SECONDS)
-            batch = self._pending[:BATCH]
+                await self._pause(FLUSH_SECONDS, self._is_hurried)
+            batch = self._writing = self._pending[:BATCH]
             del self._pending[: len(batch)]
+            if not self._pending and not self._is_closing.is_set():
+                self._is_hurried.clear()
             self._pending_bytes -= sum(len(note.body) for note in batch)
             raw = {note.request_id: await self._raw_tokens(note) for note in batch if note.fixed_tokens is not None}
             priced, sent = await asyncio.to_thread(self._priced, batch, raw)
             for note, row in priced:
                 self._watch(note, row)
             await self._write_rows([(note.reservation, row) for note, row in priced])
+            self._writing = []
+            for note in batch:
+                note.written.set()
             await self._write_sent(sent)
             await self._prune()
 
@@ -254,7 +294,7 @@ class ClientCalls:
                 if self._is_closing.is_set():
                     self.dropped += len(rows)
                     return
-                await self._pause(min(MAX_RETRY_SECONDS, 2.0**failures))
+                await self._pause(min(MAX_RETRY_SECONDS, 2.0**failures), self._is_closing)
             else:
                 return
 
@@ -270,10 +310,10 @@ class ClientCalls:
             if row.request_id in missing:
                 self._bodies.forget(session_id)
 
-    async def _pause(self, seconds: float) -> None:
+    async def _pause(self, seconds: float, until: asyncio.Event) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._is_closing.wait()
+                await until.wait()
 
     async def _raw_tokens(self, note: CallNote) -> int | None:
         """Return the tokens of the whole conversation, as the log counts them."""
@@ -384,3 +424,8 @@ class ClientCalls:
             await self._store.sent.prune(before_us)
         except FoveateError as error:
             _log.warning("old calls of clients could not be removed: %s", error)
+
+
+def _most_output(output_tokens: int | None) -> int:
+    """Return the output to book for a request with this limit."""
+    return min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)

@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Literal, get_args
 
 from foveate.errors import InputError, NotFound
-from foveate.session.budgets import KeyBudget, Period, check_budget
+from foveate.session.budgets import BudgetUse, KeyBudget, Period, check_budget
 from foveate.session.record import check_text
 from foveate.session.tenant import check_tenant, reserve
 from foveate.store import Store
@@ -86,6 +86,8 @@ class KeyInfo:
     """Names of the gateway's routes that it may use; empty: all."""
     budget: KeyBudget = field(default_factory=KeyBudget)
     """What its calls through the gateway may cost."""
+    use: BudgetUse | None = None
+    """What is used of the budget; in lists of keys, None without a budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +158,14 @@ class Keys:
         return _info(row)
 
     async def list(self) -> Sequence[KeyInfo]:
-        """List all keys, oldest first, including revoked ones."""
-        return [_info(row) for row in await self._store.access.list_all()]
+        """List all keys, oldest first, including revoked ones, with what is used of their budgets."""
+        found = [_info(row) for row in await self._store.access.list_all()]
+        return [replace(info, use=await self._use(info)) if info.budget.is_limited else info for info in found]
+
+    async def _use(self, key: KeyInfo) -> BudgetUse:
+        spending = await self._store.calls.spent_by_key(key.id, key.budget.began_us())
+        spent, booked = spending.spent_nano_usd / NANO, spending.booked_nano_usd / NANO
+        return BudgetUse(spent, booked, key.budget.resets_at())
 
     async def set_budget(
         self,
@@ -175,7 +183,7 @@ class Keys:
 
     async def spent_usd(self, key: KeyInfo) -> float:
         """Return what a key's calls cost in the current period of its budget, with those in progress."""
-        return await self._store.calls.spent_by_key(key.id, key.budget.began_us()) / NANO
+        return (await self._store.calls.spent_by_key(key.id, key.budget.began_us())).nano_usd / NANO
 
     async def revoke(self, key_id: str) -> None:
         """Revoke a key permanently."""

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, get_args
 from foveate.store import agents
 from foveate.store.agents import CallLimit
 from foveate.store.lineage import number_of
-from foveate.store.rows import DAY_US, NANO, CallRow, CostRow
+from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow, CostRow
 from foveate.store.sql import Connection
 
 GATEWAY: Final = "gateway"
@@ -26,8 +26,10 @@ _VALUES = """(SELECT number FROM sessions WHERE id = :session_id), :turn, :at_us
 ADD = f"INSERT INTO calls ({_COLUMNS}) VALUES ({_VALUES}) RETURNING id"  # noqa: S608
 _OWN = f"purpose <> '{GATEWAY}'"  # as in the index `calls_own`
 SUM = f"SELECT coalesce(sum(nano_usd), 0) FROM calls WHERE at_us >= :since_us AND {_OWN}"  # noqa: S608
-SUM_OF_KEY = """SELECT coalesce(sum(nano_usd), 0) FROM calls
-    WHERE key_id = :key_id AND key_id <> '' AND at_us >= :since_us"""
+_OF_KEY = "FROM calls WHERE key_id = :key_id AND key_id <> '' AND at_us >= :since_us"
+SUM_OF_KEY = f"SELECT coalesce(sum(nano_usd), 0) {_OF_KEY}"
+SUMS_OF_KEY = f"""SELECT coalesce(sum(CASE WHEN outcome = '{RUNNING}' THEN 0 ELSE nano_usd END), 0),
+    coalesce(sum(CASE WHEN outcome = '{RUNNING}' THEN nano_usd ELSE 0 END), 0) {_OF_KEY}"""
 RESERVE = f"""INSERT INTO calls ({_COLUMNS}) SELECT {_VALUES}
     WHERE ({SUM}) + :nano_usd <= :limit_nano_usd RETURNING id"""
 RESERVE_FOR_KEY = f"""INSERT INTO calls ({_COLUMNS}) SELECT {_VALUES}
@@ -77,6 +79,20 @@ LIST_SPENDING = f"""SELECT {{by}} AS name, count(*), sum({_UNUSED}), sum(c.laten
 SpendDimension = Literal["day", "key", "project", "model", "session", "client", "purpose", "tenant"]
 """What spending is listed by."""
 SPEND_DIMENSIONS: tuple[SpendDimension, ...] = get_args(SpendDimension)
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpending:
+    """What the calls of a key cost in a period."""
+
+    spent_nano_usd: int
+    """By calls that ended."""
+    booked_nano_usd: int
+    """By calls in progress at their maximum."""
+
+    @property
+    def nano_usd(self) -> int:
+        return self.spent_nano_usd + self.booked_nano_usd
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +165,7 @@ def add_clients_calls(connection: Connection, settled: Sequence[tuple[int | None
 
 def reserve_for_key(
     connection: Connection, call: CallRow, *, since_us: int, limit_nano_usd: int
-) -> tuple[int | None, int]:
+) -> tuple[int | None, KeySpending]:
     """Record a client's call at its maximum cost before it is made; the number is None if the calls of its key since
     `since_us` would exceed the limit. Also return what they cost without it. Atomic across processes."""
     values = {**asdict(call), "since_us": since_us, "limit_nano_usd": limit_nano_usd}
@@ -158,10 +174,10 @@ def reserve_for_key(
     return (None if row is None else int(row[0])), spent
 
 
-def spent_by_key(connection: Connection, key_id: str, since_us: int) -> int:
-    """Sum the nano-dollars of a key's calls since a moment, including reservations."""
-    (nano_usd,) = connection.execute(SUM_OF_KEY, {"key_id": key_id, "since_us": since_us}).fetchone()
-    return int(nano_usd)
+def spent_by_key(connection: Connection, key_id: str, since_us: int) -> KeySpending:
+    """Sum the nano-dollars of a key's calls since a moment, those of reservations apart."""
+    spent, booked = connection.execute(SUMS_OF_KEY, {"key_id": key_id, "since_us": since_us}).fetchone()
+    return KeySpending(int(spent), int(booked))
 
 
 def prune_clients_calls(connection: Connection, before_us: int) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from foveate.errors import StoreBusy
 from foveate.server.gateway.transport import UpstreamClient
 from foveate.store.operations import Calls
-from foveate.store.rows import NANO
+from foveate.store.rows import NANO, RUNNING, CallRow
 from support.gateway import FORMATS, HEADERS, LONG, body_of, serving
 from support.servers import ServerClient, bearer, call
 from support.upstream import Upstream, say
@@ -249,7 +250,7 @@ def test_a_call_that_could_exceed_the_budget_is_refused_in_the_protocols_form(tm
         for path, body in FORMATS.values():
             limits = {"max_tokens": 1_000} if "messages" in body else {"max_output_tokens": 1_000}
             limited = (
-                {**body, "generationConfig": {"maxOutputTokens": 10}} if "contents" in body else {**body, **limits}
+                {**body, "generationConfig": {"maxOutputTokens": 8_000}} if "contents" in body else {**body, **limits}
             )
             headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
             refused = None
@@ -257,8 +258,6 @@ def test_a_call_that_could_exceed_the_budget_is_refused_in_the_protocols_form(tm
                 refused = client.post(path, json=limited, headers=headers)
                 if refused.status_code != 200:
                     break
-            if "contents" in body:
-                continue  # its calls are cheaper than what is left
             assert refused is not None
             assert refused.status_code == 429, refused.text
             message = refused.json()["error"]["message"]
@@ -269,6 +268,83 @@ def test_a_call_that_could_exceed_the_budget_is_refused_in_the_protocols_form(tm
         call(client, client.server.state.gateway.settle)
         spent = call(client, client.fov.keys.spent_usd, made.info)
     assert 0 < spent <= 0.02
+
+
+def team_key(client: ServerClient, **budget: Any) -> tuple[Any, dict[str, str]]:
+    """Create a key with a budget; return it, and the headers of its calls."""
+    made = call(client, client.fov.keys.create, "team", **budget)
+    return made.info, {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
+
+
+def test_a_call_that_ended_counts_with_its_cost_for_the_very_next_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.session.client_calls.FLUSH_SECONDS", 30.0)  # nothing is written by itself
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        _, headers = team_key(client, budget_usd=0.01)
+        most = {**FORMATS["anthropic"][1], "max_tokens": 1_500}  # $0.0075 at $5 a million
+        statuses = [client.post("/v1/messages", json=most, headers=headers).status_code for _ in range(4)]
+    assert statuses == [200] * 4
+
+
+def test_a_call_that_only_bookings_keep_out_may_be_tried_again_soon(tmp_path: Path) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        key, headers = team_key(client, budget_usd=0.01)
+        row = booked(key.id, 0.008)
+        call(client, lambda: client.fov.store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=NANO))
+        refused = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=headers)
+    assert refused.status_code == 429
+    assert (refused.headers["retry-after"], refused.headers["x-should-retry"]) == ("1", "true")
+    assert "$0.0000 are spent, $0.0080 are booked for calls in progress" in refused.json()["error"]["message"]
+
+
+def test_what_is_booked_reaches_no_budget_before_it_is_spent(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    events: list[Any] = []
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        watching = client.fov.subscribe(events.append, ["budget-reached"])
+        key, headers = team_key(client, budget_usd=0.02, soft_usd=0.001)
+        row = booked(key.id, 0.008)
+        call(client, lambda: client.fov.store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=NANO))
+        for most, status in ((1_000, 200), (2_000, 200), (3_000, 429)):  # booked at $5 a million
+            body = {**FORMATS["anthropic"][1], "max_tokens": most}
+            answer = client.post("/v1/messages", json=body, headers=headers)
+            assert (answer.status_code, answer.headers.get("x-foveate-budget")) == (status, None)
+        assert watching.drain()
+    assert events == []
+    assert "budget" not in caplog.text
+
+
+@pytest.mark.parametrize("usd", [0, 0.003])
+def test_a_call_that_the_budget_refuses_leaves_no_session_and_no_turn(tmp_path: Path, usd: float) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        _, headers = team_key(client, budget_usd=usd)
+        for named in ({}, {"x-foveate-session": "mine"}):
+            refused = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers={**headers, **named})
+            assert refused.status_code == 429
+            assert int(refused.headers["retry-after"]) > 1
+            assert "x-foveate-session" not in refused.headers
+        assert call(client, client.fov.sessions) == []
+        assert call(client, client.fov.store.calls.spending, "model") == []
+
+
+def booked(key_id: str, usd: float) -> CallRow:
+    """Return a call in progress, which may cost this much."""
+    return CallRow(
+        session_id=None,
+        turn=None,
+        at_us=time.time_ns() // 1_000,
+        provider="p",
+        model="m",
+        purpose="gateway",
+        input_tokens=0,
+        output_tokens=0,
+        cached_tokens=0,
+        nano_usd=int(usd * NANO),
+        is_estimate=True,
+        latency_us=0,
+        outcome=RUNNING,
+        key_id=key_id,
+    )
 
 
 def test_concurrent_calls_can_not_exceed_a_budget_together(tmp_path: Path) -> None:
@@ -335,7 +411,7 @@ def test_a_budget_that_can_not_be_booked_lets_nothing_through(tmp_path: Path, mo
 def test_a_soft_budget_warns_in_a_header_an_event_and_the_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     events: list[Any] = []
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"), input_tokens=100_000)) as client:
-        client.fov.subscribe(events.append, ["budget-reached"])
+        watching = client.fov.subscribe(events.append, ["budget-reached"])
         made = call(client, client.fov.keys.create, "team", soft_usd=0.05)
         headers = {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
         body = FORMATS["anthropic"][1]
@@ -343,6 +419,7 @@ def test_a_soft_budget_warns_in_a_header_an_event_and_the_log(tmp_path: Path, ca
         for _ in range(3):
             warned.append(client.post("/v1/messages", json=body, headers=headers).headers.get("x-foveate-budget"))
             call(client, client.server.state.gateway.settle)
+        assert watching.drain()
     assert warned[0] is None
     assert all("a month spent; resets " in (text or "") for text in warned[1:])
     assert len(events) == 1, "once in a period"
@@ -372,6 +449,9 @@ def test_a_key_with_a_budget_can_not_lift_it(tmp_path: Path) -> None:
         assert client.put(path, json={"budget_usd": 500}, headers=own).status_code == 403
         changed = client.put(path, json={"budget_usd": 500, "soft_usd": 9, "period": "day"}, headers=owner).json()
         assert changed["budget"] == {"usd": 500.0, "soft_usd": 9.0, "period": "day"}
+        assert (changed["use"]["spent_usd"], changed["use"]["booked_usd"]) == (0, 0)
+        listed = client.get("/api/v1/keys", headers=owner).json()["items"]
+        assert [one["use"] for one in listed] == [changed["use"], None]
         assert client.put(path, json={"budget_usd": 5, "soft_usd": 9}, headers=owner).status_code == 422
         assert client.put(path, json={"budget_usd": -5}, headers=owner).status_code == 422
         assert client.put("/api/v1/keys/K-none/budget", json={}, headers=owner).status_code == 404

@@ -9,7 +9,7 @@ from typing import Any
 from foveate.errors import SessionNotFound
 from foveate.store import Store
 from foveate.store.access import AccessKeyRow
-from foveate.store.calls import SPEND_DIMENSIONS
+from foveate.store.calls import SPEND_DIMENSIONS, KeySpending
 from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow, CostRow
 from foveate.store.sent import SentRow
 from support.stores import Case, OpenStore, new_session
@@ -112,7 +112,7 @@ async def a_clients_call_counts_for_its_key_and_for_no_limit_of_our_own(store: S
     own = client_call(session_id="acme:s", predicted_tokens=30, whole_tokens=500, whole_nano_usd=100)
     await store.calls.add_clients_calls([(None, own), (None, client_call(outcome="failed"))])
     await store.calls.add(call(None))
-    assert (await store.calls.spent(0), await store.calls.spent_by_key("K-1", 0)) == (7, 14)
+    assert (await store.calls.spent(0), await store.calls.spent_by_key("K-1", 0)) == (7, KeySpending(14, 0))
     assert [row.purpose for row in await store.calls.newest(0, limit=10)] == ["compress"]
     (row,) = await store.calls.spending("key", tenant="acme")
     assert (row.name, row.calls, row.failed, row.input_tokens, row.cached_tokens) == ("K-1", 2, 1, 200, 80)
@@ -141,11 +141,11 @@ async def a_keys_call_is_booked_within_its_budget_or_not_at_all(store: Store, op
         assert len(numbers) == 3
         settled = client_call(nano_usd=4, predicted_tokens=None)
         await store.calls.add_clients_calls([(numbers[0], settled)])
-        assert await again.calls.spent_by_key("K-1", 0) == 64
+        assert await again.calls.spent_by_key("K-1", 0) == KeySpending(4, 60)
         other = replace(client_call(nano_usd=30), key_id="K-2")
         assert (await again.calls.reserve_for_key(other, since_us=0, limit_nano_usd=30))[0] is not None
         past = client_call(nano_usd=99)
-        assert (await again.calls.reserve_for_key(past, since_us=FIRST_DAY_US + 1, limit_nano_usd=100))[1] == 0
+        assert (await again.calls.reserve_for_key(past, since_us=FIRST_DAY_US + 1, limit_nano_usd=100))[1].nano_usd == 0
     finally:
         await again.close()
 

@@ -54,6 +54,8 @@ TOO_LONG_STATUSES: Final = (httpx2.codes.BAD_REQUEST, httpx2.codes.CONTENT_TOO_L
 """Statuses of a request that is too long."""
 MAX_CALLS: Final = 16
 """Maximum number of own calls executed in one round."""
+BOOKED_RETRY_SECONDS: Final = 1
+"""When a client may ask again if only calls in progress keep its call from fitting the budget."""
 _NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
 _LAST: Final = "(No more calls of tools in this answer. Answer now with what you have.)\n"
 
@@ -100,6 +102,7 @@ class Gateway:
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
         # What the log can't replace is refused before anything is recorded.
         self._keep_apart(call, {key: value for key, value in call.request.body.items() if key not in REPLACED})
+        await self._check_budget(call)
         prepared = await self._preparation.prepare(call) if store else unchanged(call, "off")
         try:
             self._keep_apart(call, prepared.body)
@@ -126,6 +129,14 @@ class Gateway:
         """Send what names stored state of the provider with the client's own key only; refuse it without one."""
         if call.target.key is not None and (problem := unshared_state(body, self._shared_routes)):
             call.target = call.target.of_client(call.headers, call.query, problem)
+
+    async def _check_budget(self, call: ClientCall) -> None:
+        """Raise `ProblemError` 429 if the key's budget does not allow even the answer."""
+        if call.note is None or self._account is None:
+            return
+        state = await self._account.check(call.note, call.budget, call.request.max_output_tokens)
+        if state.is_exceeded:
+            raise over_budget(state)
 
     async def _book(self, call: ClientCall, prepared: Prepared) -> None:
         """Book the call against its key's budget; `ProblemError` 429 if the budget does not allow it."""
@@ -462,13 +473,16 @@ def _describe(note: CallNote, prepared: Prepared) -> None:
 def over_budget(state: BudgetState) -> ProblemError:
     """Return the refusal of a call that could exceed its key's budget."""
     budget, resets = state.budget, state.budget.resets_at()
-    seconds = max(1, math.ceil((resets - datetime.now(UTC)).total_seconds()))
+    seconds, retry = max(1, math.ceil((resets - datetime.now(UTC)).total_seconds())), "false"
+    if state.is_only_booked:  # calls in progress are booked at their maximum, and mostly cost less
+        seconds, retry = BOOKED_RETRY_SECONDS, "true"
     problem = (
-        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are "
-        f"spent or booked, and this request may cost up to ${state.needed_usd:.4f}; the budget resets at "
-        f"{resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or limit the answer"
+        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are spent, "
+        f"${state.booked_usd:.4f} are booked for calls in progress, and this request may cost up to "
+        f"${state.needed_usd:.4f}; the budget resets at {resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or "
+        "limit the answer"
     )
-    return ProblemError(429, problem, headers={"Retry-After": str(seconds), "x-should-retry": "false"})
+    return ProblemError(429, problem, headers={"Retry-After": str(seconds), "x-should-retry": retry})
 
 
 def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:
