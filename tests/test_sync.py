@@ -27,7 +27,7 @@ from foveate.errors import (
     StoreError,
     TurnNotFound,
 )
-from foveate.session import checkpoints, documents, goals, keys
+from foveate.session import checkpoints, documents, exchange, goals, keys
 from foveate.session import topics as topical
 from support.paths import ROOT
 from support.patience import PATIENCE_SECONDS
@@ -37,6 +37,7 @@ TWINS = [
     (api.Foveate, sync.Foveate),
     (session.Session, sync.Session),
     (documents.Documents, sync.Documents),
+    (exchange.Exchange, sync.Exchange),
     (checkpoints.Checkpoints, sync.Checkpoints),
     (goals.Goals, sync.Goals),
     (keys.Keys, sync.Keys),
