@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import httpx2
 import pytest
 
 from support.command_line import Shell
+from support.command_line import command as words_of
 from support.patience import PATIENCE_SECONDS, wait_until
 from support.served import served
 
@@ -36,6 +38,44 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
             ["INFO", "POST", "/api/v1/sessions", "201"],
         ]
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
+
+
+UPSTREAMS = """[server]
+upstream = "https://last.example/v1"
+[server.upstreams.claude]
+url = "https://someone:hidden@first.example/v1"
+key_variable = "FIRST_PROVIDER_KEY"
+"""
+
+
+def _told(shell: Shell, **variables: str) -> tuple[str, str]:
+    """What `foveate serve` prints to a person up to its store, and its log from start to stop."""
+    words = words_of("serve", "--port", "0")
+    environment = shell.environment(**variables)
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        assert process.stdout
+        printed = ""
+        while "\nStore " not in printed and (line := process.stdout.readline()):
+            printed += line
+        os.kill(process.pid, signal.SIGTERM)
+        logged = process.communicate(timeout=PATIENCE_SECONDS)[1]
+    finally:
+        process.kill()
+        process.wait()
+    return printed, logged
+
+
+def test_the_upstreams_of_the_settings_are_said_at_the_start_and_without_any_what_sets_one(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=300)
+    (tmp_path / "foveate.toml").write_text(UPSTREAMS)
+    printed, _ = _told(shell, FOVEATE_CONFIG=str(tmp_path / "foveate.toml"), FIRST_PROVIDER_KEY="sk-1")
+    assert "/v1 forwards to https://first.example/v1 (claude), https://last.example/v1\n" in printed
+    assert "hidden" not in printed
+    printed, _ = _told(shell)
+    assert "/v1 has no upstream yet; --upstream URL sets one\n" in printed
 
 
 def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:

@@ -94,4 +94,6 @@ def command(
 
 
 def _upstream(ready: ServeReport) -> str:
-    return f"forwards to {ready.upstream}" if ready.upstream else "has no upstream yet; --upstream URL sets one"
+    if not ready.upstreams:
+        return "has no upstream yet; --upstream URL sets one"
+    return f"forwards to {', '.join(ready.upstreams)}"

@@ -26,6 +26,7 @@ from foveate.errors import InputError, Refused
 from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
 from foveate.server.connection import LimitedConnection
+from foveate.server.gateway.upstream import listed
 from foveate.server.local import LoopbackGuard, make_first_key
 from foveate.server.problems import ProblemError
 from foveate.server.request_log import logging_to_stderr
@@ -42,7 +43,8 @@ class ServeReport:
 
     url: str
     pid: int
-    upstream: str | None
+    upstreams: tuple[str, ...]
+    """What the gateway forwards to: the upstreams with names, then the default one."""
     needs_key: bool
     schedule: str = ""
     """When the server learns from past sessions; empty for never."""
@@ -119,7 +121,7 @@ async def _serve_app(
         host = f"[{own.host}]" if ":" in own.host else own.host
         url = f"http://{host}:{server.port}"
         token = None if needs_key else guard.token
-        on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip(), token))
+        on_ready(ServeReport(url, os.getpid(), listed(own), needs_key, settings.knowledge.schedule.strip(), token))
 
     server = QuietServer(server_config(app, own), report)
 

@@ -119,6 +119,19 @@ def choose(settings: ServerSettings, model: str, format_name: str) -> Target | N
     return Target(_base(settings.upstream)) if settings.upstream else None
 
 
+def listed(settings: ServerSettings) -> tuple[str, ...]:
+    """Return what the gateway forwards to, in the order of choice, as an operator reads it."""
+    named = [f"{_shown(upstream.url)} ({name})" for name, upstream in settings.upstreams.items()]
+    return (*named, *([_shown(settings.upstream)] if settings.upstream else ()))
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its user and password."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}" if separator else url
+
+
 def _base(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1").removesuffix("/v1beta")
 
