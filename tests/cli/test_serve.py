@@ -78,6 +78,16 @@ def test_the_upstreams_of_the_settings_are_said_at_the_start_and_without_any_wha
     assert "/v1 has no upstream yet; --upstream URL sets one\n" in printed
 
 
+def test_an_upstream_without_its_key_is_a_warning_at_the_start(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=300)
+    (tmp_path / "foveate.toml").write_text(UPSTREAMS)
+    printed, logged = _told(shell, FOVEATE_CONFIG=str(tmp_path / "foveate.toml"))
+    warning = "upstream 'claude' has no key: the environment variable FIRST_PROVIDER_KEY is not set"
+    assert f"Warning   {warning}" in printed
+    assert " WARNING " in logged
+    assert warning in logged
+
+
 def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:
     with served(Shell(tmp_path / "chat.db")) as (process, ready):
         address = ("127.0.0.1", int(ready["url"].rpartition(":")[2]))

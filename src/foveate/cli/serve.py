@@ -78,6 +78,8 @@ def command(
         out.print(line(("Serving ", "green"), (ready.url, "bold"), "; Ctrl+C stops it."))
         out.print(line(("Dashboard ", ""), (f"{ready.url}/", "bold")))
         out.print(line(f"Gateway   {ready.url}/v1 {_upstream(ready)}"))
+        for warning in ready.warnings:
+            out.print(line(("Warning   ", "yellow"), warning))
         out.print(line(f"HTTP API  {ready.url}/api/v1 (described by /api/v1/openapi.json)"))
         out.print(line(f"MCP       {ready.url}/mcp"))
         out.print(line(f"Store     {path}"))

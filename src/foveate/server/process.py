@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
@@ -26,7 +27,7 @@ from foveate.errors import InputError, Refused
 from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
 from foveate.server.connection import LimitedConnection
-from foveate.server.gateway.upstream import listed
+from foveate.server.gateway.upstream import listed, without_key
 from foveate.server.local import LoopbackGuard, make_first_key
 from foveate.server.problems import ProblemError
 from foveate.server.request_log import logging_to_stderr
@@ -35,6 +36,8 @@ from foveate.settings import Settings
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept open: long, since a client that uses one while it is closed gets an error."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +51,8 @@ class ServeReport:
     needs_key: bool
     schedule: str = ""
     """When the server learns from past sessions; empty for never."""
+    warnings: tuple[str, ...] = ()
+    """What an operator should look at."""
     token: str | None = None
     """The token that requests from this machine need; None if they need none."""
 
@@ -116,12 +121,17 @@ async def _serve_app(
     needs_key = await fov.keys.exist()
     guard = app.state.access.guard = LoopbackGuard.of_system()
 
+    warnings = without_key(own)
+    for warning in warnings:
+        _log.warning("%s", warning)
+
     def report() -> None:
         set_aside_startup_objects()
         host = f"[{own.host}]" if ":" in own.host else own.host
         url = f"http://{host}:{server.port}"
         token = None if needs_key else guard.token
-        on_ready(ServeReport(url, os.getpid(), listed(own), needs_key, settings.knowledge.schedule.strip(), token))
+        schedule = settings.knowledge.schedule.strip()
+        on_ready(ServeReport(url, os.getpid(), listed(own), needs_key, schedule, tuple(warnings), token))
 
     server = QuietServer(server_config(app, own), report)
 
