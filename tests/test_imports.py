@@ -57,7 +57,7 @@ def test_every_public_name_is_there(name: str) -> None:
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="module 'foveate' has no attribute 'nonsense'"):
-        _ = foveate.nonsense
+        _ = foveate.nonsense  # type: ignore[attr-defined]
 
 
 def test_no_package_imports_a_private_module_of_another() -> None:

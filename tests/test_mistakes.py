@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import foveate
+from foveate import errors
 from foveate.errors import InputError, LevelUnknown, NotOpened, SettingsError, UnknownFormat, UnknownStrategy
 
 USES: dict[str, Callable[[foveate.Foveate, foveate.Session], Any]] = {
@@ -86,3 +88,9 @@ def test_an_older_python_gets_one_clear_line() -> None:
     script = "import sys; sys.version_info = (3, 10, 2); sys.version = '3.10.2 (main)'; import foveate"
     failed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert failed.stderr.splitlines()[-1] == "ImportError: Foveate needs Python 3.11 or later; this is Python 3.10.2"
+
+
+def test_the_tree_of_errors_is_complete() -> None:
+    tree = errors.__doc__ or ""
+    kinds = [name for name, kind in vars(errors).items() if isinstance(kind, type) and issubclass(kind, Exception)]
+    assert [name for name in kinds if not re.search(rf"\b{name}\b", tree)] == []

@@ -7,6 +7,10 @@ FoveateError
 │   ├── UnknownFormat     no format of that name, or the file's format is not recognised
 │   ├── UnknownStrategy   no strategy of that name
 │   ├── SettingsError     a setting, with its key and the accepted values
+│   ├── BudgetExceeded    the parts of a context that can't be compressed are larger than its budget
+│   ├── PinsExceedBudget  the pins alone are larger than the budget
+│   ├── InvalidToolCall   a model's call of a history tool
+│   ├── KeyReused         a key that was used for different messages
 │   ├── HistoryExceedsBudget  the history does not fit, and the strategy is set to fail
 │   ├── InvalidPrompt     a prompt's variables or includes, with its key
 │   └── BadRequest        a body that a client sent to the server
@@ -17,6 +21,7 @@ FoveateError
 │   ├── LevelUnknown      no such level
 │   ├── LevelNotReady     a level that does not exist yet
 │   ├── PinNotFound
+│   ├── KnowledgeNotFound
 │   ├── AgentNotFound
 │   ├── ContentNotFound   no such key in the file cabinet
 │   ├── ContentExpired    an expired key of the file cabinet
@@ -26,6 +31,10 @@ FoveateError
 │   ├── ForkInUse         forks share the turns to be deleted
 │   ├── ErasureOutdated   messages were recorded while a text was erased
 │   ├── PinLocked
+│   ├── TurnBegun         the messages' turn has ended: a later one began
+│   ├── SessionContinued  others recorded messages meanwhile
+│   ├── RunInProgress     another run learns from the same scope
+│   ├── RunLost           another process has taken over the run
 │   ├── LimitReached      a tree of agents has no room for one more, or for a call
 │   ├── ClaimLost         another worker runs the agent, or it was cancelled
 │   ├── AgentEnded        the agent no longer waits for this

@@ -22,9 +22,20 @@ def test_an_erasure_is_previewed_exported_done_and_listed(tmp_path: Path) -> Non
     assert "Good day" in json.dumps(json.loads(file.read_text("utf-8"))["sessions"][0]["turns"])
     assert "exists already" in shell.error("erase", "s", "T-2", "--yes", "--export", str(file))
     assert "was erased on 20" in shell.error("show", "s", "T-3")
+    outline = shell("show", "s")
+    assert outline.count("(erased on 20") == 1
+    assert "(pruned)" not in outline
     assert '{"id":"T-3","removed":true' in shell("export", "s")
     assert "T-3, by " in shell("erase", "s", "--log")
     assert shell.json("doctor")["ok"]
+
+
+def test_a_title_made_from_the_turn_is_in_the_preview_and_goes(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    shell("sessions", "rename", "s", "Hello")
+    assert "1  titles made from the turns" in shell("erase", "s", "T-1")
+    shell("erase", "s", "T-1", "--yes")
+    assert shell.json("show", "s")["session"]["title"] == "[erased]"
 
 
 @pytest.mark.parametrize(

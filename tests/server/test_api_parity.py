@@ -183,6 +183,9 @@ def test_a_run_takes_only_models_that_are_configured(client: ServerClient) -> No
 
 
 LIBRARY_ONLY = {
+    "explain_turn": "drawn by the dashboard",
+    "handoff": "writes a file for a client of this machine",
+    "picture": "drawn by the dashboard",
     "calibrate": "by the gateway, with the counts of the provider's answers",
     "load_turn": "values for programs; `/export` has the messages",
     "load_turns": "values for programs; `/export` has the messages",
@@ -199,7 +202,8 @@ ENDPOINT_OF = {
     "checkpoints": "list_checkpoints", "prompts": "list_prompts", "cabinet": "list_cabinet", "set_mode":
     "change_session", "use": "set_strategy", "rename": "change_session", "label": "set_labels", "fork": "fork_session",
     "stats": "get_stats", "export": "export_session", "call_tool": "call_tool", "refresh": "get_session",
-    "message_reports": "report_messages",
+    "message_reports": "report_messages", "erase": "erase_in_session", "erasures": "list_erasures",
+    "requests": "list_requests", "request": "get_request",
 }  # fmt: skip
 
 

@@ -14,8 +14,13 @@ import zstandard
 
 from foveate import Foveate
 from foveate.errors import ForkInUse, InputError, InvalidMessage, TurnNotFound, TurnPruned
+from foveate.intake.chain import read_history
+from foveate.intake.recorder import Placement, Recorder, SessionChoice
+from foveate.intake.sessions import ClientId
+from foveate.server.gateway.wires import WIRES
 from foveate.store import erase
 from foveate.store.bodies import ZSTD_MAGIC
+from foveate.store.erase import TITLES
 from foveate.store.operations import Derived
 from support.engine import assistant, opened, talk, tool_step, user, with_store
 
@@ -281,6 +286,84 @@ def test_a_repeated_record_of_an_erased_turn_adds_nothing(tmp_path: Path) -> Non
         await session.erase("T-1", dry_run=False)
         assert [turn.id for turn in await session.record_all(messages, key="k", exact=True)] == ["T-1"]
         assert (await session.refresh()).turns == 2
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_title_made_from_an_erased_prompt_is_in_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    said = f"My password is {SECRET}, please keep it somewhere safe until the end of the year, or longer."
+    prompt = f"<system-reminder>Be brief.</system-reminder>\n{said}"
+
+    async def job(fov: Foveate) -> None:
+        body = {"model": "gpt-5", "messages": [{"role": "user", "content": prompt}]}
+        request = WIRES["openai"].read(body, path="/v1/chat/completions")
+        recorder = Recorder(fov, fov.clients, "")
+        named = ClientId("s", "header")
+        placed = await recorder.place(request, read_history("openai", request.messages), named, SessionChoice())
+        assert isinstance(placed, Placement)
+        answer = [{"role": "assistant", "content": "Noted."}]
+        await recorder.add_answer(placed, "openai", said=answer, shown=answer)
+        recorder.release(placed)
+        session = await fov.session("s")
+        assert session.info.title.startswith(f"My password is {SECRET}")
+        assert session.info.title.endswith("…")
+        child = await session.fork("child", 0)
+        fork = await session.fork("fork", "T-1")
+        again = await fork.fork("again", "T-1", title=None)
+        chosen = await session.fork("chosen", 0, title="Keys of the house")
+        await talk(session, 2, first=2)
+        await fov.settle()
+        assert (await session.erase("T-2")).counts.get(TITLES) is None
+        preview = await session.erase("T-1")
+        assert preview.counts[TITLES] == 4
+        assert holders(path)
+        report = await session.erase("T-1", forks=True, dry_run=False)
+        assert report.counts[TITLES] == 4
+        titles = [(await each.refresh()).title for each in (session, child, fork, again, chosen)]
+        assert titles == [
+            "[erased]",
+            "[erased]",
+            "[erased], from T-1",
+            "[erased], from T-1, from T-1",
+            "Keys of the house",
+        ]
+        assert SECRET not in "".join([piece async for piece in session.export("json")])
+        assert (await session.erase("T-1")).counts.get(TITLES) is None
+        assert await sound(fov)
+        assert holders(path) == []
+
+    asyncio.run(with_store(path, job))
+    assert holders(path, (SECRET, "zebrafish", "password")) == []
+
+
+@pytest.mark.parametrize(
+    ("title", "prompt"),
+    [
+        (SECRET, f"{SECRET}"),
+        (f"Keep {SECRET} safe", f"Keep\n  {SECRET}  safe, will you?"),
+        (f"Keep {SECRET} s…", f"<task>\nKeep {SECRET} safe\n</task>"),
+        (f"/keep {SECRET}", f"<command-name>/keep</command-name><command-args>{SECRET}</command-args>"),
+        (f"Keep {SECRET}\ud800".encode("utf-8", "replace").decode(), f"Keep {SECRET}\ud800"),
+    ],
+)
+def test_a_title_that_is_the_beginning_of_an_erased_prompt_is_replaced(title: str, prompt: str, tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", title=title)
+        await session.record([user(prompt), assistant("Noted.")])
+        await session.erase("T-1", dry_run=False, overwrite=False)
+        assert (await session.refresh()).title == "[erased]"
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+@pytest.mark.parametrize("title", ["", "…", "The vault", "is zebrafish-4417", "Into the", ", from T-1"])
+def test_a_title_of_other_words_stays(title: str, tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", title=title)
+        await session.record([user(f"My password is {SECRET}, keep it."), assistant("Into the vault.")])
+        await session.erase("T-1", dry_run=False, overwrite=False)
+        assert (await session.refresh()).title == title
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

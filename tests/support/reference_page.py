@@ -38,6 +38,7 @@ CHAPTERS = (
     Chapter("Clients of providers", "foveate", ("wrap",)),
     Chapter("The store", "foveate.client", ("Foveate",)),
     Chapter("A session", "foveate.session", ("Session",)),
+    Chapter("One prompt and its answer", "foveate.session.exchange", ("Exchange",)),
     Chapter("Keys of the server", "foveate.session.keys", ("Keys", "KeyInfo", "NewKey")),
     Chapter("File cabinet", "foveate.session.cabinet", ("Cabinet", "CabinetEntry", "Excerpt")),
     Chapter("Memory of a scope", "foveate.session.memory", ("Memory",)),

@@ -52,7 +52,7 @@ def test_only_the_levels_that_a_model_made_are_credited_to_it(tmp_path: Path) ->
     def reworded(ask: Ask) -> Behaviour:
         if ask.purpose == "tiny":
             return Fails("server")
-        return Says(faithful_answer(ask).replace("since she has", "because she has"))
+        return Says(faithful_answer(ask).replace("because the nightly", "since the nightly"))
 
     async def run() -> None:
         given = with_model(tiny="scripted:other", max_retries=0, max_calls_per_turn=4)

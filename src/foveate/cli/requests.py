@@ -7,9 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from foveate.cli.ui.answers import Answer, Cells, listing, print_values, store_command
-from foveate.cli.ui.picture import draw_picture
 from foveate.cli.ui.terminal import Column, line, moment
-from foveate.session.picture import cause_name
 from foveate.text import amount, several
 
 if TYPE_CHECKING:
@@ -63,6 +61,9 @@ def command(session: Session, *, number: int | None, limit: int, is_body: bool) 
 
 
 def _show(out: Console, found: SentRequest) -> None:
+    from foveate.cli.ui.picture import draw_picture
+    from foveate.session.picture import cause_name
+
     out.print(
         line((f"Request {found.number}", "bold"), f" ({found.request_id}), {moment(found.at)}, {found.turn_id or ''}")
     )

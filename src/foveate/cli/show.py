@@ -28,6 +28,7 @@ from foveate.turn import Attachment, Opaque, Reasoning, Text, ToolCall, ToolResu
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from foveate.session.values import TurnOutline
     from foveate.sync import Session
     from foveate.turn import Json, Message, Part, Turn
 
@@ -129,7 +130,7 @@ def _outline(session: Session, *, as_json: bool) -> Answer:
     turns = session.outline(1 if as_json else max(1, info.turns - LIST_LIMIT + 1))
     rows = []
     for turn in () if as_json else turns:
-        prompt = "(pruned)" if turn.is_pruned else _prompt(session.load_turn(turn.number))
+        prompt = _removal(turn) or _prompt(session.load_turn(turn.number))
         rows.append((turn.id, moment(turn.started_at), amount(turn.tokens), str(turn.tool_calls or ""), prompt))
 
     def show(out: Console) -> None:
@@ -141,6 +142,12 @@ def _outline(session: Session, *, as_json: bool) -> Answer:
             out.print(line((f"the newest {LIST_LIMIT} of {info.turns}; {others}", "dim")))
 
     return Answer({"session": info, "turns": turns}, show)
+
+
+def _removal(turn: TurnOutline) -> str:
+    if turn.is_pruned and turn.erased_at:
+        return f"(erased on {turn.erased_at:%Y-%m-%d})"
+    return "(pruned)" if turn.is_pruned else ""
 
 
 def _prompt(turn: Turn) -> str:

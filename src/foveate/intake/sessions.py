@@ -24,10 +24,10 @@ from foveate.additions import (
 from foveate.cache import BoundedCache
 from foveate.intake.chain import ADDED, RequestHistory, read_history
 from foveate.session.values import KnownPlace, LocatedHistory, Standing
+from foveate.store import lineage
 from foveate.turn import Message
 
-BRANCH: Final = "~"
-"""Separates the name of a session from the suffix of its branches and sub-agents."""
+BRANCH: Final = lineage.BRANCH
 BRANCH_BYTES: Final = 3
 KEPT_NAMES: Final = 1_000
 SCRATCH: Final = "-summary"

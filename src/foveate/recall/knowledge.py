@@ -16,6 +16,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from foveate.cache import BoundedCache
@@ -25,6 +26,7 @@ from foveate.recall.words import telling_words
 from foveate.store import SessionRow, knowledge
 from foveate.store.knowledge import KnowledgeKind, KnowledgeMark, KnowledgeRow
 from foveate.store.sql import Connection
+from foveate.words.grammar import index_borders
 
 if TYPE_CHECKING:
     from foveate.recall.table import Floats
@@ -50,7 +52,6 @@ WEIGHT_SHARE = 0.1
 LEAST_STEM_CHARS = 4
 STANDING_FORMS = frozenset({"rule", "preference", "convention"})
 LEAST_CUT_CHARS = 40
-_PIECES = re.compile(r"(?<=[.!?…])(?=\s)|(?<=\n)")
 _ENDINGS = re.compile(r"(?:ings?|ed|es|s|ly)$")
 
 
@@ -170,7 +171,8 @@ def fitting_passage(text: str, query: str, fits: Callable[[str], bool]) -> str:
     """
     if fits(text):
         return text
-    pieces = [piece for piece in _PIECES.split(text) if piece.strip()]
+    ends = dict.fromkeys([0, *index_borders(text), len(text)])
+    pieces = [piece for start, end in pairwise(ends) if (piece := text[start:end]).strip()]
     asked = stems(query)
     counts = Counter(word for piece in pieces for word in stems(piece))
     scores = [sum(1 / counts[word] for word in sorted(asked & stems(piece))) for piece in pieces]

@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from typing import Literal
 
+from foveate.additions import as_typed, typed_only, without_reminders
 from foveate.errors import ErasureOutdated, InvalidMessage
 from foveate.session.engine import SessionEngine
-from foveate.session.record import check_text
+from foveate.session.fork import split_title
+from foveate.session.record import check_text, printable_text
 from foveate.session.tenant import public_id
 from foveate.store import Store
 from foveate.store.codec import redact_message, restore_message
-from foveate.store.erase import BOARDS, NAMES, SENT, ErasureRow, ErasureSurvey, QuotingPin, Redaction
-from foveate.store.redaction import Redactor
+from foveate.store.erase import BOARDS, NAMES, SENT, TITLES, ErasureRow, ErasureSurvey, QuotingPin, Redaction
+from foveate.store.redaction import MARK, Redactor
 from foveate.text import turn_text
-from foveate.turn import from_us, turn_id, turn_number
+from foveate.turn import Message, from_us, turn_id, turn_number
 
 SHORTEST_TEXT = 4
 """Characters of a text that can be erased: a shorter one occurs inside words."""
@@ -93,7 +96,9 @@ class Eraser:
     async def turns(self, turns: Sequence[str | int], *, dry_run: bool) -> EraseReport:
         """Erase turns; with `dry_run` only report what would be erased."""
         numbers = [self._number(turn) for turn in turns]
-        words = [" ".join(text.split()) for text in await self._texts(numbers)]
+        messages = [await self._messages(number) for number in numbers]
+        words = [" ".join(turn_text(turn).split()) for turn in messages]
+        prompts = {reading for turn in messages for message in turn for reading in _readings(message)}
 
         def quotes(pin: QuotingPin) -> bool:
             quoted = " ".join(pin.text.split())
@@ -102,12 +107,19 @@ class Eraser:
         for _ in range(ATTEMPTS):
             survey = await self._store.erasures.survey(self._key, numbers)
             pins = [pin for pin in survey.pins if quotes(pin)]
+            titles = {title: changed for title in survey.titles if (changed := _without_prompt(title, prompts))}
             if dry_run:
-                return self._report(numbers, survey, pins)
+                replaced = sum(title in titles for title in survey.titles)
+                return self._report(numbers, survey, pins, counts={**survey.counts, TITLES: replaced})
             gone = {(pin.session_id, pin.number) for pin in pins if self._pins or pin.is_removed}
             try:
                 row = await self._store.erasures.erase_turns(
-                    self._key, numbers, forks=survey.forks if self._forks else None, pins=gone, actor=self._by
+                    self._key,
+                    numbers,
+                    forks=survey.forks if self._forks else None,
+                    pins=gone,
+                    titles=titles,
+                    actor=self._by,
                 )
             except ErasureOutdated:
                 continue
@@ -158,13 +170,10 @@ class Eraser:
             ]
         return found
 
-    async def _texts(self, numbers: Sequence[int]) -> list[str]:
-        """Return the texts of turns; an erased one has none."""
-        texts = []
-        for number in numbers:
-            rows = await self._store.read(self._key, number, number)
-            texts.append(turn_text(tuple(restore_message(row) for row in rows if row.body is not None)))
-        return texts
+    async def _messages(self, number: int) -> tuple[Message, ...]:
+        """Return the messages of a turn; an erased one has none."""
+        rows = await self._store.read(self._key, number, number)
+        return tuple(restore_message(row) for row in rows if row.body is not None)
 
     def _number(self, turn: str | int) -> int:
         number = turn_number(turn)
@@ -204,6 +213,23 @@ def make_redactor(text: str) -> Redactor:
     if len(text.strip()) < SHORTEST_TEXT:
         raise InvalidMessage("text", f"is too short to be erased safely; give at least {SHORTEST_TEXT} characters")
     return Redactor(text)
+
+
+def _readings(message: Message) -> set[str]:
+    """Return the lines that a title may be made from: a prompt's, also without what programs added to it."""
+    if message.role in ("assistant", "tool") and message.kind == "message":
+        return set()
+    typed = typed_only(message.text)
+    readings = {message.text, without_reminders(message.text), typed, as_typed(message.text), as_typed(typed)}
+    return {"\n".join(" ".join(line.split()) for line in printable_text(text).split("\n")) for text in readings}
+
+
+def _without_prompt(title: str, prompts: Collection[str]) -> str:
+    """Return what replaces a title that is the beginning of a prompt, or of one of its lines; else nothing."""
+    made, added = split_title(title)
+    words = made.removesuffix("…").split()
+    begins = re.compile(r"(?:\A|[\n>]) ?" + r"[ \n]+".join(map(re.escape, words)))
+    return f"{MARK}{added}" if words and any(map(begins.search, prompts)) else ""
 
 
 def describe_erasure(row: ErasureRow, tenant: str) -> Erasure:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 from foveate.errors import SessionExists, TurnNotFound
 from foveate.session.record import check_session_id
 from foveate.session.tenant import check_unreserved, public_id, stored_id
 from foveate.store import NewSession, SessionRow, Store
 from foveate.turn import turn_id, turn_number
+
+_ADDED = re.compile(r"(?:, from T-\d+)+\Z")
 
 
 async def fork_session(
@@ -45,6 +49,12 @@ async def fork_session(
         if not (exist_ok and is_same):
             raise SessionExists(session_id) from None
     return forked
+
+
+def split_title(title: str) -> tuple[str, str]:
+    """Split a title from what forks added to it."""
+    added = _ADDED.search(title)
+    return (title[: added.start()], added[0]) if added else (title, "")
 
 
 def _fork_title(parent: str, turn: int) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from foveate.errors import ErasureOutdated, ForkInUse, InputError, Refused, TurnNotFound
 from foveate.store import bodies, cabinet, knowledge, passages, queue
-from foveate.store.lineage import chain_of
+from foveate.store.lineage import BRANCH, chain_of
 from foveate.store.log import DROP_BODIES, forget_made
 from foveate.store.redaction import MARK, Redactor
 from foveate.store.rows import Draft, SessionRow
@@ -46,6 +46,12 @@ BY_SESSION = {
     "sent_requests": "requests as they were sent",
 }
 """Tables of what was made from many turns: all rows of the session are removed and made again without the erased."""
+TITLES = "titles made from the turns"
+LIST_TITLES = """WITH RECURSIVE family (number) AS (SELECT number FROM sessions WHERE number = :session
+    OR (tenant = :tenant AND substr(id, 1, CAST(:length AS INTEGER)) = :branch)
+    UNION SELECT s.number FROM sessions s JOIN family f ON s.parent = f.number)
+    SELECT number, title FROM sessions WHERE number IN (SELECT number FROM family) AND title <> '' ORDER BY number"""
+REPLACE_TITLE = "UPDATE sessions SET title = :title WHERE number = :number"
 ERASE_MESSAGES = """UPDATE messages SET digest = :nothing, pruned_us = coalesce(pruned_us, :now_us),
     erased_us = coalesce(erased_us, :now_us) WHERE {where}"""
 DROP_TAILS = "DELETE FROM answer_tails WHERE {where}"
@@ -166,6 +172,8 @@ class ErasureSurvey:
     counts: Mapping[str, int]
     forks: tuple[str, ...]
     pins: tuple[QuotingPin, ...]
+    titles: tuple[str, ...] = ()
+    """Titles of the session, of its forks, children and branches."""
     kept_items: tuple[str, ...] = ()
     """Knowledge that cites the turns and that a person wrote, reviewed or pinned."""
 
@@ -207,7 +215,9 @@ def survey(
         return ErasureSurvey(counts, _forks(work), tuple(_pins(work)))
     items = _founded(work)
     counts["knowledge items"] += sum(not is_kept for _, is_kept in items)
-    return ErasureSurvey(counts, _forks(work), tuple(_pins(work)), tuple(item for item, is_kept in items if is_kept))
+    titles = tuple(title for _, title in _titles(work))
+    kept = tuple(item for item, is_kept in items if is_kept)
+    return ErasureSurvey(counts, _forks(work), tuple(_pins(work)), titles, kept)
 
 
 def erase_turns(
@@ -217,9 +227,10 @@ def erase_turns(
     *,
     forks: Sequence[str] | None,
     pins: Collection[tuple[str, int]],
+    titles: Mapping[str, str],
     actor: str,
 ) -> ErasureRow:
-    """Erase turns, and `pins`, each a session and a number.
+    """Erase turns, and `pins`, each a session and a number; replace `titles`, which were made from the turns.
 
     `forks` are the forks that may lose the turns and are locked; None: raise `ForkInUse` if any fork reads them.
     """
@@ -228,6 +239,7 @@ def erase_turns(
     counts = _counts(work, is_text=False)
     items = [item for item, is_kept in _founded(work) if not is_kept]
     counts["knowledge items"] = len(items)
+    counts[TITLES] = _replace_titles(work, titles)
     counts["pins"] = _erase_pins(work, lambda pin: (pin.session_id, pin.number) in pins, is_asked=True)
     for reach in work.reach:
         values = work.values(reach)
@@ -384,6 +396,20 @@ def _erase_pins(work: _Erasing, quotes: Callable[[QuotingPin], bool], *, is_aske
         values = {"session": numbers[pin.session_id], "number": pin.number, "now_us": work.now_us}
         work.connection.execute(ERASE_PIN, values)
     return len(quoting)
+
+
+def _titles(work: _Erasing) -> list[tuple[int, str]]:
+    """List the titles that may be made from the session's turns: its own, and copies in sessions made from it."""
+    branch = f"{work.session.id}{BRANCH}"
+    values = {**work.values(work.reach[0]), "branch": branch, "length": len(branch)}
+    return [(number, title) for number, title in work.connection.execute(LIST_TITLES, values).fetchall()]
+
+
+def _replace_titles(work: _Erasing, titles: Mapping[str, str]) -> int:
+    found = [(number, titles[title]) for number, title in _titles(work) if title in titles]
+    for number, title in found:
+        work.connection.execute(REPLACE_TITLE, {"number": number, "title": title})
+    return len(found)
 
 
 def _founded(work: _Erasing) -> list[tuple[str, bool]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Final
 
 from foveate.errors import SessionNotFound
 from foveate.store.rows import SESSION_COLUMNS, Draft, Head, Origin, Place, SessionRow
@@ -13,6 +13,8 @@ from foveate.store.sql import Connection, Values
 from foveate.turn import starts_turn
 
 NO_LIMIT = 2**62
+BRANCH: Final = "~"
+"""Separates the id of a session from the suffix of its branches and sub-agents."""
 
 _SELECTED = ", ".join("p.id" if name == "parent_id" else f"s.{name}" for name in SESSION_COLUMNS)
 SELECT_SESSIONS = f"SELECT {_SELECTED} FROM sessions s LEFT JOIN sessions p ON p.number = s.parent"  # noqa: S608

@@ -176,6 +176,25 @@ def test_the_arrow_keys_step_through_the_turns_of_the_timeline(watched: Watched)
     assert page.locator(".turns .column.chosen").get_attribute("data-turn") == "3"
 
 
+def test_a_click_on_the_timeline_and_the_left_and_right_keys_step_through_its_turns(watched: Watched) -> None:
+    page = watched.open("/ui/sessions/work")
+    page.locator(".turns .column").nth(2).click()
+    page.locator(".reason h3", has_text="T-3").wait_for()
+    page.keyboard.press("ArrowLeft")
+    page.locator(".reason h3", has_text="T-2").wait_for()
+    page.keyboard.press("ArrowRight")
+    page.locator(".reason h3", has_text="T-3").wait_for()
+
+
+def test_a_turn_that_is_opened_far_below_is_in_view_and_has_the_focus(watched: Watched) -> None:
+    page = watched.open("/ui/sessions/work")
+    page.locator("li a[hx-target='#turn']", has_text="T-2").last.click()
+    page.locator("#turn-name", has_text="T-2 ").wait_for()
+    page.locator("#turn-name:focus").wait_for()
+    box = page.locator("#turn-name").bounding_box()
+    assert 0 <= box["y"] < 800
+
+
 def test_a_picture_fits_a_phone_and_has_no_serious_fault_in_the_dark(browser: Any, base: str) -> None:
     context = browser.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
     page = context.new_page()

@@ -44,7 +44,7 @@ async def an_erased_turn_keeps_its_place_and_nothing_else(store: Store, _: OpenS
     survey = await store.erasures.survey("s", [2])
     assert (survey.counts["messages"], survey.counts["renditions"], survey.forks) == (2, 1, ())
     origin = await store.origin("s")
-    await store.erasures.erase_turns("s", [2], forks=None, pins={("s", 1)}, actor="Anna")
+    await store.erasures.erase_turns("s", [2], forks=None, pins={("s", 1)}, titles={}, actor="Anna")
     found = await _bodies(store)
     assert [value is None for value in found] == [False, False, True, True, False, False]
     (row,) = await store.turns("s", 2, 2)
@@ -64,7 +64,7 @@ async def an_erased_turn_keeps_its_place_and_nothing_else(store: Store, _: OpenS
 
 async def the_newest_turn_is_closed_when_it_is_erased(store: Store, _: OpenStore) -> None:
     await _talked(store)
-    await store.erasures.erase_turns("s", [TURNS], forks=None, pins=(), actor="")
+    await store.erasures.erase_turns("s", [TURNS], forks=None, pins=(), titles={}, actor="")
     (place,) = await store.append("s", [draft("late", "assistant")])
     assert (place.turn, place.position) == (TURNS + 1, 1)
 
@@ -73,10 +73,10 @@ async def a_fork_keeps_its_parents_turns_unless_it_is_named(store: Store, _: Ope
     await _talked(store)
     await store.fork_session(new_session("fork"), "s", 2)
     async with raises(ForkInUse):
-        await store.erasures.erase_turns("s", [2], forks=None, pins=(), actor="")
+        await store.erasures.erase_turns("s", [2], forks=None, pins=(), titles={}, actor="")
     async with raises(ErasureOutdated):
-        await store.erasures.erase_turns("s", [2], forks=(), pins=(), actor="")
-    await store.erasures.erase_turns("s", [2], forks=("fork",), pins=(), actor="")
+        await store.erasures.erase_turns("s", [2], forks=(), pins=(), titles={}, actor="")
+    await store.erasures.erase_turns("s", [2], forks=("fork",), pins=(), titles={}, actor="")
     assert [row.body is None for row in await store.read("fork", 1, 2)] == [False, False, True, True]
 
 
@@ -106,6 +106,32 @@ async def a_text_is_replaced_unless_the_session_changed(store: Store, _: OpenSto
     assert await _problems(store) == []
 
 
+async def titles_of_the_session_and_of_those_made_from_it_are_replaced(store: Store, _: OpenStore) -> None:
+    await _talked(store)
+    about, forked = f"about {WORD}", f"about {WORD}, from T-1"
+    for name in ("other", "s~ab12", "st"):
+        await store.create_session(replace(new_session(name), title=about))
+    await store.fork_session(replace(new_session("child"), title=about), "s", 0)
+    await store.fork_session(replace(new_session("grandchild"), title=forked), "child", 0)
+    await store.fork_session(replace(new_session("branched"), title=about), "s~ab12", 0)
+    survey = await store.erasures.survey("s", [2])
+    assert sorted(survey.titles) == sorted([(await store.get_session("s")).title, about, about, about, forked])
+    titles = {about: "[erased]", forked: "[erased], from T-1"}
+    noted = await store.erasures.erase_turns("s", [2], forks=None, pins=(), titles=titles, actor="")
+    assert '"titles made from the turns": 4' in noted.counts
+    left = {row.id: row.title for row in await store.list_sessions()}
+    del left["s"]
+    assert left == {
+        "branched": "[erased]",
+        "child": "[erased]",
+        "grandchild": "[erased], from T-1",
+        "other": about,
+        "s~ab12": "[erased]",
+        "st": about,
+    }
+    assert await _problems(store) == []
+
+
 async def what_was_learned_from_an_erased_turn_goes(store: Store, _: OpenStore) -> None:
     await _talked(store)
     cited = (KnowledgeSource("s", 2),)
@@ -120,7 +146,7 @@ async def what_was_learned_from_an_erased_turn_goes(store: Store, _: OpenStore) 
     await store.knowledge.add("", learned)
     survey = await store.erasures.survey("s", [2])
     assert (survey.counts["knowledge items"], survey.kept_items) == (2, ("k-person",))
-    await store.erasures.erase_turns("s", [2], forks=None, pins=(), actor="")
+    await store.erasures.erase_turns("s", [2], forks=None, pins=(), titles={}, actor="")
     left = {row.id: {source.turn for source in row.sources} for row in await store.knowledge.list_items("")}
     assert left == {"k-person": set(), "k-topic": {1}, "k-other": {1}}
 
@@ -130,5 +156,6 @@ CASES: tuple[Case, ...] = (
     the_newest_turn_is_closed_when_it_is_erased,
     a_fork_keeps_its_parents_turns_unless_it_is_named,
     a_text_is_replaced_unless_the_session_changed,
+    titles_of_the_session_and_of_those_made_from_it_are_replaced,
     what_was_learned_from_an_erased_turn_goes,
 )

@@ -335,9 +335,31 @@ function chooseTurn(event) {
   const column = event.target.closest && event.target.closest(".column");
   const box = column && column.closest(".picture").querySelector(".why input[name=turn]");
   if (!box) return;
-  box.value = column.dataset.turn;
+  askWhy(box, column.dataset.turn);
+  box.focus({ preventScroll: true });
+}
+function askWhy(box, turn) {
+  box.value = turn;
   markTurn(box);
   box.dispatchEvent(new Event("change", { bubbles: true }));
+}
+function stepTurn(event) {
+  const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+  if (!step || !event.target.matches(".why input[name=turn]")) return;
+  event.preventDefault();
+  const turn = Number(event.target.value) + step;
+  if (turn >= 1 && turn <= Number(event.target.max || turn)) askWhy(event.target, turn);
+}
+
+/* A turn that was opened by a link is where the reader looks. */
+function showTurn(event) {
+  const asked = event.detail && event.detail.ctx && event.detail.ctx.target;
+  const place = [asked, event.target].find(one => one && one.id === "turn");
+  const name = place && place.querySelector("#turn-name");
+  if (!name) return;
+  name.tabIndex = -1;
+  name.focus({ preventScroll: true });
+  place.scrollIntoView({ block: "start" });
 }
 
 function prepare(root) {
@@ -360,6 +382,10 @@ document.addEventListener("DOMContentLoaded", () => {
   listen();
   document.addEventListener("click", openPart);
   document.addEventListener("click", chooseTurn);
+  document.addEventListener("keydown", stepTurn);
   document.addEventListener("input", event => event.target.matches(".why input[name=turn]") && markTurn(event.target));
-  document.body.addEventListener("htmx:after:swap", event => prepare(event.target));
+  document.body.addEventListener("htmx:after:swap", event => {
+    prepare(event.target);
+    showTurn(event);
+  });
 });
