@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 
+import foveate
 from support.command_line import Shell
+from support.command_line import command as words_of
 from support.patience import PATIENCE_SECONDS, wait_until
 from support.served import served
 
@@ -31,11 +34,62 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
         logged = process.stderr.read().splitlines()
-        assert [line.split()[1:5] for line in logged][:2] == [
+        assert [line.split()[1:5] for line in logged][1:3] == [
             ["INFO", "GET", "/healthz", "200"],
             ["INFO", "POST", "/api/v1/sessions", "201"],
         ]
+        started = f"started: Foveate {foveate.__version__} at {ready['url']}, store {shell.db}"
+        assert logged[0].endswith(f" INFO foveate.server.process: {started}")
+        assert any(line.endswith(" INFO foveate.server.process: stopping: SIGTERM") for line in logged)
     assert [session["id"] for session in shell.json("sessions")] == ["chat"]
+
+
+UPSTREAMS = """[server]
+upstream = "https://last.example/v1"
+[server.upstreams.claude]
+url = "https://someone:hidden@first.example/v1"
+key_variable = "FIRST_PROVIDER_KEY"
+"""
+
+
+def _told(shell: Shell, **variables: str) -> tuple[str, str]:
+    """What `foveate serve` prints to a person up to its store, and its log from start to stop."""
+    words = words_of("serve", "--port", "0")
+    environment = shell.environment(**variables)
+    process = subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    )
+    try:
+        assert process.stdout
+        printed = ""
+        while "\nStore " not in printed and (line := process.stdout.readline()):
+            printed += line
+        os.kill(process.pid, signal.SIGTERM)
+        logged = process.communicate(timeout=PATIENCE_SECONDS)[1]
+    finally:
+        process.kill()
+        process.wait()
+    return printed, logged
+
+
+def test_the_upstreams_of_the_settings_are_said_at_the_start_and_without_any_what_sets_one(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=300)
+    (tmp_path / "foveate.toml").write_text(UPSTREAMS)
+    printed, _ = _told(shell, FOVEATE_CONFIG=str(tmp_path / "foveate.toml"), FIRST_PROVIDER_KEY="sk-1")
+    assert "/v1 forwards to https://first.example/v1 (claude), https://last.example/v1\n" in printed
+    assert "hidden" not in printed
+    printed, _ = _told(shell)
+    assert "/v1 has no upstream yet; --upstream URL sets one\n" in printed
+
+
+def test_an_upstream_without_its_key_is_a_warning_at_the_start(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=300)
+    (tmp_path / "foveate.toml").write_text(UPSTREAMS)
+    printed, logged = _told(shell, FOVEATE_CONFIG=str(tmp_path / "foveate.toml"))
+    warning = "upstream 'claude' has no key: the environment variable FIRST_PROVIDER_KEY is not set"
+    assert f"Warning   {warning}" in printed
+    assert " WARNING " in logged
+    assert warning in logged
 
 
 def test_a_second_signal_ends_the_process_at_once(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ MIDDLEWARE = [Middleware(AdmissionMiddleware)]
 
 async def refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    return refusal(request.url.path, error)
+    return refusal(request.scope, error)
 
 
 class Held:

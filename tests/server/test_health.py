@@ -69,7 +69,7 @@ def test_a_database_that_does_not_answer_fails(tmp_path: Path, monkeypatch: pyte
 def test_strangers_learn_only_which_check_failed(tmp_path: Path) -> None:
     with client_of(tmp_path / "a.db", client=("10.1.2.3", 5), max_body_mb=10_000) as client:
         health_of = client.server.state.health
-        health_of._settings = SimpleNamespace(max_body_mb=10**12)
+        health_of._settings = SimpleNamespace(max_body_mb=10**12, upstreams={})
         answer = client.get("/readyz")
         assert (answer.status_code, answer.json()) == (503, {"status": "unavailable", "failed": ["disk"]})
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from starlette.responses import JSONResponse
 
 from foveate.server.gateway.transport import UpstreamClient
 from foveate.server.request_log import LineFormatter, logging_to_stderr
@@ -64,6 +65,53 @@ def test_every_refusal_is_logged_and_has_the_id_in_its_body(tmp_path: Path, capl
             assert lines_of(caplog)[-1].endswith(f"request={answer.headers['x-foveate-request-id']}")
     assert len(lines_of(caplog)) == len(asked)
     assert SECRET not in caplog.text
+
+
+@pytest.mark.parametrize("is_json", [False, True])
+def test_a_line_says_whose_call_it_was_of_which_model_and_why_it_failed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_json: bool
+) -> None:
+    caplog.set_level(logging.INFO, "foveate.requests")
+    upstream = Upstream(lambda _: say("ok"), fail=[JSONResponse({"error": {"message": "their words"}}, 429)])
+    body = body_of([{"role": "user", "content": "the question's words"}], model="claude-x")
+    with client_of(tmp_path / "a.db", upstream="http://someone:hidden@upstream:81") as client:
+        key = call(client, client.fov.keys.create, tenant="acme")
+        headers = {"X-Foveate-Key": key.secret}
+        gateway = client.server.state.gateway
+        gateway.use(UpstreamClient(transport=httpx2.ASGITransport(upstream.app)))
+        answers = [client.post("/v1/messages", json=body, headers=headers) for _ in range(2)]
+        gateway.use(UpstreamClient(transport=httpx2.MockTransport(_unreachable)))
+        client.get("/api/v1/sessions/none", headers=headers)
+        client.post("/v1/messages", json=body)
+        client.post("/v1/messages", json=body, headers=bearer(SECRET))
+        client.post("/v1/embeddings", json={"model": "embed-x", "input": "words"}, headers=headers)
+    assert [answer.status_code for answer in answers] == [429, 200]
+    lines = lines_of(caplog, is_json=is_json)
+    whose, call_of = {"key": key.info.id, "tenant": "acme"}, {"model": "claude-x"}
+    unreachable = {"upstream": "upstream:81", "cause": "ConnectError: no route"}
+    expected: list[dict[str, Any]] = [
+        {**whose, **call_of, "status": 429, "error": "refused", "upstream": "upstream:81"},
+        {**whose, **call_of, "status": 200},
+        {**whose, "status": 404, "error": "session-not-found"},
+        {"status": 401, "error": "not-authenticated", "reason": "a key is needed"},
+        {"status": 401, "error": "not-authenticated", "reason": "this key does not exist or was revoked"},
+        {**whose, "model": "embed-x", "status": 502, "error": "bad-upstream", **unreachable},
+    ]
+    for line, fields in zip(lines, expected, strict=True):
+        if is_json:
+            shown = json.loads(line)
+            assert {name: shown.get(name) for name in fields} == fields
+        else:
+            status = fields.pop("status")
+            assert f" {status} " in line
+            for name, value in fields.items():
+                assert f" {name}={json.dumps(value) if ' ' in value else value} " in line
+        assert ("error" in fields) is ("error" in line)
+        assert all(text not in line for text in ("words", "hidden", key.secret, SECRET))
+
+
+def _unreachable(_request: httpx2.Request) -> httpx2.Response:
+    raise httpx2.ConnectError("no route")
 
 
 @pytest.mark.parametrize("path", ["/v1/messages", "/api/v1/sessions/none", "/nothing"])
@@ -133,7 +181,7 @@ def test_what_a_client_sends_can_not_begin_another_line(
     for line in lines_of(caplog, is_json=is_json):
         assert len(line.splitlines()) == 1
         assert line.isprintable()
-        assert "forged" not in line.lower() or is_json or 'session="' in line
+        assert "forged" not in line.lower() or is_json or 'session="' in line or 'model="' in line
     assert all(name.isprintable() for name in names)
 
 

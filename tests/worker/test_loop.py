@@ -435,6 +435,40 @@ def test_a_worker_without_a_session_of_its_own_finishes_what_others_record(tmp_p
     asyncio.run(run())
 
 
+@pytest.mark.databases
+def test_the_queue_is_empty_once_the_process_that_recorded_has_compressed_everything(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        async def is_empty() -> bool:
+            return (await fov.queue_state()).sessions == 0
+
+        session = await fov.session("s")
+        for first in (1, 4):  # what is recorded later is work again
+            await talk(session, 3, first=first)
+            assert (await fov.queue_state()).sessions == 1
+            await until(is_empty)
+        assert [content.available_levels for content in await session.get_turns(1, 6, "T")] == [
+            ("R", "S", "C", "T")
+        ] * 6
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"quiet_seconds": 0.2})))
+
+
+def test_a_finished_session_stays_in_the_queue_if_something_was_recorded_meanwhile(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await talk(session, 1)
+        before = await fov.store.get_session("s")
+        finished = fov.store.derived.due.note_finished
+        await talk(session, 1, first=2)
+        await finished("s", last_turn=before.last_turn, last_position=before.last_position)
+        assert (await fov.queue_state()).sessions == 1
+        now = await fov.store.get_session("s")
+        await finished("s", last_turn=now.last_turn, last_position=now.last_position)
+        assert (await fov.queue_state()).sessions == 0
+
+    asyncio.run(with_store(tmp_path / "chat.db", job, settings(compress={"enabled": False, "processes": 0})))
+
+
 def test_a_drained_worker_leaves_nothing_to_do(tmp_path: Path) -> None:
     path = tmp_path / "chat.db"
 

@@ -78,6 +78,8 @@ def command(
         out.print(line(("Serving ", "green"), (ready.url, "bold"), "; Ctrl+C stops it."))
         out.print(line(("Dashboard ", ""), (f"{ready.url}/", "bold")))
         out.print(line(f"Gateway   {ready.url}/v1 {_upstream(ready)}"))
+        for warning in ready.warnings:
+            out.print(line(("Warning   ", "yellow"), warning))
         out.print(line(f"HTTP API  {ready.url}/api/v1 (described by /api/v1/openapi.json)"))
         out.print(line(f"MCP       {ready.url}/mcp"))
         out.print(line(f"Store     {path}"))
@@ -94,4 +96,6 @@ def command(
 
 
 def _upstream(ready: ServeReport) -> str:
-    return f"forwards to {ready.upstream}" if ready.upstream else "has no upstream yet; --upstream URL sets one"
+    if not ready.upstreams:
+        return "has no upstream yet; --upstream URL sets one"
+    return f"forwards to {', '.join(ready.upstreams)}"

@@ -231,11 +231,11 @@ class AccessMiddleware:
         with ExitStack() as stack:
             try:
                 principal = await self._checked(connection)
+                scope.setdefault("state", {})["principal"] = principal  # before its limits, for the log
                 stack.enter_context(self._access.admitted(principal))
             except ProblemError as error:
-                await refusal(scope["path"], error)(scope, receive, send)
+                await refusal(scope, error)(scope, receive, send)
                 return
-            scope.setdefault("state", {})["principal"] = principal
             await self._app(scope, receive, send)
 
     async def _checked(self, connection: HTTPConnection) -> Principal:

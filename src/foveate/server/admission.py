@@ -41,7 +41,7 @@ class AdmissionMiddleware:
         try:
             await place.enter()
         except ProblemError as error:
-            await refusal(scope["path"], error)(scope, receive, send)
+            await refusal(scope, error)(scope, receive, send)
             return
         is_complete, is_awaited = not has_body(scope), False
 

@@ -210,7 +210,7 @@ def _tenant_of(request: Request) -> str:
 
 async def _on_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, ProblemError)
-    return refusal(request.scope["path"], error)
+    return refusal(request.scope, error)
 
 
 async def _on_foveate_error(request: Request, error: Exception) -> Response:
@@ -218,7 +218,7 @@ async def _on_foveate_error(request: Request, error: Exception) -> Response:
     problem = problem_of(error, _tenant_of(request))
     if problem.status >= SERVER_ERROR:
         _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
-    return refusal(request.scope["path"], problem)
+    return refusal(request.scope, problem)
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:
@@ -227,7 +227,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     details = {404: f"there is nothing at {path[:200]}", 405: f"{request.method} is not allowed here"}
     detail = details.get(error.status_code, error.detail)
     headers = {"Allow": _allowed(request)} if error.status_code == NOT_ALLOWED else error.headers
-    return refusal(path, ProblemError(error.status_code, detail, headers=headers))
+    return refusal(request.scope, ProblemError(error.status_code, detail, headers=headers))
 
 
 def _allowed(request: Request) -> str:
@@ -241,7 +241,7 @@ def _allowed(request: Request) -> str:
 
 async def _on_defect(request: Request, error: Exception) -> Response:
     _log.error("%s %s failed", request.method, route_of(request.scope), exc_info=error)
-    return refusal(request.scope["path"], ProblemError(500, DEFECT))
+    return refusal(request.scope, ProblemError(500, DEFECT))
 
 
 async def _on_disconnect(_request: Request, _error: Exception) -> Response:

@@ -12,6 +12,7 @@ from typing import Final, Literal
 
 from foveate.client import Foveate
 from foveate.errors import StoreError
+from foveate.server.gateway.upstream import without_key
 from foveate.server.settings import MB, ServerSettings
 from foveate.session.values import QueueState
 
@@ -91,6 +92,9 @@ class Health:
         else:
             answered = {"milliseconds": round((time.monotonic() - began) * 1_000, 1)}
             checks = {"database": HealthCheck("ok", "", answered), **self._background(queue)}
+        if any(upstream.key_variable for upstream in self._settings.upstreams.values()):
+            missing = "; ".join(without_key(self._settings))
+            checks["upstreams"] = HealthCheck("warn" if missing else "ok", missing)
         location = self._fov.location
         if "://" not in location:
             checks["disk"] = await asyncio.to_thread(check_disk, Path(location), self._settings.max_body_mb * MB)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 from starlette.responses import Response
+from starlette.types import Scope
 
 from foveate import errors
 from foveate.errors import FoveateError
@@ -139,8 +140,19 @@ def is_dashboard_path(path: str) -> bool:
     return path == HOME_PATH or path.startswith(f"{DASHBOARD_PATH}/")
 
 
-def refusal(path: str, error: ProblemError) -> Response:
+def note_problem(scope: Scope, error: ProblemError) -> None:
+    """Note for the log why a request failed: a short code, and of a rejected key the reason. Other details may quote
+    what the client sent, so they stay out of the log."""
+    state = scope.setdefault("state", {})
+    state["error"] = error.kind
+    if error.status == 401:  # noqa: PLR2004
+        state["reason"] = re.split("[:;]", error.detail)[0]
+
+
+def refusal(scope: Scope, error: ProblemError) -> Response:
     """Return the response to a request that is rejected before its endpoint, in the format of its path."""
+    note_problem(scope, error)
+    path: str = scope["path"]
     found = _gateway_parts(path)
     if found is None:
         # Redirect a browser to the login form; htmx follows its own header.

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import FrameType
 
 import uvicorn
 from starlette.applications import Starlette
 
+import foveate
 from foveate import telemetry
 from foveate.agents.heartbeat import beating
 from foveate.agents.worker import working
@@ -26,14 +27,18 @@ from foveate.errors import InputError, Refused
 from foveate.knowledge.schedule import read_schedule, scheduled
 from foveate.server.app import create_app, server_settings
 from foveate.server.connection import LimitedConnection
+from foveate.server.gateway.upstream import listed, without_key
 from foveate.server.local import LoopbackGuard, make_first_key
 from foveate.server.problems import ProblemError
 from foveate.server.request_log import logging_to_stderr
 from foveate.server.settings import ServerSettings
 from foveate.settings import Settings
+from foveate.text import without_password
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept open: long, since a client that uses one while it is closed gets an error."""
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +47,13 @@ class ServeReport:
 
     url: str
     pid: int
-    upstream: str | None
+    upstreams: tuple[str, ...]
+    """What the gateway forwards to: the upstreams with names, then the default one."""
     needs_key: bool
     schedule: str = ""
     """When the server learns from past sessions; empty for never."""
+    warnings: tuple[str, ...] = ()
+    """What an operator should look at."""
     token: str | None = None
     """The token that requests from this machine need; None if they need none."""
 
@@ -114,35 +122,44 @@ async def _serve_app(
     needs_key = await fov.keys.exist()
     guard = app.state.access.guard = LoopbackGuard.of_system()
 
+    warnings = without_key(own)
+    for warning in warnings:
+        _log.warning("%s", warning)
+
     def report() -> None:
         set_aside_startup_objects()
         host = f"[{own.host}]" if ":" in own.host else own.host
         url = f"http://{host}:{server.port}"
         token = None if needs_key else guard.token
-        on_ready(ServeReport(url, os.getpid(), own.upstream, needs_key, settings.knowledge.schedule.strip(), token))
+        _log.info("started: Foveate %s at %s, store %s", foveate.__version__, url, without_password(fov.location))
+        schedule = settings.knowledge.schedule.strip()
+        on_ready(ServeReport(url, os.getpid(), listed(own), needs_key, schedule, tuple(warnings), token))
 
     server = QuietServer(server_config(app, own), report)
 
-    def stop() -> None:
+    def stop(number: int) -> None:
+        _log.info("stopping: %s", signal.Signals(number).name)
         server.should_exit = True
         app.state.end_streams()  # event streams would keep their connections open
 
-    with stopping_at_signals(partial(asyncio.get_running_loop().call_soon_threadsafe, stop)):
+    loop = asyncio.get_running_loop()
+    with stopping_at_signals(lambda number: loop.call_soon_threadsafe(stop, number)):
         await server.serve()
 
 
 @contextmanager
-def stopping_at_signals(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at the first SIGINT or SIGTERM. A second one ends the process at once, whatever it is doing.
+def stopping_at_signals(stop: Callable[[int], object]) -> Iterator[None]:
+    """Call `stop` with the number of the signal at the first SIGINT or SIGTERM. A second one ends the process at
+    once, whatever it is doing.
 
     What was acknowledged is durable, so nothing is lost. The event loop's own handlers would wait for a free loop.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
+    def on_signal(first: int, _frame: FrameType | None) -> None:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
-        stop()
+        stop(first)
 
     before = {number: signal.signal(number, on_signal) for number in numbers}
     try:

@@ -33,6 +33,9 @@ CLOSE_SECONDS: Final = 1.0
 MAX_MESSAGE_CHARS: Final = 10_000
 CLIENT_CLOSED: Final = 499
 """Status in the log of a request whose client went away before the answer."""
+FIRST_ERROR: Final = 400
+DEFECT_STATUS: Final = 500
+MAX_MODEL_CHARS: Final = 100
 _FIELDS: Final = "foveate_fields"
 
 _log = logging.getLogger("foveate.requests")
@@ -73,6 +76,10 @@ class RequestLogMiddleware:
         token = REQUEST_ID.set(request_id)
         try:
             await self._app(scope, receive, marked)
+        except Exception:
+            scope["state"]["error"] = "defect"
+            status = DEFECT_STATUS if status == CLIENT_CLOSED else status
+            raise
         finally:
             REQUEST_ID.reset(token)
             if _log.isEnabledFor(logging.INFO):
@@ -80,13 +87,22 @@ class RequestLogMiddleware:
 
 
 def _write_line(scope: Scope, status: int, seconds: float) -> None:
+    state = scope["state"]
     fields: dict[str, Any] = {
         "method": method_of(scope),
         "route": route_of(scope),
         "status": status,
         "ms": round(seconds * 1_000, 1),
     }
-    call = scope["state"].get("call")
+    principal = state.get("principal")
+    known = {
+        "key": getattr(principal, "key_id", ""),
+        "tenant": getattr(principal, "tenant", ""),
+        "model": state.get("model", "")[:MAX_MODEL_CHARS],
+        **_failure(state, status),
+    }
+    fields |= {name: value for name, value in known.items() if value}
+    call = state.get("call")
     if isinstance(call, CallNote) and call.is_ended:
         used = call.used
         fields |= {
@@ -95,8 +111,22 @@ def _write_line(scope: Scope, status: int, seconds: float) -> None:
             "cached": used.cache_read_tokens,
             "session": call.session,
         }
-    fields["request"] = scope["state"]["request_id"]
+    fields["request"] = state["request_id"]
     _log.info("", extra={_FIELDS: fields})
+
+
+def _failure(state: dict[str, Any], status: int) -> dict[str, str]:
+    """Return why a request failed, as a short code with a reason; empty if it did not."""
+    call = state.get("call")
+    outcome = call.outcome if isinstance(call, CallNote) and call.is_ended and call.outcome != "ok" else ""
+    upstream = state.get("upstream", "")
+    error = state.get("error") or outcome
+    if not error and status >= FIRST_ERROR and status != CLIENT_CLOSED:
+        error = "refused" if upstream else "failed"
+    if not error:
+        return {}
+    reason, cause = state.get("reason", ""), state.get("cause", "")
+    return {"error": error, "reason": reason, "upstream": upstream, "cause": cause}
 
 
 class LineFormatter(logging.Formatter):

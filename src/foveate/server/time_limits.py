@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.server.bodies import has_body
-from foveate.server.problems import ProblemError, is_gateway_path, problem_response
+from foveate.server.problems import ProblemError, is_gateway_path, note_problem, problem_response
 
 REQUEST_SECONDS = 120.0
 """Time limit of an operation: far above the slowest that was measured, 18 s for 21 MB of small messages."""
@@ -46,6 +46,7 @@ class TimeLimitMiddleware:
             if not watched.is_gone:
                 detail = f"the request took longer than {watched.seconds:,.0f} s and {watched.outcome}"
                 problem = ProblemError(503, detail, kind="time-limit", headers={"Retry-After": "1"})
+                note_problem(scope, problem)
                 await problem_response(problem)(scope, receive, send)
         finally:
             watched.close()

@@ -136,6 +136,7 @@ class DueQueue(_Part):
     note_requested = _writes(queue.note_requested, _in_session())
     take_sessions = _writes(queue.take_sessions, _of())
     put_back = _writes(queue.put_back, _of_due)
+    note_finished = _writes(queue.note_finished, _in_session())
     state = _reads(queue.state)
 
     async def wait_for_work(self, seconds: float) -> None:

@@ -77,6 +77,8 @@ LIST_WORK = """SELECT number, id, work_us FROM sessions WHERE work_us <= :now_us
     ORDER BY work_us, number LIMIT :limit {skip_locked}"""
 TAKE_WORK = "UPDATE sessions SET work_us = :token WHERE number = :number"
 PUT_BACK = "UPDATE sessions SET work_us = :due_us WHERE id = :id AND work_us = :token"
+FINISHED = """UPDATE sessions SET work_us = NULL
+    WHERE id = :id AND work_us = 0 AND last_turn = :last_turn AND last_position = :last_position"""
 COUNT_SESSIONS = """SELECT count(*), coalesce(sum(CASE WHEN work_us <= :now_us THEN 1 ELSE 0 END), 0)
     FROM sessions WHERE work_us IS NOT NULL"""
 COUNT_DUE = f"""SELECT count(*), coalesce(sum(CASE WHEN r.due_us <= :now_us THEN 1 ELSE 0 END), 0), min(r.due_us)
@@ -105,6 +107,12 @@ def put_back(connection: Connection, work: SessionWork, seconds: float | None) -
     recorded since it was taken."""
     due_us = None if seconds is None else connection.clock_us() + int(seconds * 1_000_000)
     connection.execute(PUT_BACK, {"id": work.session_id, "token": work.token, "due_us": due_us})
+
+
+def note_finished(connection: Connection, session_id: str, *, last_turn: int, last_position: int) -> None:
+    """Take a session that has everything up to this message out of the queue. No effect if something was recorded
+    since, or a worker has taken it."""
+    connection.execute(FINISHED, {"id": session_id, "last_turn": last_turn, "last_position": last_position})
 
 
 def state(connection: Connection, *, limit: int) -> QueueState:

@@ -22,7 +22,7 @@ import msgspec
 
 from foveate import telemetry
 from foveate.compress.worth import load_worth
-from foveate.errors import Damaged, SessionNotFound, contained
+from foveate.errors import Damaged, SessionNotFound, StoreError, contained
 from foveate.events import Event, EventBus, EventKind
 from foveate.models.caller import Caller
 from foveate.recall.embed import STATIC
@@ -276,13 +276,25 @@ class Worker:
         include_open = session_id in self._with_open
         # Unfinished work of an earlier process uses rules only; models wait until the session continues.
         with_models = session_id in self._recorded
+        session = await self._known(session_id) if include_open else None
         seconds = await self._advance(session_id, include_open=include_open, with_models=with_models)
         if seconds is None and include_open:
             self._with_open.discard(session_id)
+            if session is not None:  # the queue, which other processes read, ends with it too
+                with contained(_log, "a finished session stays in the queue"):
+                    await self._store.derived.due.note_finished(
+                        session_id, last_turn=session.last_turn, last_position=session.last_position
+                    )
         elif seconds:
             asyncio.get_running_loop().call_later(seconds, self._retry, session_id)
         elif seconds is not None:
             self._sessions.setdefault(session_id)
+
+    async def _known(self, session_id: str) -> SessionRow | None:
+        """Return a session as it is stored; None if it was deleted or can't be read now."""
+        with suppress(StoreError, SessionNotFound):
+            return await self._store.get_session(session_id)
+        return None
 
     async def _advance(self, session_id: str, *, include_open: bool, with_models: bool) -> float | None:
         """Process one batch of a session, or once none is left its index, eras and roll-ups.

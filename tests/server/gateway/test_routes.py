@@ -91,6 +91,26 @@ def test_a_key_of_the_gateway_reaches_no_other_path(tmp_path: Path, path: str) -
     assert "there is nothing at" in answer.json()["error"]["message"]
 
 
+@pytest.mark.parametrize(
+    ("path", "kind"),
+    [("/v1/messages", "overloaded_error"), ("/v1/chat/completions", "server_error"), ("/v1/models", None)],
+)
+def test_a_key_missing_in_the_environment_is_the_servers_fault_not_the_clients(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, kind: str | None
+) -> None:
+    monkeypatch.delenv("PROVIDER_KEY")
+    with gateway(tmp_path) as (client, provider):
+        body = {"model": "m", "max_tokens": 9, "messages": [{"role": "user", "content": "hi"}]}
+        answer = client.post(path, json=body) if kind else client.get(path)
+        ready = client.get("/readyz")
+    assert (answer.status_code, answer.headers["x-should-retry"], provider.paths) == (503, "false", [])
+    error = answer.json()["error"]
+    assert "PROVIDER_KEY is not set" in error["message"]
+    assert kind is None or error["type"] == kind
+    assert (ready.status_code, ready.json()["checks"]["upstreams"]["state"]) == (200, "warn")
+    assert "PROVIDER_KEY" in ready.json()["checks"]["upstreams"]["detail"]
+
+
 def test_a_known_path_with_another_method_is_refused(tmp_path: Path) -> None:
     with gateway(tmp_path) as (client, provider):
         answer = client.delete("/v1/models/gpt-5", headers=OWN)

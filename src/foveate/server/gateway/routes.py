@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx2
 import msgspec
@@ -46,7 +46,7 @@ from foveate.server.gateway.table import (
 from foveate.server.gateway.transport import upstream_client
 from foveate.server.gateway.upstream import Target, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
-from foveate.server.problems import ProblemError, with_request_id
+from foveate.server.problems import ProblemError, note_problem, problem_of, with_request_id
 from foveate.server.request_log import request_id_of
 from foveate.server.settings import ServerSettings
 from foveate.session.client_calls import CallNote, CallRow, ClientCalls
@@ -63,6 +63,7 @@ FORBIDDEN: Final = 403
 MAX_ID_CHARS: Final = 200
 MAX_COUNT_BYTES: Final = 1_000_000
 """Size limit of a provider's token count."""
+MAX_CAUSE_CHARS: Final = 200
 _KEPT_PATH: Final = "foveate.gateway_path"
 
 
@@ -179,10 +180,14 @@ class GatewayEndpoints:
                 _check_countable(request.state.principal, row.name)
                 return await handle(Asked(row, wire, request, row.upstream_path(request.path_params)))
             except ProblemError as error:
+                note_problem(request.scope, error)
                 headers = {**error.headers, "x-should-retry": "false"} if error.status == FORBIDDEN else error.headers
                 body = with_request_id(wire.error(error.status, error.detail))
                 return JSONResponse(body, error.status, headers=headers)
             except FoveateError as error:
+                note_problem(request.scope, problem_of(error))
+                if isinstance(error, BadUpstream):
+                    request.state.cause = _cause(error)
                 return error_reply(wire, error).response()
 
         return endpoint
@@ -216,7 +221,7 @@ class GatewayEndpoints:
             path=path,
             query=query,
             headers=asked.headers,
-            target=target or self._target(read.model, wire.format),
+            target=target or self._target(asked, read.model),
             named=client_id(asked.headers, read.hints, asked.session),
             choice=_choice(asked.request, read, recalls_project=self._settings.recall_projects),
             raw=raw,
@@ -249,7 +254,7 @@ class GatewayEndpoints:
         """Return the provider's token count of the client's body, or our own if it has no such endpoint."""
         raw = await self._raw(asked)
         read = asked.wire.read(_decoded(raw), path=asked.path)
-        target = choose(self._settings, read.model, asked.wire.format)
+        target = self._choose(asked, read.model)
         if target is not None:
             target, raw = self._kept_apart(asked, target, raw)
             headers = {"content-type": "application/json"}
@@ -266,7 +271,7 @@ class GatewayEndpoints:
         """Pass a request and its answer on unchanged; nothing is recorded."""
         raw = await self._raw(asked)
         models = await named_models(asked.row, asked.request, raw)
-        target = self._target(models[0] if models else "", asked.wire.format)
+        target = self._target(asked, models[0] if models else "")
         target, raw = self._kept_apart(asked, target, raw)
         try:
             answer = await self._send(asked, target, raw)
@@ -321,8 +326,17 @@ class GatewayEndpoints:
         check_models(principal, await named_models(asked.row, asked.request, raw))
         return raw
 
-    def _target(self, model: str, format_name: str) -> Target:
-        target = choose(self._settings, model, format_name)
+    def _choose(self, asked: Asked, model: str) -> Target | None:
+        """Return the provider of a request, noted for the log with the model."""
+        state = asked.request.state
+        state.model = model
+        target = choose(self._settings, model, asked.wire.format)
+        if target is not None:
+            state.upstream = urlsplit(target.base).netloc.rpartition("@")[2]
+        return target
+
+    def _target(self, asked: Asked, model: str) -> Target:
+        target = self._choose(asked, model)
         if target is None:
             raise ProblemError(503, NO_UPSTREAM)
         return target
@@ -345,6 +359,14 @@ class GatewayEndpoints:
         if self._client is None:
             self._client = upstream_client()
         return self._client
+
+
+def _cause(error: BadUpstream) -> str:
+    """Return for the log why a provider gave no answer; what it answered stays out."""
+    cause = error.__cause__
+    if not isinstance(cause, httpx2.HTTPError):
+        return "its answer can't be read"
+    return f"{type(cause).__name__}: {cause}"[:MAX_CAUSE_CHARS]
 
 
 def _check_countable(principal: Principal, route: str) -> None:

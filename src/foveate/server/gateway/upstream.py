@@ -11,7 +11,6 @@ from urllib.parse import parse_qs, unquote_plus
 
 import httpx2
 
-from foveate.errors import InputError
 from foveate.server.gateway.headers import LATIN
 from foveate.server.problems import ProblemError
 from foveate.server.settings import ServerSettings
@@ -61,6 +60,7 @@ KEPT_FROM_UPSTREAM: Final = frozenset(
 )
 CREDENTIALS: Final = ("authorization", "x-api-key", "x-goog-api-key", "x-foveate-key", "api-key")
 KEY_PREFIX: Final = "fov_"
+NOT_SET: Final = "the environment variable {variable} is not set; its operator sets it and restarts 'foveate serve'"
 KEY_HEADERS: Final = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}
 
 
@@ -119,6 +119,28 @@ def choose(settings: ServerSettings, model: str, format_name: str) -> Target | N
     return Target(_base(settings.upstream)) if settings.upstream else None
 
 
+def listed(settings: ServerSettings) -> tuple[str, ...]:
+    """Return what the gateway forwards to, in the order of choice, as an operator reads it."""
+    named = [f"{_shown(upstream.url)} ({name})" for name, upstream in settings.upstreams.items()]
+    return (*named, *([_shown(settings.upstream)] if settings.upstream else ()))
+
+
+def without_key(settings: ServerSettings) -> list[str]:
+    """Return a sentence for each upstream whose key is not in the environment: its requests would fail."""
+    return [
+        f"upstream {name!r} has no key: {NOT_SET.format(variable=upstream.key_variable)}"
+        for name, upstream in settings.upstreams.items()
+        if upstream.key_variable is not None and not os.environ.get(upstream.key_variable)
+    ]
+
+
+def _shown(url: str) -> str:
+    """Return a URL without its user and password."""
+    scheme, separator, rest = url.partition("://")
+    place, slash, path = rest.partition("/")
+    return f"{scheme}{separator}{place.rpartition('@')[2]}{slash}{path}" if separator else url
+
+
 def _base(url: str) -> str:
     return url.rstrip("/").removesuffix("/v1").removesuffix("/v1beta")
 
@@ -128,7 +150,8 @@ def _key(variable: str | None) -> str | None:
         return None
     found = os.environ.get(variable)
     if not found:
-        raise InputError(f"the environment variable {variable} with the upstream's key is not set")
+        problem = f"the server has no key for this upstream: {NOT_SET.format(variable=variable)}"
+        raise ProblemError(503, problem, headers={"x-should-retry": "false"})
     return found
 
 
