@@ -19,7 +19,7 @@ def test_the_dashboard_is_served_on_loopback_and_opened(
 
     def serve(location: Path, settings: Any, *, on_ready: Any) -> None:
         served.update(location=location, host=settings.server.host)
-        on_ready(process.ServeReport("http://127.0.0.1:8500", 1, None, needs_key=False))
+        on_ready(process.ServeReport("http://127.0.0.1:8500", 1, (), needs_key=False))
 
     def open_browser(url: str) -> bool:
         opened.append(url)
