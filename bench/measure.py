@@ -48,7 +48,7 @@ from rich.progress import track
 sys.path.extend(str(Path(__file__).resolve().parents[1] / folder) for folder in ("bench", "tests"))
 
 import foveate.sync as foveate
-from foveate.text import turn_text
+from foveate.text import common_length, turn_text
 from foveate.tokens import count_tokens
 from support.validators import faults
 
@@ -193,8 +193,7 @@ def score(exchanges: Sequence[Exchange], requests: Sequence[dict[str, Any]], bud
 
 def common_start(one: str, other: str) -> str:
     """Return what both texts begin with."""
-    length = next((at for at, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
-    return one[:length]
+    return one[: common_length(one, other)]
 
 
 def request_text(request: dict[str, Any]) -> str:

@@ -126,7 +126,7 @@ class ModelCall:
     operation: str = "chat"
     session_id: str = ""
     address: str = ""
-    """The provider's URL; only its host and port are told."""
+    """The provider's URL; only its host and port are recorded."""
     purpose: str = ""
     first_seconds: float = 0.0
     """Time to the first part of a streamed answer; 0 if it was not streamed."""
@@ -170,7 +170,7 @@ _active: _Telemetry | None = None
 
 
 class _On:
-    """A span that is current during its block. An error is told by its class alone: its message may have content."""
+    """A span that is current during its block. Errors are recorded by their class: a message may have content."""
 
     __slots__ = ("_began", "_current", "_name", "_span", "_telemetry")
 

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import AnyStr
 
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -85,6 +86,18 @@ _TERMINAL_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u
 def for_terminal(text: str) -> str:
     """Write escape sequences, C1 and bidirectional controls as `\\u009b`, which JSON reads back unchanged."""
     return _TERMINAL_CONTROL.sub(lambda char: f"\\u{ord(char[0]):04x}", text.replace("\r\n", "\n"))
+
+
+def common_length(left: AnyStr, right: AnyStr, start: int = 0) -> int:
+    """Return how many characters or bytes are equal from the beginning; the first `start` are known to be."""
+    low, high = start, min(len(left), len(right))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if left[low:middle] == right[low:middle]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def encodable(text: str) -> str:

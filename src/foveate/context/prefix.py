@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from foveate.text import common_length
 from foveate.tokens import Counter
 
 
@@ -37,18 +38,7 @@ def matching_tokens(before: Sequence[PrefixPart], after: Sequence[PrefixPart], c
 
 def _common_tokens(old: PrefixPart, new: PrefixPart, counter: Counter) -> int:
     """Count the common tokens of two parts that begin alike; the shorter remainder is counted."""
-    common = _common_length(old.text, new.text)
+    common = common_length(old.text, new.text)
     if common < len(old.text) // 2:
         return min(new.tokens, counter.count(old.text[:common]))
     return min(new.tokens, max(0, old.tokens - counter.count(old.text[common:])))
-
-
-def _common_length(left: str, right: str) -> int:
-    low, high = 0, min(len(left), len(right))
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low

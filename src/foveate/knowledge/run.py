@@ -219,7 +219,7 @@ async def _is_quick(
     rows = await fov.store.knowledge.list_runs(
         fov.tenant_name, scope=str(scope), version=await run_version(fov), state="done", limit=1
     )
-    # Topics and recurring errors of many quick runs are not left out for ever.
+    # Topics and recurring errors of many quick runs are not left out permanently.
     seen = msgspec.json.decode(rows[0].report, type=RunSummary).turns if rows else 0
     return total - seen <= QUICK_SHARE * total
 

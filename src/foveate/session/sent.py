@@ -28,7 +28,7 @@ from foveate.session.sent_picture import pack_segments, unpack_segments, whole_s
 from foveate.store import bodies
 from foveate.store.rows import NANO
 from foveate.store.sent import SentRow
-from foveate.text import amount, compact_json
+from foveate.text import amount, common_length, compact_json
 from foveate.turn import from_us
 
 if TYPE_CHECKING:
@@ -251,13 +251,7 @@ def common_prefix(left: bytes, right: bytes, start: int = 0) -> int:
     low, high = min(start, len(left), len(right)), min(len(left), len(right))
     if high - low > NEAR_END_BYTES and right.startswith(left[low : high - NEAR_END_BYTES], low):
         low = high - NEAR_END_BYTES
-    while low < high:
-        middle = (low + high + 1) // 2
-        if left[low:middle] == right[low:middle]:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+    return common_length(left, right, low)
 
 
 @dataclass(frozen=True, slots=True)

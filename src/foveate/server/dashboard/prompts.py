@@ -1,4 +1,4 @@
-"""Stored prompts: what models are told, with a history; a change is a new version, and nothing is overwritten."""
+"""Stored prompts: prompts that models get, with a history; a change is a new version, and nothing is overwritten."""
 
 from __future__ import annotations
 

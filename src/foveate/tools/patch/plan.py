@@ -147,7 +147,7 @@ class _View:
 
     def _refuse_link(self, given: str) -> None:
         path = self._workspace.roots[0] / given
-        name = self._workspace.path(str(path.parent)) / path.name  # nothing is told of names outside
+        name = self._workspace.path(str(path.parent)) / path.name  # reveals nothing of names outside
         with file_errors(f"{given[:MAX_NAME_BYTES]} …" if len(given) > MAX_NAME_BYTES else given):
             is_link = name.is_symlink()
         if is_link:
