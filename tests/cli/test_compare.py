@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 import pytest
 
 from foveate.demo import load_conversation
+from support.browser import CHROMIUM, chromium
 from support.command_line import HELLO, Shell, shell_with
 from support.transcripts import FIXTURES
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 QUICK = ("--budgets", "2k", "--strategies", "gradient,standard")
 
@@ -201,17 +199,22 @@ def test_what_a_session_is_called_can_not_break_the_page(tmp_path: Path) -> None
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
-def test_the_page_works_in_a_browser(page: Path, tmp_path: Path) -> None:
-    assert CHROMIUM is not None
-    flags = "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking"
-    command = [CHROMIUM, *flags.split(), "--disable-component-update", "--disable-sync", "--enable-logging=stderr"]
-    command += [f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri()]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    assert "CONSOLE" not in ran.stderr
-    sections = re.findall(r'<section data-budget="(\d+)"( hidden="")?>', ran.stdout)
-    assert sections == [("3000", ""), ("6000", ' hidden=""')]
-    assert 'data-tip="' in ran.stdout
-    assert ran.stdout.count("<canvas") == 2 + 6, "the plots of the section that is shown"
+def test_the_page_works_in_a_browser(page: Path) -> None:
+    pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    faults: list[str] = []
+    with chromium() as browser:
+        shown = browser.new_page()
+        shown.on("console", lambda message: faults.append(message.text))
+        shown.on("pageerror", lambda error: faults.append(str(error)))
+        shown.goto(page.as_uri())
+        shown.wait_for_function(
+            f"document.querySelectorAll('canvas').length >= {2 + 6}"
+        )  # of the section that is shown
+        sections = shown.eval_on_selector_all("section", "all => all.map(each => [each.dataset.budget, each.hidden])")
+        assert sections == [["3000", False], ["6000", True]]
+        assert shown.locator("[data-tip]").count()
+        assert shown.locator("canvas").count() == 2 + 6
+    assert faults == []
 
 
 def test_the_demos_facts_are_looked_for(answer: Any) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ import httpx2
 import pytest
 from starlette.responses import JSONResponse
 
+from foveate.events import REQUEST_ID
 from foveate.server.gateway.transport import UpstreamClient
+from foveate.server.process import stopping_at_signals
 from foveate.server.request_log import LineFormatter, logging_to_stderr
 from foveate.server.settings import ServerSettings
 from support.gateway import HEADERS, body_of
@@ -183,6 +186,16 @@ def test_what_a_client_sends_can_not_begin_another_line(
         assert line.isprintable()
         assert "forged" not in line.lower() or is_json or 'session="' in line or 'model="' in line
     assert all(name.isprintable() for name in names)
+
+
+def test_a_signal_that_comes_during_a_request_is_not_logged_as_part_of_it() -> None:
+    seen: list[str] = []
+    with stopping_at_signals(lambda number: seen.append(REQUEST_ID.get())):
+        token = REQUEST_ID.set("some request")
+        signal.raise_signal(signal.SIGTERM)
+        REQUEST_ID.reset(token)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    assert seen == [""]
 
 
 def test_a_message_and_its_trace_can_not_forge_a_line() -> None:

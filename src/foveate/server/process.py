@@ -10,6 +10,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -153,13 +154,15 @@ def stopping_at_signals(stop: Callable[[int], object]) -> Iterator[None]:
     once, whatever it is doing.
 
     What was acknowledged is durable, so nothing is lost. The event loop's own handlers would wait for a free loop.
+    A signal arrives while some request is served; `stop` runs outside of it, in the context of the caller.
     """
     numbers = (signal.SIGINT, signal.SIGTERM)
+    outside = copy_context()
 
     def on_signal(first: int, _frame: FrameType | None) -> None:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
-        stop(first)
+        outside.run(stop, first)
 
     before = {number: signal.signal(number, on_signal) for number in numbers}
     try:
