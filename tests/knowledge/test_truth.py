@@ -25,11 +25,23 @@ REPLACED = (
         "Refunds above 200 euros need the approval of Lotte",
         "refunds above 150 euros need Lotte's approval, no longer 200",
     ),
+    ("Always use npm.", "Always use pnpm instead of npm."),
+    ("Immer npm benutzen.", "Ab jetzt pnpm statt npm."),
+    ("Wir deployen dienstags.", "Wir deployen jetzt nur noch donnerstags."),
+    ("Always indent with tabs.", "Use spaces instead of tabs."),
     ("CI runs on Jenkins", "We moved from Jenkins to GitHub Actions."),
     ("Die Abnahme ist am 3. Mai", "Die Abnahme ist nicht am 3. Mai, sondern am 10. Mai"),
     ("Je rends le manuscrit le 15 avril", "je rends le manuscrit le 30 avril, plus le 15"),
 )
 KEPT = (
+    ("Always answer in German.", "Always answer in English when the ticket is in English."),
+    ("Always answer in German.", "From now on answer in English when the ticket is in English."),
+    ("Antworte immer auf Deutsch.", "Antworte jetzt auf Englisch, wenn das Ticket auf Englisch ist."),
+    ("Never deploy on Friday.", "Always deploy on Friday to staging."),
+    (
+        "Always run the tests with make check before you push.",
+        "Never run the tests with make check on my laptop, only on the CI.",
+    ),
     (
         "If a fix is urgent, Ingrid can approve a deploy",
         "production deploys are on Thursdays now, no longer on Tuesdays",
@@ -50,6 +62,11 @@ def test_a_changed_statement_replaces_the_one_on_the_same_subject(before: str, n
 @pytest.mark.parametrize(("before", "now"), KEPT)
 def test_a_statement_on_another_subject_replaces_nothing(before: str, now: str) -> None:
     assert not read_claim(now, is_change="now" in now).replaces(read_claim(before))
+
+
+def test_a_case_or_place_replaces_no_general_rule_even_if_the_model_takes_it_for_a_change() -> None:
+    for before, now in KEPT[:5]:
+        assert not read_claim(now, is_change=True).replaces(read_claim(before))
 
 
 async def _current(fov: Foveate) -> list[str]:
@@ -124,3 +141,9 @@ def test_a_pinned_statement_is_not_replaced_by_a_run(tmp_path: Path) -> None:
         assert {each.state for each in await fov.knowledge.list(kind="lesson")} == {"pinned", "proposed"}
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_rule_for_one_case_replaces_no_general_one() -> None:
+    general = read_claim("Always answer in German.")
+    assert not read_claim("Always answer in English when the ticket is in English.").replaces(general)
+    assert read_claim("Always use pnpm instead of npm.").replaces(read_claim("Always use npm."))

@@ -68,7 +68,7 @@ from foveate.store.knowledge import QUICK, KnowledgeChanges, KnowledgeRow, Knowl
 from foveate.store.leases import Lease
 from foveate.store.rows import DAY_US, NANO
 
-LEARN_VERSION = 2
+LEARN_VERSION = 3
 """Changed when rules find different things in the same turns, so that they are read again."""
 STEPS = ("gather", "topics", "lessons", "merge", "finish")
 MAX_ATTEMPTS = 3

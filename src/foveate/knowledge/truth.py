@@ -1,8 +1,9 @@
 """What holds now: which statement replaces which earlier one, and which contradict each other. Pure.
 
-Two statements are about the same subject if they share words other than values (numbers, dates, days). The later one
-replaces the earlier if it says that something has changed, or if they differ in a value or a negation only. An explicit
-old value settles it: `not 7:45, 7:15`, `no longer on Tuesdays`, `from Jenkins to GitHub Actions`.
+Two statements are about the same subject if they share words other than values (numbers, dates, days), and one of
+them has the first word of the other. The later one replaces the earlier if it says that something has changed, or if
+they differ in a value or a negation only. An explicit old value settles it: `not 7:45, 7:15`, `no longer on Tuesdays`,
+`from Jenkins to GitHub Actions`.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from foveate.compress.lexicon import DAY_WORDS, MONTHS, NUMBER_WORDS, stem
+from foveate.compress.lexicon import DAY_WORDS, MONTHS, NUMBER_WORDS, STRICT_CONDITIONS, as_words, stem
 from foveate.knowledge.statements.phrases import LANGUAGES, load, tokens_of
 from foveate.recall.questions import likely_languages
 from foveate.store.rows import DAY_US
@@ -22,14 +23,24 @@ SAME_WORDS = 0.6
 """Minimum share of common words of two statements that differ in values only."""
 CHANGED_WORDS = 0.4
 """The same, of the shorter one, if the later statement says that something has changed."""
-FEW_WORDS = 2
-"""One common word is enough for a statement of at most this many, if both have values of the same kind, or none."""
+FEW_WORDS = 4
+"""One common word, the first of one of them, is enough for a change of at most this many, if both have values of the
+same kind, or none."""
 OLD_WORDS = 4
 """An earlier statement of at most this many words is replaced by one that names one of them as outdated."""
 OLD_SPAN = 3
 """Words behind `no longer`, `instead of` and the like that name what is outdated."""
 BARE_WORDS = 1
 """A correction with at most this many words besides values names no subject of its own: `not 7:45, 7:15`."""
+
+CONDITIONS = (STRICT_CONDITIONS | as_words("when whenever quand lorsque cuando sobald")) - as_words(
+    "instead rather than statt sondern nur seulement solo sólo soltanto apenas alleen только"
+)
+"""Words of a statement about one case; those that name what does not hold, and `only`, are no condition."""
+PREPOSITIONS = as_words("on in at for to of auf im in bei für sur dans chez pour en para sobre")
+"""What follows one of these, where an earlier statement has none, narrows it to a place or purpose."""
+PLACE_SPAN = 3
+"""Words behind a preposition, at most, before the content word: `on my own laptop`."""
 
 _WORD = re.compile(r"[^\W_][\w.:/@+#-]*[^\W_]|[^\W_]", re.UNICODE)
 _NUMBER = re.compile(r"\W?v?\d")
@@ -49,25 +60,49 @@ class Claim:
     is_change: bool
     slots: frozenset[str]
     """Facts that a person has one of, such as a home."""
+    head: str = ""
+    """The stem of its first content word."""
+    is_conditional: bool = False
+    """True if it holds in one case."""
+    is_announced: bool = False
+    """True if its words say that something is different from now on."""
+    places: frozenset[str] = frozenset()
+    """Stems of the content words behind a preposition."""
 
     def replaces(self, earlier: Claim) -> bool:
         """Return whether this statement, made later, is about the same subject and says something else."""
         shared = self.words & earlier.words
         if self.slots & earlier.slots or not shared:
-            return bool(self.slots & earlier.slots)
+            return bool(self.slots & earlier.slots) and self.is_conditional <= earlier.is_conditional
+        if (names_old := self._names_old(earlier)) or self._is_narrower(earlier):
+            return names_old
         is_different = self.values != earlier.values or self.is_negated != earlier.is_negated
         if self.is_change:
-            names_old = self.old & earlier.values or (self.old & earlier.words and len(earlier.words) <= OLD_WORDS)
             fewest = min(len(self.words), len(earlier.words))
-            is_alike = _kinds(self.values) == _kinds(earlier.values)
-            least = 1 if is_alike and fewest <= FEW_WORDS else max(2, CHANGED_WORDS * fewest)
+            mine, its = _kinds(self.values), _kinds(earlier.values)
+            is_alike = mine == its or bool(mine and mine <= its)
+            is_one_subject = self.head in earlier.words or earlier.head in self.words
+            least = 1 if is_alike and len(self.words) <= FEW_WORDS else max(2, CHANGED_WORDS * fewest)
             is_new = is_different or bool(self.words - earlier.words)
-            return bool(names_old) or (is_new and len(shared) >= least)
+            return bool(self.old & earlier.values) or (is_new and is_one_subject and len(shared) >= least)
         if self.old & earlier.values and self.values - earlier.values:
             return True
+        if self.is_conditional != earlier.is_conditional:
+            return False  # a rule for one case, and the general one
         # One that only adds a value does not contradict.
         is_refined = self.is_negated == earlier.is_negated and not (self.values and earlier.values)
         return is_different and not is_refined and len(shared) >= SAME_WORDS * len(self.words | earlier.words)
+
+    def _names_old(self, earlier: Claim) -> bool:
+        """Return whether this statement names what a short earlier one is about as outdated: `pnpm instead of npm`."""
+        return bool(self.old & earlier.words) and len(earlier.words) <= OLD_WORDS and self.old != self.words
+
+    def _is_narrower(self, earlier: Claim) -> bool:
+        """Return whether this is about one case or place of what an earlier statement says in general."""
+        if self.is_conditional and not earlier.is_conditional:
+            return True
+        is_opposite = self.is_negated != earlier.is_negated and self.values == earlier.values
+        return is_opposite and not self.is_announced and bool(self.places - earlier.words)
 
     def share(self, other: Claim) -> float:
         """Return the share of words that two statements have in common."""
@@ -92,15 +127,15 @@ def corrected(text: str, earlier: str, claim: Claim, before: Claim) -> str:
 @lru_cache(maxsize=8_192)
 def read_claim(text: str, *, is_change: bool = False) -> Claim:
     """Prepare a statement for comparison."""
-    words, values = set(), set()
+    words, values = dict[str, None](), set()
     for word in _words(text):
         if value := _value(word):
             values.add(value)
         elif word.lower() not in _small():
-            words.add(stem(word.lower()))
+            words[stem(word.lower())] = None
     old: set[str] = set()
     slots: set[str] = set()
-    is_negated = False
+    is_negated = is_announced = False
     for name in likely_languages(text):
         if name not in LANGUAGES:
             continue
@@ -108,6 +143,7 @@ def read_claim(text: str, *, is_change: bool = False) -> Claim:
         read = language.read(text)
         plain = read.lower().split()
         is_negated = is_negated or not language.negations.isdisjoint(plain)
+        is_announced = is_announced or any(each.search(read) for each in (language.correction, language.old))
         slots.update(slot for slot, pattern in language.slots.items() if pattern.search(read))
         for match in language.old.finditer(read):
             for word in _words(read[match.end() :])[:OLD_SPAN]:
@@ -116,7 +152,26 @@ def read_claim(text: str, *, is_change: bool = False) -> Claim:
                     break
     # `not 7:45, 7:15`: a negated value is the old one, and negates nothing else.
     is_negated = is_negated and not (old & values)
-    return Claim(frozenset(words), frozenset(values), frozenset(old), is_negated, is_change, frozenset(slots))
+    return Claim(
+        frozenset(words),
+        frozenset(values),
+        frozenset(old),
+        is_negated,
+        is_change,
+        frozenset(slots),
+        head=next(iter(words), ""),
+        is_conditional=not CONDITIONS.isdisjoint(word.lower() for word in _words(text)),
+        is_announced=is_announced,
+        places=_places(text),
+    )
+
+
+def _places(text: str) -> frozenset[str]:
+    """Return the stems of the first content words behind prepositions of place and purpose."""
+    words = [word.lower() for word in _words(text)]
+    behind = (words[at + 1 :][:PLACE_SPAN] for at, word in enumerate(words) if word in PREPOSITIONS)
+    found = (next((each for each in span if each not in _small()), "") for span in behind)
+    return frozenset(stem(word) for word in found if word and not _value(word))
 
 
 def is_same_day(one_us: int, two_us: int) -> bool:

@@ -18,11 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Final
 
 from foveate.recall.questions import UNSPACED
 
 LANGUAGES = ("en", "de", "fr", "es", "it", "pt", "nl", "ru", "zh", "ja")
-KINDS = ("rule", "preference", "convention", "decision", "fact")
+KINDS: Final = ("rule", "preference", "convention", "decision", "fact")
 GAP = 12
 WORD_LISTS = (
     "times", "deictic", "states", "transient", "roles", "past", "pronouns", "articles", "noplural", "since", "shared"
