@@ -28,33 +28,13 @@ from annotations import load_dense
 from foveate.compress.local import LocalCompressor
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
-from foveate.turn import Message, Text, ToolCall, ToolResult
+from foveate.turn import Message
+from labels import as_messages
 
 LABELS = Path(__file__).parent / "data" / "labels" / "set_apart.jsonl"
 TURNS, SEED = 60, 30
 LEVELS = ("S", "C", "T")
-_MARK = re.compile(r"^\[(user|assistant|result|call)(?: ([^\]]+))?\] ?", re.MULTILINE)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n")
-
-
-def as_messages(text: str) -> list[Message]:
-    """Return the messages of a label's text, which has a mark before each."""
-    marks = list(_MARK.finditer(text))
-    if not marks or marks[0].start():
-        return [Message("user", (Text(text),))]
-    messages: list[Message] = []
-    for number, mark in enumerate(marks):
-        end = marks[number + 1].start() if number + 1 < len(marks) else len(text)
-        said = text[mark.end() : end].strip()
-        match mark[1]:
-            case "call":
-                messages.append(Message("assistant", (ToolCall(mark[2] or "tool", {"command": said}, f"c{number}"),)))
-            case "result":
-                calls = messages[-1].tool_calls if messages else ()
-                messages.append(Message("tool", (ToolResult(calls[0].id if calls else None, (Text(said),)),)))
-            case role:
-                messages.append(Message("user" if role == "user" else "assistant", (Text(said),)))
-    return messages
 
 
 def turns() -> Iterator[tuple[str, Sequence[Message]]]:
@@ -63,7 +43,7 @@ def turns() -> Iterator[tuple[str, Sequence[Message]]]:
     long = [label for label in labels if count_tokens(label["text"]) >= 80]
     chosen = random.Random(SEED).sample(long, TURNS - len(dense))
     yield from dense
-    yield from ((label["id"], as_messages(label["text"])) for label in chosen)
+    yield from ((label["id"], as_messages(label["text"], label["kind"])) for label in chosen)
 
 
 def make(out: Path) -> None:

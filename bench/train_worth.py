@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import random
-import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -32,8 +31,7 @@ from foveate.compress.lexicon import common_words
 from foveate.compress.reader import passages_of, read_turn
 from foveate.compress.worth import HEADS, LAYERS, MOST, UNIT, WEIGHT_UNIT, WIDTH
 from foveate.compress.worth.features import TABLES, rows_of
-from foveate.turn import Message, Text, ToolCall, ToolResult
-from labels import SET_APART, TRAINING, words_of
+from labels import SET_APART, TRAINING, as_messages, words_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,8 +41,6 @@ TARGET = Path(__file__).resolve().parents[1] / "src" / "foveate" / "compress" / 
 EPOCHS, BATCH, RATE, DECAY, DROP, WORD_DROP = 8, 16, 3e-3, 0.02, 0.4, 0.3
 TELEGRAPHIC_WEIGHT = 0.4
 """Weight of labels of another style: words without clauses, two lengths only."""
-_MARK = re.compile(r"^\[(user|assistant|result|call)(?: ([^\]]+))?\] ?", re.MULTILINE)
-_ANSWERS = ("answer", "antwort", "respuesta", "réponse")
 
 
 @dataclass(slots=True)
@@ -58,28 +54,6 @@ class Example:
     """For each word: kept at S, at C, at T, and whether C changes between this word and the one before."""
     known: NDArray[np.float32]
     """Weight of each of these; 0 if the label does not say."""
-
-
-def as_messages(text: str, kind: str) -> list[Message]:
-    """Return the messages of a label's text."""
-    marks = list(_MARK.finditer(text))
-    if not marks or marks[0].start():
-        return [Message("assistant" if any(word in kind.lower() for word in _ANSWERS) else "user", (Text(text),))]
-    messages: list[Message] = []
-    ends = [*(mark.start() for mark in marks[1:]), len(text)]
-    for number, (mark, end) in enumerate(zip(marks, ends, strict=True)):
-        said = text[mark.end() : end].strip()
-        match mark[1]:
-            case "call":
-                call = ToolCall(mark[2] or "tool", {"command": said}, f"call-{number}")
-                messages.append(Message("assistant", (call,)))
-            case "result":
-                calls = messages[-1].tool_calls if messages else ()
-                result = ToolResult(calls[0].id if calls else None, (Text(said),))
-                messages.append(Message("tool", (result,)))
-            case role:
-                messages.append(Message("user" if role == "user" else "assistant", (Text(said),)))
-    return messages
 
 
 def align(short: Sequence[str], long: Sequence[str]) -> list[int]:

@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from foveate.compress.guard import Shares
-from foveate.compress.local import BRIEF_SHARE, LocalCompressor, compressed_share, tiny_tokens
+from foveate.compress.local import BRIEF_SHARE, LocalCompressor, compressed_share
 from foveate.compress.marks import cut_line, escape_inline, unescape_inline
 from foveate.compress.settings import CompressSettings
+from foveate.compress.tiny import tiny_tokens
 from foveate.renditions import Renditions
 from foveate.text import turn_text
 from foveate.tokens import count_tokens
@@ -344,3 +345,12 @@ def test_a_turn_too_short_to_compress_is_no_failed_compression(prompt: str, answ
     assert made.is_complete
     assert not made.refusals
     assert prompt.split(maxsplit=1)[0].strip("!,") in made.tiny
+
+
+@pytest.mark.parametrize("depth", [150, 250, 450, 900])
+def test_arguments_and_results_that_are_nested_deeply_are_compressed(depth: int) -> None:
+    deep = '{"a":' * depth + '"x"' + "}" * depth
+    call = Message("assistant", (ToolCall("c", "look", deep),))
+    result = Message("tool", (ToolResult("c", (Text(deep),)),))
+    made = compress(said("user", QUESTION), call, result, said("assistant", ANSWER))
+    assert "fin-04" in made.compressed

@@ -151,7 +151,19 @@ def test_words_that_belong_together_enter_together() -> None:
     joins = [place in (11, 12) for place in range(20)]
     musts = [place == 12 for place in range(20)]
     first, *others = _parts(
-        Row(0, 0, np.ones(20, np.float32), [2.0] * 20, [1.0] * 20, [True] * 20, joins, [False] * 20, musts), range(20)
+        Row(
+            0,
+            0,
+            np.ones(20, np.float32),
+            np.ones(20, np.float32),
+            [2.0] * 20,
+            [1.0] * 20,
+            [True] * 20,
+            joins,
+            [0] * 20,
+            musts,
+        ),
+        range(20),
     )
     assert {10, 11, 12} <= set(first[1])
     assert sorted(place for _, part in (first, *others) for place in part) == list(range(20))

@@ -49,10 +49,11 @@ _FINITE = as_words(
 )
 """Verbs that stay with the last word of their subject."""
 _TENSES = as_words(
-    """might getting going planned plan hat habe haben hatte wird werden wurde kann könnte soll sollte muss müsste darf
-    will möchte a ont avait sera peut pourrait doit devrait va ha han había será puede podría debe debería"""
+    """might may could would should must will can getting going planned plan hat habe haben hatte wird werden wurde kann
+    könnte soll sollte muss müsste darf will möchte a ont avait sera peut pourrait doit devrait va ha han había será
+    puede podría debe debería"""
 )
-"""Words of time and doubt that stay with the verb behind them, beside the auxiliaries."""
+"""Words of time, duty and doubt that stay with the verb behind them however short a text is."""
 _BEFORE_MUSTS = _HELPERS | {"as", "so"}
 _VERBS = (
     (_HELPERS - as_words("be been"))
@@ -110,6 +111,8 @@ SUBJECTS = _PRONOUNS | as_words(
     "there this that the my our your his her their a an please let let's er sie der die das"
 )
 """Words with which a part of a clause may begin."""
+AS_WORDS, AS_LINE, AS_PHRASES = range(3)
+"""How a choice of words reads: each binds what the one before it binds, and more."""
 MIN_RUN = 3
 """Minimum number of words in a readable run."""
 CORE_WORDS = 16
@@ -173,16 +176,17 @@ def opens_of(looks: Sequence[Look]) -> list[bool]:
     return opens
 
 
-def binds_of(looks: Sequence[Look], duties: Sequence[float], musts: Sequence[bool]) -> list[bool]:
-    """Return which words a phrase keeps if and only if it keeps the word before.
+def binds_of(looks: Sequence[Look], duties: Sequence[float], musts: Sequence[bool]) -> list[int]:
+    """Return for each word from which reading on it stays with the word before: `AS_LINE`, `AS_PHRASES`; 0 if never.
 
-    Those are the words after an article or a preposition, and all of a part that orders, denies or limits, unless the
-    part is long.
+    In a line a subject stays with its verb. In phrases a word also stays with the article or the preposition before
+    it, and a part that orders, denies or limits stays whole, unless it is long.
     """
-    binds, after_article = [False], False
+    binds, after_article = [0], False
     for before, look in pairwise(looks):
         inside = not before.ends and not before.parts
-        binds.append(inside and (before.core in _LEADS or look.core in _OBJECTS or (after_article and binds[-1])))
+        bound = inside and (before.core in _LEADS or look.core in _OBJECTS or (after_article and binds[-1] > 0))
+        binds.append(AS_PHRASES * bound)
         after_article = before.core in _ARTICLES
     ends = [
         place
@@ -191,7 +195,8 @@ def binds_of(looks: Sequence[Look], duties: Sequence[float], musts: Sequence[boo
     ]
     for start, end in pairwise([0, *ends, len(looks)]):
         if end - start <= MAX_WHOLE_WORDS and (duties[start] == ORDERED or any(musts[start:end])):
-            binds[start + 1 : end] = [True] * (end - start - 1)
+            binds[start + 1 : end] = [AS_PHRASES] * (end - start - 1)
+    _bind_subjects(looks, binds)
     return binds
 
 
@@ -219,30 +224,33 @@ def joins_of(looks: Sequence[Look], quoted: Collection[int]) -> list[bool]:
         if holds and not is_glue and core not in _BEFORE_UNITS:
             holds -= 1
         holds = 0 if ends else max(own, holds)
-    _join_subjects(looks, joins)
     for place in quoted:
         joins[place] = joins[place] or place - 1 in quoted
+    # A doubt, a plan or a progress stays with its verb: `might move`, `is getting married`.
+    for place, (before, look) in enumerate(pairwise(looks), 1):
+        tells = before.core in _TENSES or (_is_auxiliary(before.core) and look.core.endswith("ing"))
+        if tells and not before.ends and not before.parts and look.core not in JOINERS:
+            joins[place] = True
     # Without its name, what is said of the second would be said of the first: `Flask 2.3, SQLAlchemy 2.0`.
     for place in [place for place, look in enumerate(looks[:-1], 1) if look.names][1:]:
         joins[place] = joins[place] or not (looks[place].is_glue or looks[place].names)
     return joins
 
 
-def _join_subjects(looks: Sequence[Look], joins: list[bool]) -> None:
+def _bind_subjects(looks: Sequence[Look], binds: list[int]) -> None:
     """Keep a subject with its verb, also around a part such as `who joined later`, and a number with what it counts."""
     for place, (before, look) in enumerate(pairwise(looks), 1):
-        # A subject stays with its verb, and a tense or a doubt with the verb that it is about.
-        if not before.ends and not before.parts and (before.core in _PRONOUNS or _is_auxiliary(before.core)):
-            joins[place] = joins[place] or look.core not in JOINERS
-        if not before.ends and not before.parts and not before.is_glue and look.core in _FINITE:
-            joins[place] = True
+        if before.ends or before.parts:
+            continue
+        leads = (before.core in _PRONOUNS or _is_auxiliary(before.core)) and look.core not in JOINERS
         # What a number counts or names: `Kestrel 410`, `page 2`.
-        if look.core[:1].isdigit() and not (before.ends or before.parts or before.is_glue or before.core[:1].isdigit()):
-            joins[place] = True
+        counts = look.core[:1].isdigit() and not before.core[:1].isdigit()
+        if leads or (not before.is_glue and (look.core in _FINITE or counts)):
+            binds[place] = AS_LINE
     starts = [0, *(place for place in range(1, len(looks)) if looks[place - 1].parts), len(looks)]
     for start, end in pairwise(starts):
         if start and looks[start].core in _RELATIVES and end - start <= MAX_WHOLE_WORDS and end < len(looks):
-            joins[start : end + 1] = [True] * (end + 1 - start)
+            binds[start : end + 1] = [AS_LINE] * (end + 1 - start)
 
 
 def _is_auxiliary(core: str) -> bool:
@@ -283,7 +291,9 @@ def core_places(words: Sequence[str]) -> list[int]:
 
 
 def _with_joined(looks: Sequence[Look], places: Iterable[int]) -> set[int]:
-    joins = joins_of(looks, ())
+    joins, binds = joins_of(looks, ()), [0] * len(looks)
+    _bind_subjects(looks, binds)
+    joins = [join or bind > 0 for join, bind in zip(joins, binds, strict=True)]
     found: set[int] = set()
     for place in places:
         if place in found:

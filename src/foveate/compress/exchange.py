@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from foveate.compress.lines import brief, clip
+from foveate.errors import InvalidMessage
 from foveate.plugins import renamed
 from foveate.text import several
-from foveate.turn import Json, Text, ToolCall, ToolResult
+from foveate.turn import Json, Text, ToolCall, ToolResult, check_json
 
 END_CHARS = 48_000
 """Characters that are read at either end of a longer output."""
@@ -131,10 +132,9 @@ def _read_arguments(arguments: Json) -> Mapping[str, Json]:
 def _loaded(text: str) -> Json:
     if text.lstrip()[:1] in ("{", "[") and len(text) <= MAX_ARGUMENT_CHARS:
         try:
-            loaded: Json = json.loads(text)
-        except (ValueError, RecursionError):
+            return check_json(json.loads(text), "arguments")
+        except (ValueError, RecursionError, InvalidMessage):
             return text
-        return loaded
     return text
 
 

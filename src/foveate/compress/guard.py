@@ -109,11 +109,9 @@ class GuardSource:
         return ""
 
 
-def _turned_round(pairs: Sequence[Pair]) -> str:
-    for pair in pairs:
-        if pair.kept != pair.source and (cues := _cues(pair.source)) and not cues <= _cues(pair.kept):
-            return pair.kept
-    return ""
+def keeps_cues(source: str, kept: str) -> bool:
+    """Whether what is kept of a clause has all its negations and conditions."""
+    return kept == source or _cues(source) <= _cues(kept)
 
 
 def _cues(text: str) -> frozenset[str]:
@@ -184,7 +182,11 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     unit = _lost_unit(source.facts, facts)
     if unit:
         return _refused(found, f"it lost a unit: {unit}")
-    clause = source.turned_round(rendition) if pairs is None else _turned_round(pairs)
+    clause = (
+        source.turned_round(rendition)
+        if pairs is None
+        else next((pair.kept for pair in pairs if not keeps_cues(pair.source, pair.kept)), "")
+    )
     if clause:
         return _refused(found, f"a clause lost its negation or condition: {clause[:120]}")
     least = (shares or Shares()).of(level)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache, partial
+from functools import cache
 from typing import Final
 
 from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.cut import BRIEF, LINE, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
-from foveate.compress.guard import GuardSource, Pair, Shares, check
+from foveate.compress.guard import GuardSource, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import Ranking, RankStep, Source, rank, sentence
+from foveate.compress.rank import Ranking, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
-from foveate.compress.worth import TINY, WorthModel, chances, load_worth
+from foveate.compress.tiny import TINY_MARGIN, Line, line_of, tiny_line
+from foveate.compress.worth import WorthModel, load_worth
 from foveate.renditions import NOTHING, TINY_TOKENS, Count, Level, Refusal, Renditions, Unit, shape_level
 from foveate.text import turn_text
 from foveate.turn import Message
@@ -90,7 +91,7 @@ class LocalCompressor:
     worth_model: str = ""
     """File of the model of worth; by default the one in the package."""
     name: str = "local"
-    version: int = 9
+    version: int = 10
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -136,7 +137,7 @@ class LocalCompressor:
                 left = room - count(_written(said.candidates, told)) + spoken_tokens
                 texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts), fill=True)
                 texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
-            return _line(said.candidates, texts, _written(said.candidates, texts))
+            return line_of(said.candidates, texts, _written(said.candidates, texts))
 
         compressed = spoken.make("C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above)
         line = one_line(compressed.text)
@@ -213,7 +214,7 @@ class _Job:
     def brief(self, said: TurnReading, ranking: Ranking, room: int) -> str:
         """Return the words with the most worth; empty if none fit or the guard rejects them."""
         texts = ranking.fit(room, self.count, lambda texts: _written(said.candidates, texts))
-        line = _line(said.candidates, texts, _written(said.candidates, texts))
+        line = line_of(said.candidates, texts, _written(said.candidates, texts))
         tokens = self.count(line.text)
         verdict = check(
             "C", self.source, line.text, tokens=tokens, above_tokens=room, shares=self.shares, pairs=line.pairs
@@ -236,19 +237,6 @@ def _smooth(messages: Sequence[Message], worth: WorthModel, raw: str, raw_tokens
     smoothed = smooth_messages(messages, worth=worth)
     tokens = count(smoothed)
     return (smoothed, tokens) if smoothed.strip() and tokens <= raw_tokens else (raw, raw_tokens)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A rendition and the clauses it was made of."""
-
-    text: str
-    pairs: tuple[Pair, ...] | None = ()
-    """The clauses with their kept words; None if that is no longer known."""
-
-
-def _line(candidates: Sequence[Candidate], texts: Mapping[int, str], text: str) -> Line:
-    return Line(text, tuple(Pair(candidates[place].text, kept) for place, kept in texts.items()))
 
 
 def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
@@ -311,114 +299,3 @@ def _unit_of(turn: int, reading: TurnReading, tiny: str) -> tuple[Unit, ...]:
     """Return the tiny rendition as a unit, if no clause can be cut to the size of one."""
     best = max(reading.candidates, key=lambda candidate: candidate.worth)
     return (Unit(turn, one_line(tiny), round(best.worth, 3), frozenset(best.facts)),) if best.worth > 0 else ()
-
-
-TINY_MARGIN = 2
-"""Tokens reserved below TINY_TOKENS for the space and the newline around a line."""
-MAX_TOKENS = TINY_TOKENS - TINY_MARGIN
-MIN_TOKENS = 6
-SHARE = 0.45
-"""Share of a short turn for T; a long one has TINY_TOKENS."""
-DENSITY, LEAST, MOST = 0.3, 0.7, 1.3
-"""The weight of facts per token in ordinary talk, and the range of the factor by which a turn's own changes its
-room."""
-ASSISTANT_TOKENS = 30
-"""Maximum tokens of T for an assistant's turn without a prompt."""
-LARGE_TOKENS, SHARE_OF_LARGE = 1_000, 0.05
-USER_PART = 0.6
-"""Maximum share of the prompt in a line if both it and the answer are long."""
-OUTCOME_PART = 0.9
-"""Maximum share of the room of an answer for the clause that says what came of it."""
-NOTE_TOKENS, MARK_TOKENS, CORE_TOKENS = 6, 3, 24
-"""Tokens of a note on tool calls, of a mark, and the minimum room of a line with words for a sentence."""
-
-
-def tiny_tokens(raw_tokens: int, *, has_user: bool, density: float = DENSITY) -> int:
-    """Return the room of a tiny rendition; a short turn gets the more, the more facts it has per token."""
-    most = MAX_TOKENS if has_user else ASSISTANT_TOKENS
-    if raw_tokens >= LARGE_TOKENS:
-        most = min(most, int(raw_tokens * SHARE_OF_LARGE))
-    told = min(max(density / DENSITY, LEAST), MOST)
-    return max(MIN_TOKENS, min(most, round(raw_tokens * SHARE * told)))
-
-
-def tiny_line(
-    reading: TurnReading, ranking: Ranking, raw_tokens: int, *, above: int, extra: float, count: Count
-) -> Line:
-    """Write one line of at most `above` tokens: what was asked, then the outcome."""
-    candidates = reading.candidates
-    spoken = {
-        place for place, one in enumerate(candidates) if one.speaker in ("user", "assistant") and one.kind != "code"
-    }
-    spoken = spoken or set(range(len(candidates)))
-    weight = sum(sum(candidates[place].facts.values()) * candidates[place].told for place in spoken)
-    room = tiny_tokens(raw_tokens, has_user=reading.has_user, density=weight / max(1, raw_tokens))
-    room = min(above, round(room * extra) + count(candidates[0].label))
-    calls = reading.tool_calls
-    note = f" {{{calls} tool{'s' if calls > 1 else ''} called}}" if calls and room >= 5 * NOTE_TOKENS else ""
-
-    def write(texts: Mapping[int, str]) -> str:
-        return _on_one_line(candidates, texts) + note
-
-    asked = {place for place in spoken if candidates[place].speaker == "user"}
-    answered = spoken - asked
-    texts: dict[int, str] = {}
-    prompt = sum(candidates[place].tokens for place in asked)
-    part = max(room * (1 - USER_PART), room - prompt - MARK_TOKENS) if asked else room
-    if answered and part > MIN_TOKENS:
-        came = _outcome(candidates, answered, ranking, part) if asked else None
-        if came:
-            others = answered - {came.clause}
-            texts = ranking.fit(round(part), count, write, first=[came], among=others, fill=True)
-        if not texts:
-            take = partial(ranking.fit, fill=True) if asked else partial(_with_core, ranking)
-            texts = take(round(part), count, write, among=answered)
-    if asked:
-        told = texts
-        own = _with_core(ranking, room, count, lambda own: write(dict(sorted({**told, **own}.items()))), among=asked)
-        texts = dict(sorted({**told, **own}.items()))
-    if not texts:
-        return Line(cut_line(_on_one_line(candidates, ranking.clauses(room)), above, count), None)
-    return _line(candidates, texts, write(texts))
-
-
-def _outcome(
-    candidates: Sequence[Candidate], answered: Collection[int], ranking: Ranking, room: float
-) -> RankStep | None:
-    """Return the clause of the last answer that a reader keeps most, or the phrase of it that fits."""
-    last = max(candidates[place].message for place in answered)
-    own = [place for place in answered if candidates[place].message == last and candidates[place].scores is not None]
-    best = sorted(own, key=lambda place: -_chance(candidates[place]))
-    steps = (ranking.phrase_step(place, room * OUTCOME_PART) for place in best)
-    return next(filter(None, steps), None)
-
-
-def _chance(candidate: Candidate) -> float:
-    assert candidate.scores is not None
-    return float(chances(candidate.scores, TINY).mean())
-
-
-def _with_core(
-    ranking: Ranking, room: int, count: Count, write: Callable[[dict[int, str]], str], *, among: set[int]
-) -> dict[int, str]:
-    """Choose the best words of some clauses, including subject and verb of the best clause if that fits."""
-    best = (step.clause for step in ranking.steps if step.clause in among)
-    lead = next((core for core in map(ranking.core, dict.fromkeys(best)) if core), None)
-    fit = partial(ranking.fit, room, count, write, among=among, fill=True)
-    texts = fit(first=[lead]) if lead and room >= CORE_TOKENS else {}
-    return texts or fit()
-
-
-def _on_one_line(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
-    """Write clauses with semicolons between, and a mark where the speaker changes."""
-    line, speaker, speech = "", "user", (-1, "")
-    for place, text in texts.items():
-        candidate = candidates[place]
-        label = candidate.label if candidate.speech != speech else ""
-        said = escape_inline(f"{label}{candidate.written(text.rstrip('.;, '), line)}")
-        if candidate.who != speaker:
-            line += f"{' ' if line else ''}[{candidate.who}] {said}"
-        else:
-            line += f"; {said}" if line else said
-        speaker, speech = candidate.who, candidate.speech
-    return one_line(line)

@@ -24,11 +24,13 @@ from typing import NamedTuple
 import numpy as np
 
 from foveate.compress.binding import (
+    AS_PHRASES,
     JOINERS,
     LIMITS,
     LINKS,
     MIN_RUN,
     SUBJECTS,
+    Look,
     binds_of,
     core_places,
     has_subject,
@@ -46,7 +48,9 @@ from foveate.compress.worth.features import Passage
 from foveate.renditions import Count
 
 COURTESY_CHANCE = 0.02
-"""A clause that readers keep with less than this chance orders nothing, whatever its form: `Have a nice day!`"""
+"""A clause that readers keep with less than this chance is a courtesy and orders nothing: `Have a nice day!`"""
+COURTESY = 0.1
+"""Factor of its words."""
 ORDER_CHANCE = 0.5
 """Minimum chance that a reader keeps a word of an order."""
 CUT = HEADS.index("cut")
@@ -65,6 +69,9 @@ GROWTH = 0.3
 """Share of the tokens that an attempt left free which the next one always uses."""
 SEPARATOR = 0.7
 """Tokens of the separator after each further clause."""
+
+SENTENCE_WORDS = 6
+"""Minimum words of a statement before a colon that says all without what follows."""
 
 _ENDS = ".!?。！？"
 
@@ -201,7 +208,8 @@ class Ranking:
             for end in ends
             if start + MIN_RUN <= end and tokens[end] - tokens[start] <= max_tokens
             if all(
-                start <= place < end or (has_subject(looks, end) if place >= end else is_negation(looks[place].core))
+                start <= place < end
+                or (_is_closed(looks, start, end) if place >= end else is_negation(looks[place].core))
                 for place in musts
             )
         ]
@@ -219,6 +227,11 @@ class Ranking:
         return RankStep(clause, tuple(found), tokens, is_first=True, level=0)
 
 
+def _is_closed(looks: Sequence[Look], start: int, end: int) -> bool:
+    """Return whether what follows a row is another statement."""
+    return has_subject(looks, end) or (looks[end - 1].ends and end - start >= SENTENCE_WORDS)
+
+
 def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
     """Rank the words of the clauses by worth per token, once for each of the orders."""
     words = [source.text.split(" ") for source in sources]
@@ -231,19 +244,17 @@ def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
             scores = load_worth().score([Passage(words[clause])])
         rows += _rows(clause, source, words[clause], scores)
     levels = levels_of(rows, orders)
-    return [
-        Ranking(words, _steps(rows, words, found, binds=order.binds))
-        for order, found in zip(orders, levels, strict=True)
-    ]
+    return [Ranking(words, _steps(rows, words, found, order)) for order, found in zip(orders, levels, strict=True)]
 
 
 def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> Iterator[Row]:
     looks = looks_of(words)
     cores, own, tokens, _, _, musts, _, parts, _, _ = zip(*looks, strict=True)
     duties = _urgencies(words, cores, parts)
-    worths = _worths(np.array(own, np.float32), np.array(duties, np.float32), scores)
+    worths, told = _worths(np.array(own, np.float32), np.array(duties, np.float32), scores)
     if source.is_whole:
-        yield Row(clause, 0, worths.sum(keepdims=True), [sum(tokens)], [0.0], [True], [False], [False], [False])
+        total = (worths * told).sum(keepdims=True)
+        yield Row(clause, 0, total, np.ones(1, np.float32), [sum(tokens)], [0.0], [True], [False], [0], [False])
         return
     if ORDERED in duties:
         limits = [duty == ORDERED and core in LIMITS for duty, core in zip(duties, cores, strict=True)]
@@ -256,22 +267,31 @@ def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> 
     for start in range(0, len(looks), MAX_CLAUSE_WORDS):
         part = slice(start, start + MAX_CLAUSE_WORDS)
         yield Row(
-            clause, start, worths[part], tokens[part], cuts[part], opens[part], joins[part], binds[part], musts[part]
+            clause,
+            start,
+            worths[part],
+            told[part],
+            tokens[part],
+            cuts[part],
+            opens[part],
+            joins[part],
+            binds[part],
+            musts[part],
         )
 
 
-def _worths(own: Floats, duties: Floats, scores: Floats) -> Floats:
-    """Return the worth of each word: its own by the chance that a reader keeps it, and more of an order."""
+def _worths(own: Floats, duties: Floats, scores: Floats) -> tuple[Floats, Floats]:
+    """Return each word's own worth, more of an order, and its factor by the chance that a reader keeps it."""
     told = chances(scores)
     clause = float(told.sum()) / len(told)
     told = (1 - CLAUSE_PART) * told + CLAUSE_PART * clause
     if clause < COURTESY_CHANCE:
-        duties = np.minimum(duties, 1)
+        own, duties = own * COURTESY, np.minimum(duties, 1)
     told = np.where(duties == ORDERED, np.maximum(told, ORDER_CHANCE), told)
-    return np.asarray(TOLD * told * own * duties, np.float32)
+    return np.asarray(own * duties, np.float32), np.asarray(TOLD * told, np.float32)
 
 
-def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers, *, binds: bool) -> list[RankStep]:
+def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers, order: Order) -> list[RankStep]:
     """Return the words of each row that enter at one price, by price and gain. `levels` has the price of each word."""
     sizes = [len(row.tokens) for row in rows]
     groups = np.repeat(np.arange(len(rows)), sizes) * LEVELS + levels
@@ -281,13 +301,13 @@ def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers,
     found, starts = np.unique(groups[by_group], return_index=True)
     worths, tokens = (
         np.bincount(groups, list(chain.from_iterable(column)))[found]
-        for column in ([row.worths for row in rows], [row.tokens for row in rows])
+        for column in ([row.own * row.told if order.told else row.own for row in rows], [row.tokens for row in rows])
     )
     row_of, entered = np.divmod(found, LEVELS)
-    order = np.lexsort((-worths / np.maximum(tokens, 0.5), entered))
+    best = np.lexsort((-worths / np.maximum(tokens, 0.5), entered))
     columns = row_of, entered, tokens, np.diff(row_of, prepend=-1) > 0, starts, np.append(starts[1:], len(places))
     steps: list[RankStep] = []
-    for at, level, cost, is_first, start, end in zip(*(column[order].tolist() for column in columns), strict=True):
+    for at, level, cost, is_first, start, end in zip(*(column[best].tolist() for column in columns), strict=True):
         row = rows[at]
         if sizes[at] == 1 and not row.start:
             steps.append(RankStep(row.clause, tuple(range(len(words[row.clause]))), cost, is_first, level))
@@ -295,13 +315,13 @@ def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers,
             steps.append(RankStep(row.clause, tuple(places[start:end]), cost, is_first, level))
         else:
             own = [place - row.start for place in places[start:end]]
-            for number, (part_cost, part) in enumerate(_parts(row, own, binds=binds)):
+            for number, (part_cost, part) in enumerate(_parts(row, own, order.reading)):
                 at_words = tuple([row.start + place for place in part])
                 steps.append(RankStep(row.clause, at_words, part_cost, is_first and not number, level))
     return steps
 
 
-def _parts(row: Row, places: Sequence[int], *, binds: bool = True) -> list[tuple[float, list[int]]]:
+def _parts(row: Row, places: Sequence[int], reading: int = AS_PHRASES) -> list[tuple[float, list[int]]]:
     """Divide words that enter at one price into parts of about `MAX_STEP_TOKENS`; the first has what a clause may not
     lose.
 
@@ -309,7 +329,7 @@ def _parts(row: Row, places: Sequence[int], *, binds: bool = True) -> list[tuple
     """
     groups: list[list[int]] = []
     for place in places:
-        if groups and (row.joins[place] or (binds and row.binds[place])):
+        if groups and (row.joins[place] or 0 < row.binds[place] <= reading):
             groups[-1].append(place)
         else:
             groups.append([place])

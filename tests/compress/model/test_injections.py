@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from foveate import Foveate
-from foveate.compress.local import MAX_TOKENS, LocalCompressor
+from foveate.compress.local import LocalCompressor
 from foveate.compress.marks import cut_line, one_line
+from foveate.compress.tiny import MAX_TOKENS
 from foveate.context.tags import parse_blocks
 from foveate.renditions import Count, Renditions
 from foveate.store.codec import restore_message

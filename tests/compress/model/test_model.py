@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from foveate.compress.local import MAX_TOKENS, LocalCompressor, compressed_share
+from foveate.compress.local import LocalCompressor, compressed_share
 from foveate.compress.model import Assignment, Group, assign, groups, is_worth_asking, judge
 from foveate.compress.model.request import NAMES
+from foveate.compress.tiny import MAX_TOKENS
 from foveate.models.settings import ModelsSettings
 from foveate.renditions import Level
 from foveate.text import compact_json, turn_text

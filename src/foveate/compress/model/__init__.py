@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from foveate.compress.guard import Shares
-from foveate.compress.local import RETRY_SHARE, TINY_MARGIN, compressed_share
+from foveate.compress.local import RETRY_SHARE, compressed_share
 from foveate.compress.model.answer import Fields, Ruling, read_answer, rule_on, rule_on_passages
 from foveate.compress.model.checks import SourceWords, read_original
 from foveate.compress.model.request import (
@@ -29,6 +29,7 @@ from foveate.compress.model.request import (
     source_text,
     system_prompt,
 )
+from foveate.compress.tiny import TINY_MARGIN
 from foveate.models import Answer, Ask, Purpose
 from foveate.models.names import models_for
 from foveate.models.settings import ModelsSettings

@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from foveate.compress.exchange import END_CHARS, ToolExchange, plain
 from foveate.compress.lines import both_ends, brief, clip
 from foveate.compress.tools import generic
+from foveate.errors import InvalidMessage
 from foveate.text import several
-from foveate.turn import Json
+from foveate.turn import Json, check_json
 
 tools = ("*json*",)
 MAX_ROWS = 60
@@ -32,8 +33,8 @@ def data_of(exchange: ToolExchange) -> Mapping[str, Json] | Sequence[Json] | Non
     if text.lstrip()[:1] not in ("{", "[") or text.rstrip()[-1:] not in ("}", "]") or len(text) > 2 * END_CHARS:
         return None
     try:
-        value: Json = json.loads(text)
-    except (ValueError, RecursionError):
+        value = check_json(json.loads(text), "output")
+    except (ValueError, RecursionError, InvalidMessage):
         return None
     return value if isinstance(value, Mapping | list) else None
 
