@@ -269,6 +269,22 @@ def test_secrets_of_all_kinds_are_taken_out_of_turns(secret: str) -> None:
         ("Pay with {}", "4012888888" + "881881"),
         ("My number is {}", "078-05-" + "1121"),
         ("SSN: {}", "078051" + "121"),
+        ("Always use the passphrase {}", "correct horse battery staple"),
+        ("Meine Passphrase lautet {}", "rote kuh tanzt morgen"),
+        (
+            "Use the seed phrase {}",
+            "abandon ability able about above absent absorb abstract absurd abuse access accident",
+        ),
+        ("The wifi code is always {}, use it", "Tr0ub4dor&3"),
+        ("Always unlock with the code {}", "9-3-7-1"),
+        ("Der Türcode lautet {}", "4711"),
+        ("Le code de la porte est {}", "4711"),
+        ("El código de la puerta es {}", "4711"),
+        ("Always use my mother's maiden name {} as the security answer", "Kowalczyk"),
+        ("use {} as the security answer", "Fluffy"),
+        ("Der Mädchenname meiner Mutter ist {}", "Kowalczyk"),
+        ("Always use IBAN {} for refunds", "DE893704" + "00440532013000"),
+        ("Mein Konto ist {}", "DE89 3704 " + "0044 0532 0130 00"),
     ],
 )
 def test_a_secret_is_masked_and_the_words_around_it_stay(said: str, secret: str) -> None:
@@ -286,6 +302,23 @@ def test_a_stated_password_is_masked_in_a_text_that_does_not_call_it_one() -> No
 )
 def test_a_number_with_a_wrong_check_digit_or_form_stays(number: str) -> None:
     assert redact(f"The order is {number}.") == f"The order is {number}."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Enter the passphrase twice before every commit.",
+        "Never share your seed phrase with anyone, not even with the support of the wallet company.",
+        "The wifi code is in the drawer.",
+        "Open the file with code 200 in the log.",
+        "The door code changes every month.",
+        "Use something random as the security answer.",
+        "The security answer should be hashed.",
+        "IBAN: DE00 0000 0000 0000 0000 00",
+    ],
+)
+def test_a_text_about_codes_and_answers_stays(text: str) -> None:
+    assert redact(text) == text
 
 
 @pytest.mark.parametrize("text", ["**Password Hashing**: use", "2. **Basic Classification**", "Basic Analytics**"])

@@ -1,4 +1,6 @@
-"""Secrets in texts: keys, tokens, passwords, PINs, card and social security numbers. They are found and masked.
+"""Secrets in texts: keys, tokens, passwords, PINs, codes of doors, security answers, numbers of cards and accounts.
+
+They are found and masked.
 
 One detector for all: knowledge never learns a secret, and no provider's message carries one into a log, an event or a
 database. Each pattern scans a text once: repetitions are bounded, or start where no earlier one could have.
@@ -8,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
 from urllib.parse import quote, unquote, urlsplit
 
@@ -62,6 +64,23 @@ _KEYS = (
     r"|(?:client|app|shared|signing|webhook)[-_ ]?secret|(?:bearer|refresh|session|security|bot|id)[-_ ]?token"
     r"|secret|token|credentials?|x-goog-api-key|api[-_]?schlüssel|zugangsschlüssel|clé d'api|clave de api"
 )
+_SAFE_PLACES = (
+    r"wi-?fi|wlan|door|gate|garage|alarm|safe|locker|lock|vault|unlock|entry|access|tür|tor|haus|zugangs|entsperr"
+)
+_CODES = (
+    rf"(?:{_SAFE_PLACES})[- ]?(?:code|key|combination|schlüssel)"
+    r"|code (?:wi-?fi|d['\u2019]accès|d['\u2019]entrée|de (?:la )?porte|du (?:portail|coffre|garage)"
+    r"|de l['\u2019]alarme|de déverrouillage)"
+    r"|(?:código|clave|combinación) (?:wi-?fi|de(?:l| la)? (?:acceso|entrada|puerta|portal|alarma|caja fuerte|wi-?fi))"
+    rf"|(?:code|combination) (?:for|of|to) (?:the |my |our )?(?:{_SAFE_PLACES}|front door|house|office)"
+)
+"""What opens a place or a network."""
+_ANSWERS = (
+    r"(?:my |your )?mother(?:['\u2019]s)? maiden name|mädchenname(?:n)? meiner mutter|geburtsname(?:n)? meiner mutter"
+    r"|nom de jeune fille de ma mère|apellido de soltera de mi madre"
+    r"|(?:security|secret) answer|answer to (?:the|my) (?:security|secret) question|sicherheitsantwort|réponse secrète"
+    r"|réponse à (?:la|ma) question (?:secrète|de sécurité)|respuesta (?:secreta|de seguridad)"
+)
 _PINS = r"pin(?:[- ]?(?:code|nummer|number))?|geheimzahl|cvv2?|cvc2?|security code|sicherheitscode|otp"
 _COPULA = r"is|are|was|lautet|ist|war|est|es|è|é|är|jest|это|是|は|=|:"
 _VALUE = (
@@ -85,6 +104,27 @@ _SAID = (
 _OF_PASSWORDS = (_named(_PASSWORDS, _ASSIGNED), _named(_PASSWORDS, _SAID), _named(_PASSWORDS, r"[ ]"))
 _OF_KEYS = (_named(_KEYS, _ASSIGNED), _named(_KEYS, _SAID), _named(_KEYS, r"[ ]"))
 _OF_PINS = _named(_PINS, rf"(?:{_ASSIGNED}|{_SAID}|[ ])", r"""['"]?(?P<bare>\d{3,8})(?!\w|[.:-]\w)""")
+_DIGITS = r"""['"]?(?P<bare>\d(?:[ -]?\d){3,11})(?!\w|[.:-]\w)"""
+_OF_CODES = (
+    _named(_CODES, rf"(?:{_ASSIGNED}|{_SAID}|[ ])", _DIGITS),
+    re.compile(
+        r"\b(?i:unlock|open|disarm|entsperre?n?|öffne?n?|déverrouille[rz]?|ouvre[rz]?|desbloquea?r?|abrir|abre)\b[^.;:!?\n]{0,40}?"
+        rf"\b(?i:code|combination|código|combinación)(?:[ ](?:{_COPULA}))?[ :]{{1,2}}{_DIGITS}"
+    ),
+)
+_OF_CODES_SAID = (_named(_CODES, _ASSIGNED), _named(_CODES, _SAID))
+_OF_ANSWERS = re.compile(
+    rf"{_START}(?i:(?:{_ANSWERS})(?:[ ](?:(?:{_COPULA})(?:[ ](?:now|still|always))?)|[ ]?[:=])?)[ ]{{1,3}}"
+    r"['\"]?(?P<bare>(?!(?i:(?:was|is|ist|est|es|and|or|for|to|as|in|of|that|my|the|a|an|not|isn't|und|et|y)\b))"
+    r"[A-Z0-9À-Þ][^\s,;'\"]{2,40})"
+)
+_AS_ANSWER = re.compile(
+    r"(?<!\S)(?P<bare>[A-Z0-9À-Þ][^\s,;]{2,40})[ ]"
+    r"(?:as|als|comme|como)[ ](?:the|my|our|die|meine|la|ma|mi)[ ]"
+    r"(?i:security answer|secret answer|answer to (?:the|my) security question|sicherheitsantwort|réponse secrète"
+    r"|respuesta (?:secreta|de seguridad))(?!\w)"
+)
+_IBAN = re.compile(r"(?<![\w-])[A-Z]{2}\d\d(?:[ ]?[A-Z0-9]{4}){2,7}(?:[ ]?[A-Z0-9]{1,3})?(?![\w-])")
 _AS_PASSWORD = re.compile(
     r"(?<!\S)(?P<bare>[^\s,;]{4,64})[ ](?:as|is|als|ist|comme|como)[ ](?:the|my|our|das|mein|le|mon|la|mi)[ ]"
     rf"(?:\w{{1,20}}[ ])?(?i:{_PASSWORDS})(?!\w)"
@@ -102,9 +142,19 @@ _IN_URL = re.compile(
     r"(?<=://)(?:[^/@\s:]{0,200}:(?P<bare>[^/@\s]{1,})@|(?<!ssh://)(?P<single>[^/@\s:]{4,})@)"
     r"|[?&](?i:(?:api_?|access_?)?(?:key|token)|sig|signature|x-amz-signature|x-goog-signature)=(?P<back>[^\s&#'\"<>\[]{8,})"
 )
+_NO_WORD = r"(?!(?:the|and|are|but|can|for|from|has|have|must|not|our|should|their|was|which|will|with|your)\b)"
+"""Words of a sentence about a phrase are none of the phrase."""
 _PHRASE = re.compile(
     r"(?i:\b(?:seed|recovery|mnemonic|backup|secret|wallet)[ ](?:phrase|words|mnemonic)\b|\bmnemonic)"
-    r"[ ]?(?:(?:is|are)\b|[:=])[: ]{0,3}['\"]?(?P<bare>(?:[a-z]{3,8}[ ,]{1,2}){11,23}[a-z]{3,8})"
+    r"[ ]?(?:(?:is|are|always|lautet|est|es)\b[ ]?){0,2}[:= ]{0,3}['\"]?"
+    rf"(?P<bare>(?:{_NO_WORD}[a-z]{{3,8}}[ ,]{{1,2}}){{11,23}}{_NO_WORD}[a-z]{{3,8}})"
+)
+_PASSPHRASE = re.compile(
+    r"(?i:\b(?:the|my|our|die|meine|unsere|la|ma|notre|mi|nuestra)[ ](?:\w{1,20}[ ])?"
+    r"(?:pass[- ]?phrase|phrase (?:de passe|secrète)|frase (?:de contraseña|secreta|de paso)))"
+    r"(?:[ ](?:is|ist|lautet|est|es)(?:[ ](?:now|still|always))?[: ]|[ ]?[:=]|[ ])[ ]{0,2}['\"]?"
+    rf"(?P<bare>{_NO_WORD}(?!(?:\w+(?:ed|ing)|too|only|never|always|when|if|in|on|to|as|at|of|is|twice|again)\b)"
+    rf"[a-z]{{3,12}}(?:[ -]{_NO_WORD}[a-z]{{3,12}}){{3,8}})(?=['\"]?(?:[.,;!?\n]|\Z))"
 )
 _CARD = re.compile(r"(?<![\w.+/-])(?:\d{4}([ -]?)\d{4}\1\d{4}\1\d{4}|3[47]\d{2}([ -]?)\d{6}\2\d{5})(?![\w-])")
 _ISSUERS = re.compile(r"4|5[1-5]|2(?:2[2-9]|[3-6]|7[01]|720)|3[47]|35|6(?:011|22|4[4-9]|5)")
@@ -136,14 +186,21 @@ def find(text: str) -> list[tuple[int, int]]:
     spans += [match.span() for match in _BASE64_40.finditer(text) if _changes(match[0]) > MIN_CHANGES]
     spans += [match.span() for match in _CARD.finditer(text) if _is_card(match[0])]
     spans += [match.span() for match in _SOCIAL_SECURITY.finditer(text)]
+    spans += [match.span() for match in _IBAN.finditer(text) if _is_iban(match[0])]
     spans += [_span(match) for match in _HEADER.finditer(text) if _is_credential(text[slice(*_span(match))])]
-    for pattern in (_COMMAND, _IN_URL, _PHRASE, _SOCIAL_SECURITY_NAMED, _OF_PINS):
+    for pattern in (_COMMAND, _IN_URL, _PHRASE, _PASSPHRASE, _SOCIAL_SECURITY_NAMED, _OF_PINS):
         spans += [_span(match) for match in pattern.finditer(text)]
-    for patterns, is_value in ((_OF_PASSWORDS, _is_password), (_OF_KEYS, _is_key)):
-        for pattern in patterns:
-            spans += [_span(match) for match in pattern.finditer(text) if is_value(match)]
+    folded = text.casefold()
+    for hints, patterns, is_value in _NAMES:
+        if any(hint in folded for hint in hints):
+            spans += [_span(match) for pattern in patterns for match in pattern.finditer(text) if is_value(match)]
     spans += [_span(match) for match in _AS_PASSWORD.finditer(text) if _is_mixed(match["bare"])]
     return _joined(sorted(spans))
+
+
+def is_issued(text: str) -> bool:
+    """Return whether a text is a key by its form, as services issue them."""
+    return _ISSUED.match(text.strip()) is not None
 
 
 def stated(text: str) -> tuple[str, ...]:
@@ -240,6 +297,12 @@ def _is_key(match: re.Match[str]) -> bool:
     return len(value) >= MIN_TOKEN_CHARS and _is_literal(value, match) and _is_mixed(value)
 
 
+def _is_code(match: re.Match[str]) -> bool:
+    """Return whether the value of a code's name is random: letters with digits or signs."""
+    start, end = _span(match)
+    return _is_literal(match.string[start:end], match) and _is_mixed(match.string[start:end])
+
+
 def _is_literal(value: str, match: re.Match[str]) -> bool:
     if len(value) < MIN_KEY_CHARS or _PLACEHOLDER.match(value) or _PATH.search(value):
         return False
@@ -268,3 +331,34 @@ def _is_card(number: str) -> bool:
     digits = re.sub(r"[ -]", "", number)
     doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
     return _ISSUERS.match(digits) is not None and sum(sum(divmod(value, 10)) for value in doubled) % 10 == 0
+
+
+def _is_iban(number: str) -> bool:
+    """Return whether the check digits of an account number are right."""
+    plain = number.replace(" ", "")
+    return int("".join(str(int(char, 36)) for char in plain[4:] + plain[:4])) % 97 == 1
+
+
+def _is_any(_match: re.Match[str]) -> bool:
+    return True
+
+
+_NAMES: tuple[tuple[tuple[str, ...], tuple[re.Pattern[str], ...], Callable[[re.Match[str]], bool]], ...] = (
+    (
+        (
+            *("pass", "pwd", "kennwort", "losung", "contrase", "clave", "senha", "wachtwoord", "lösenord", "hasło"),
+            *("пароль", "密码", "密碼", "パスワード", "비밀번호"),
+        ),
+        _OF_PASSWORDS,
+        _is_password,
+    ),
+    (("key", "token", "secret", "credential", "schlüssel", "clé", "clave"), _OF_KEYS, _is_key),
+    (("code", "key", "combina", "schlüssel", "código", "clave"), _OF_CODES_SAID, _is_code),
+    (("code", "key", "combina", "schlüssel", "código", "clave"), _OF_CODES, _is_any),
+    (
+        ("maiden", "mädchen", "geburtsname", "jeune fille", "soltera", "answer", "antwort", "réponse", "respuesta"),
+        (_OF_ANSWERS, _AS_ANSWER),
+        _is_any,
+    ),
+)
+"""Patterns of named values, each with parts of the names: a text without any of them is not searched."""

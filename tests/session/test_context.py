@@ -90,11 +90,12 @@ scenes = st.builds(
 def test_a_context_never_exceeds_its_budget_and_shows_every_turn_once(tmp_path: Path, scene: Scene) -> None:
     async def job(fov: Foveate) -> None:
         name = f"s{len(await fov.sessions())}"
-        session = await fov.session(name, budget_tokens=scene.budget_tokens, model=scene.model)
+        session = await fov.session(name, budget_tokens=100_000, model=scene.model)
         if scene.tools:
             session.tools("anthropic")
         for pin in scene.pins:
             await session.pin(pin)
+        await session.engine.update({"budget_tokens": scene.budget_tokens})  # the pins may exceed it by now
         sent = await session.context(budget_tokens=100_000, system="word " * 1_000)
         await session.calibrate(sent, reported_tokens=math.ceil(sent.tokens * scene.calibration))
         for turn in scene.turns:
@@ -353,6 +354,38 @@ def test_pins_that_alone_exceed_the_budget_are_listed(tmp_path: Path) -> None:
         with pytest.raises(PinsExceedBudget, match=r"P-1 \d+, P-2 \d+") as caught:
             await session.context("Now?", budget_tokens=200)
         assert set(caught.value.pins) == {"P-1", "P-2"}
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_a_pin_that_leaves_no_room_for_the_conversation_is_rejected(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=2_000)
+        with pytest.raises(PinsExceedBudget, match=r"more than the 1,000 that pins may have \(P-1 "):
+            await session.pin("rule " * 1_200)
+        assert await session.pins() == []
+        results = await asyncio.gather(
+            *(session.pin(f"{number} " + "law " * 200) for number in range(40)), return_exceptions=True
+        )
+        rejected = [result for result in results if isinstance(result, BaseException)]
+        assert all(isinstance(error, PinsExceedBudget) for error in rejected)
+        pins = await session.pins()
+        assert len(pins) == 40 - len(rejected) == 4
+        assert (await session.pin(pins[0].text, locked=True)).id == pins[0].id
+        assert (await session.context("Now?")).tokens <= 2_000
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_pins_of_a_turn_in_progress_that_does_not_fit_are_named(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=3_000)
+        await talk(session, 3)
+        await session.pin("law " * 1_000)
+        await session.record([user("What next?")])
+        await session.engine.update({"budget_tokens": 400})
+        with pytest.raises(BudgetExceeded, match=r"pins 1,0\d\d, turn in progress"):
+            await session.context()
 
     asyncio.run(with_store(tmp_path / "chat.db", job))
 

@@ -17,7 +17,6 @@ from foveate.context.tags import parse_blocks
 from foveate.errors import InputError
 from foveate.events import Event
 from foveate.formats import TranscriptMessage, load_transcript
-from foveate.strategy.hybrid import Hybrid
 from foveate.text import message_text
 from foveate.turn import Message
 from support.docs_examples import python_examples, run_example
@@ -136,12 +135,6 @@ def test_the_pages_example_runs(tmp_path: Path) -> None:
     example, agent = python_examples(ROOT / "docs" / "concepts" / "hybrid.md")
     assert run_example(example, tmp_path).split()[-1] == "2"
     compile(agent, "docs/concepts/hybrid.md", "exec")
-
-
-def test_the_page_names_every_setting_with_its_default() -> None:
-    page = (ROOT / "docs" / "concepts" / "hybrid.md").read_text()
-    missing = [name for name in Hybrid.__struct_fields__ if f"`{name}`" not in page]
-    assert missing == []
 
 
 @needs_transcripts

@@ -203,3 +203,62 @@ def test_a_turn_is_explained_by_its_place_in_the_plan(tmp_path: Path) -> None:
         assert "40 newer turns take" in oldest.displaced
         with pytest.raises(TurnNotFound):
             session.explain_turn("T-99", context)
+
+
+def test_a_turn_that_is_too_large_is_not_called_word_for_word(tmp_path: Path) -> None:
+    sizes: tuple[tuple[ShownLevel, int], ...] = (("S", 20), ("R", 60), ("C", 40))
+    steps = [Segment("history", size, is_stable=False, first=2, last=2, level=level) for level, size in sizes]
+    picture = picture_of([part("R", 1, 1), *steps], 200)
+    assert [turn.level for column in picture.columns for turn in column.turns] == ["R", "M"]
+    assert picture.headline == "2 turns in 129 of 200 tokens: 1 word for word, 1 shorter."
+    assert [(one.colour, one.turns, one.steps_of) for one in picture.parts] == [
+        ("C", (), (2,)), ("S", (), (2,)), ("R", (1,), (2,))
+    ]  # fmt: skip
+    assert [cell.level for cell in cells_of([part("R", 1, 1), *steps])] == ["R", "M"]
+    large: list[dict[str, object]] = [{"role": "user", "content": "Read the logs."}]
+    for place in range(12):
+        call = {"id": f"c{place}", "type": "function", "function": {"name": "read", "arguments": "{}"}}
+        large.append({"role": "assistant", "content": None, "tool_calls": [call]})
+        lines = "\n".join(f"{place}.{line} the pump of harbour {line * 7} reports pressure" for line in range(40))
+        large.append({"role": "tool", "tool_call_id": f"c{place}", "content": lines})
+    with foveate.open(tmp_path / "a.db") as fov:
+        session = fov.session("s", budget_tokens=6_000)
+        session.record(large)
+        fov.settle()
+        context = session.context()
+        reason = session.explain_turn(1, context)
+        assert reason.level == "M"
+        assert "of them word for word" in reason.meaning
+        assert "too large" in reason.why
+        assert "0 word for word" not in session.picture(context).headline
+        assert reason.tokens < reason.raw_tokens
+
+
+def test_an_erased_turn_is_hollow_and_explained_as_erased(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "a.db") as fov:
+        session = fov.session("s")
+        for turn in make_conversation(6, 42).turns:
+            session.record(turn)
+        session.erase("T-3", by="a test", dry_run=False)
+        picture = session.picture()
+        assert picture.columns[2].height == 0
+        assert "T-3: erased or pruned" in picture.columns[2].name
+        assert picture.headline.endswith(": 5 word for word, 1 erased or pruned.")
+        reason = session.explain_turn("T-3")
+        assert (reason.level, reason.raise_by) == ("-", ())
+        assert reason.name.startswith("erased on 20")
+        assert "word for word" not in f"{reason.meaning} {reason.why}"
+
+
+def test_a_turn_on_the_board_is_marked_and_not_to_be_retrieved_again(tmp_path: Path) -> None:
+    with foveate.open(tmp_path / "a.db") as fov:
+        session = fov.session("s", budget_tokens=3_000)
+        for turn in make_conversation(40, 42).turns:
+            session.record(turn)
+        fov.settle()
+        session.context()
+        session.call_tool("get_turn", {"turn_id": "T-3", "level": "R"})
+        assert session.picture().columns[2].name.endswith(", on the board")
+        reason = session.explain_turn("T-3")
+        assert reason.on_board == "T-3-R"
+        assert not [way for way in reason.raise_by if way.startswith("Retrieve")]

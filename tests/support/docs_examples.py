@@ -9,8 +9,12 @@ from io import StringIO
 from pathlib import Path
 
 
-def python_examples(page: Path) -> list[str]:
-    return re.findall(r"^```python\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+def python_examples(page: Path, section: str = "") -> list[str]:
+    """The programs of a page, or of one of its sections."""
+    text = page.read_text("utf-8")
+    if section:
+        (text,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
 
 
 def run_example(example: str, folder: Path) -> str:

@@ -182,7 +182,11 @@ class RequestHistory:
 
 def part_count(record: Mapping[str, Any]) -> int:
     """Return the length of a message's longest list: its content, its parts or its calls."""
-    return max((len(value) for value in record.values() if isinstance(value, list)), default=0)
+    longest = 0
+    for value in record.values():
+        if isinstance(value, list) and len(value) > longest:
+            longest = len(value)
+    return longest
 
 
 def read_history(format: str, records: Sequence[Record], *, start: str = "") -> RequestHistory:  # noqa: A002
@@ -200,7 +204,9 @@ async def read_history_in_steps(format: str, records: Sequence[Record], *, start
             read = 0
         read += max(1, part_count(record))
         marks.append(mark_record(format, record))
-    return _chained(format, records, marks, start)
+    if len(records) < STEP_MESSAGES:
+        return _chained(format, records, marks, start)
+    return await asyncio.to_thread(_chained, format, records, marks, start)
 
 
 def _chained(format: str, records: Sequence[Record], marks: list[MessageMark], start: str) -> RequestHistory:  # noqa: A002

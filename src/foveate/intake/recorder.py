@@ -32,6 +32,7 @@ from foveate.session.record import as_messages
 from foveate.session.tenant import public_id, stored_id
 from foveate.session.values import Clients, Draft, ResponseRow, Standing
 from foveate.store.codec import MANY_MESSAGES
+from foveate.store.sql import now_us
 from foveate.turn import Json, Message, Text, ToolCall, ToolResult, turn_id
 
 OPEN_SESSIONS = 200
@@ -74,6 +75,10 @@ class Placement:
     """Whether the request keeps its session busy."""
     is_scratch: bool = False
     """Whether the session is deleted when the request is answered."""
+    since_us: int = 0
+    """When it was begun: what is made for it is not stored if something was erased since."""
+    is_first: bool = False
+    """Whether the session was created for the request."""
     record: asyncio.Task[None] | None = None
     """Records the new messages."""
 
@@ -167,12 +172,14 @@ class Recorder:
 
         lock = self._lock(named, history)
         await lock.acquire()
+        since_us = now_us()
         record: asyncio.Task[None] | None = None
         try:
             decision = await resolve()
             if decision.action == "pass":
                 return decision
             placement = await self._placement(decision, choice)
+            placement.since_us = since_us
 
             async def again() -> SessionDecision:
                 return await resolve(placement)
@@ -220,6 +227,11 @@ class Recorder:
             self._records.add(drop)
             drop.add_done_callback(self._records.discard)
 
+    async def withdraw(self, placement: Placement) -> None:
+        """Delete the session that was created for a request that can't be sent: no later request is its repetition."""
+        if placement.is_first:
+            await self._drop(placement)
+
     async def _drop(self, placement: Placement) -> None:
         """Delete the branch of a request that was only for the client."""
         with suppress(FoveateError):
@@ -251,8 +263,7 @@ class Recorder:
         self, placement: Placement, format_name: str, said: Sequence[Mapping[str, Any]], results: Sequence[Message]
     ) -> None:
         """Record a round of internal tool calls, which the client never sees."""
-        messages = [*as_messages(list(said), format_name), *results]
-        await placement.session.record_all(messages, turn=placement.turn)
+        await self._append_made(placement, [*as_messages(list(said), format_name), *results], placement.turn)
 
     async def add_answer(
         self,
@@ -290,7 +301,7 @@ class Recorder:
     async def add_response(self, placement: Placement, response: Mapping[str, Any]) -> None:
         """Store a response by its id, so that a later request can name it instead of sending the history."""
         row = ResponseRow(str(response["id"]), placement.name, placement.turn, placement.key, dict(response))
-        await self._clients.add_response(self._stored(placement.name), row)
+        await self._clients.add_response(self._stored(placement.name), row, since_us=placement.since_us)
 
     async def get_response(self, response_id: str) -> ResponseRow | None:
         """Return a response that a client of this tenant got."""
@@ -305,18 +316,28 @@ class Recorder:
         words = "\n".join(message.text for message in as_messages(list(said), format_name)).strip() if said else ""
         if words:
             message = Message("assistant", (Text(f"{PARTIAL}\n{words}"),), kind="display")
-            await placement.session.record_all([message])
+            await self._append_made(placement, [message])
+
+    async def _append_made(
+        self, placement: Placement, messages: Sequence[Message], newest_turn: int | None = None
+    ) -> None:
+        """Append what was made for a request."""
+        engine = placement.session.engine
+        drafts = await engine.draft(messages, [None] * len(messages))
+        await engine.append(drafts, newest_turn=newest_turn, since_us=placement.since_us)
 
     async def _add_answer(
         self, placement: Placement, messages: Sequence[Message], keys: Sequence[str | None], tail: str
     ) -> None:
         drafts = await placement.session.engine.draft(messages, keys)
-        after = placement.key or None
         try:
-            places = await placement.session.engine.append(drafts, newest_turn=placement.turn, after=after, tail=tail)
+            engine = placement.session.engine
+            places = await engine.append(
+                drafts, newest_turn=placement.turn, after=placement.key or None, tail=tail, since_us=placement.since_us
+            )
         except (SessionContinued, TurnBegun):
             await self._branch(placement)
-            places = await placement.session.engine.append(drafts, tail=tail)
+            places = await placement.session.engine.append(drafts, tail=tail, since_us=placement.since_us)
         placement.turn = places[-1].turn
 
     async def _branch(self, placement: Placement) -> None:
@@ -350,14 +371,24 @@ class Recorder:
     async def _prepared(self, decision: SessionDecision, session: Session) -> Placement:
         history = decision.history
         parse = partial(history.to_record, decision.count, injected=decision.injected)
-        is_long = sum(max(1, part_count(record)) for record in history.records[decision.count :]) >= MANY_MESSAGES
+        new = history.records[decision.count :]
+        is_long = len(new) >= MANY_MESSAGES or sum(max(1, part_count(record)) for record in new) >= MANY_MESSAGES
         messages, keys = await asyncio.to_thread(parse) if is_long else parse()
         if decision.is_scratch:  # no later request may continue a session that is deleted soon
             keys = [None] * len(messages)
         drafts = await session.engine.draft(messages, keys) if messages else []
         key = history.keys[-1] if history.keys else ""
         whole = (decision.standing or empty_standing(session.engine)) if decision.is_whole else None
-        return Placement(session, decision.session, history, key, drafts, whole, is_scratch=decision.is_scratch)
+        return Placement(
+            session,
+            decision.session,
+            history,
+            key,
+            drafts,
+            whole,
+            is_scratch=decision.is_scratch,
+            is_first=decision.action != "continue",
+        )
 
     async def _record(
         self,
@@ -381,7 +412,7 @@ class Recorder:
             moved = await self._placement(decision, choice)
             self._move(placement, moved.session, moved.name)
             placement.history, placement.key, placement.drafts = moved.history, moved.key, moved.drafts
-            placement.is_scratch = moved.is_scratch
+            placement.is_scratch, placement.is_first = moved.is_scratch, moved.is_first
         self._handles[decision.session] = placement.session
         self._announce(placement.session.id, decision, placement)
 

@@ -89,7 +89,7 @@ def tariff_for(name: str, settings: ModelsSettings, *, own: Price | None = None)
         parsed = understand(name, settings)
     except ModelUnavailable:
         return unknown
-    if _is_here(parsed):
+    if parsed.kind == "local" or is_here(address_of(parsed) or ""):
         return Tariff(FREE)
     listing = _listing(parsed)
     return Tariff(listing) if listing and _is_listed(listing) else unknown
@@ -107,11 +107,7 @@ def tariff_at(address: str, model: str, format_name: str, settings: ModelsSettin
     unknown = Tariff(settings.unknown_price, is_estimate=True)
     if not model:
         return unknown
-    try:
-        host = urlsplit(address).hostname or ""
-    except ValueError:
-        return unknown
-    if _is_loopback(host):
+    if is_here(address):
         return Tariff(FREE)
     listed = PriceEntry(model, address=address)
     if _is_listed(listed):
@@ -136,18 +132,12 @@ def _is_listed(listing: PriceEntry) -> bool:
     return True
 
 
-def _is_here(parsed: ModelName) -> bool:
-    """Return whether it runs on this machine, free of charge."""
-    if parsed.kind == "local":
-        return True
+def is_here(address: str) -> bool:
+    """Return whether a provider runs on this machine, free of charge."""
     try:
-        host = urlsplit(address_of(parsed) or "").hostname or ""
+        host = urlsplit(address).hostname or ""
     except ValueError:
         return False
-    return _is_loopback(host)
-
-
-def _is_loopback(host: str) -> bool:
     try:
         return ip_address(host).is_loopback
     except ValueError:

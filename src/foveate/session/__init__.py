@@ -20,6 +20,7 @@ from foveate.context import board as boards
 from foveate.context.assemble import Order
 from foveate.context.board import Board
 from foveate.context.context import Context
+from foveate.context.pins import PINS_SHARE, check_pins
 from foveate.context.tools import RANGE_LEVELS as SHOWN_LEVELS
 from foveate.context.tools import RangeLevel, ToolSet
 from foveate.errors import InvalidMessage, LevelUnknown, TurnNotFound
@@ -59,8 +60,9 @@ from foveate.session.values import (
     describe_pin,
     describe_stats,
 )
-from foveate.session.why import TurnReason, explain_turn
+from foveate.session.why import TurnReason, explain_turn, on_board_of
 from foveate.settings import make_strategy
+from foveate.store import PinRow
 from foveate.strategy import StrategyName
 from foveate.tokens import Counter
 from foveate.turn import Json, Turn, turn_number
@@ -206,7 +208,11 @@ class Session:
         The timeline has at most `columns` columns; the older turns of a long conversation share some.
         """
         context = context or await self.engine.look()
-        return await self._dated(picture_of(context.segments, context.budget_tokens, columns=columns))
+        outlines = await self.outline()
+        removed = {one.number for one in outlines if one.is_pruned}
+        board = on_board_of(context)
+        picture = picture_of(context.segments, context.budget_tokens, columns=columns, removed=removed, on_board=board)
+        return picture.dated({one.number: one.started_at for one in outlines})
 
     async def _dated(self, picture: Picture) -> Picture:
         """Return a picture with the dates of its ticks."""
@@ -256,7 +262,8 @@ class Session:
     ) -> list[TurnContent]:
         """Return the texts of the turns from `first` to `last` at a level, tagged or plain.
 
-        Turns that don't exist are skipped.
+        Turns that don't exist or were pruned are skipped; `outline` names those. A single turn that was pruned is an
+        error (`TurnPruned`).
         """
         reader = self.engine.reader()
         return await reader.contents(*reader.between(first, last), level, format)
@@ -304,7 +311,10 @@ class Session:
         return await self._found(turn, await self.load_turns(number, number) if number else [])
 
     async def load_turns(self, first: str | int = 1, last: str | int | None = None) -> list[Turn]:
-        """Load the turns from `first` to `last` (default: all) with their messages."""
+        """Load the turns from `first` to `last` (default: all) with their messages.
+
+        Turns that were pruned are skipped; `outline` names those. A single one is an error (`TurnPruned`).
+        """
         reader = self.engine.reader()
         return await reader.turns(*reader.between(first, last))
 
@@ -345,12 +355,21 @@ class Session:
     async def pin(self, text: str, *, locked: bool = False) -> Pin:
         """Include a rule or fact verbatim in every context. Removing a locked pin requires confirmation.
 
-        Pinning the same text again returns the existing pin, locked if either call requested it.
+        Pinning the same text again returns the existing pin, locked if either call requested it. The pins of a session
+        may have half of its budget; `PinsExceedBudget` if a new one exceeds that.
         """
         if not text.strip():
             raise InvalidMessage("pin", "has no text")
         check_text("pin", text)
-        row = await self.engine.store.add_pin(self.engine.stored_id, text, locked=locked)
+        await self.engine.reload()
+        own = self.engine.row
+
+        def check(rows: Sequence[PinRow]) -> None:
+            check_pins(
+                [describe_pin(row) for row in rows], own.budget_tokens, own.exact, own.calibration, share=PINS_SHARE
+            )
+
+        row = await self.engine.store.add_pin(self.engine.stored_id, text, locked=locked, check=check)
         return describe_pin(row)
 
     async def pins(self) -> list[Pin]:

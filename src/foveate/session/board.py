@@ -12,6 +12,7 @@ from foveate.context.board import Board, BoardEntry, ExpiryReport, Note
 from foveate.context.pages import Days, paginate, parts_line
 from foveate.context.tags import TagBlock, TagEntry
 from foveate.events import EventKind
+from foveate.formats.sizes import SentSizes
 from foveate.history.late_writes import LateWrites
 from foveate.history.texts import TextReader
 from foveate.plan import ShownLevel
@@ -20,7 +21,6 @@ from foveate.store import SessionRow, Store, bodies
 from foveate.store.codec import restore_message
 from foveate.store.rows import Origin
 from foveate.store.snapshot import SessionSnapshot, WholeTurn
-from foveate.text import turn_text
 from foveate.tokens import Counter
 from foveate.turn import Json, Text
 
@@ -143,8 +143,9 @@ class SessionBoard:
         held = {turn for entry in board.retrieved for turn in range(entry.first, entry.last + 1)}
         missing = [turn for turn in turns if turn not in held]
         found = await self._store.whole_turns(self._session_id, missing, room_tokens) if missing else {}
+        sizes = SentSizes.of(session.model, session.encoding)
         choices = [
-            [TagBlock(turn, turn, level, (TagEntry(turn, text),)) for level, text in _texts(whole, room_tokens)]
+            [TagBlock(turn, turn, level, (TagEntry(turn, text),)) for level, text in _texts(whole, room_tokens, sizes)]
             for turn, whole in found.items()
         ]
         count = session.exact.base
@@ -156,11 +157,11 @@ def _unexpired(packed: bytes | None, turn: int) -> ExpiryReport:
     return ExpiryReport(Board(), ()) if packed is None else boards.expire(boards.from_json(bodies.expand(packed)), turn)
 
 
-def _texts(whole: WholeTurn, room_tokens: int) -> Iterator[tuple[ShownLevel, str]]:
+def _texts(whole: WholeTurn, room_tokens: int, sizes: SentSizes) -> Iterator[tuple[ShownLevel, str]]:
     """Yield the texts of a turn at each level that fits."""
     messages = tuple(restore_message(row) for row in whole.messages if row.body is not None)
     if messages:
-        yield "R", turn_text(messages)
+        yield "R", sizes.tagged_text(messages)
     made = whole.rendition
     if made and made.smoothed_tokens <= room_tokens:
         yield "S", str(bodies.expand(made.smoothed))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Literal, get_args
 
 from foveate.errors import InputError
+from foveate.store.calls import KeySpending
 from foveate.store.rows import NANO
+from foveate.store.sql import now_us
 from foveate.turn import Json
 
 Period = Literal["day", "month"]
@@ -48,6 +50,8 @@ class BudgetUse:
     booked_usd: float
     """By calls in progress at their maximum."""
     resets_at: datetime
+    lost_usd: float = 0.0
+    """Of what is spent: by calls whose server was killed, at their maximum."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +59,8 @@ class BudgetState:
     """A key's budget, and what is spent of it when a call is about to be made."""
 
     budget: KeyBudget
-    spent_nano_usd: int
-    """By earlier calls of the period that ended."""
-    booked_nano_usd: int = 0
-    """By calls in progress at their maximum."""
+    spending: KeySpending = field(default_factory=lambda: KeySpending(0))
+    """By earlier calls of the period."""
     needed_nano_usd: int = 0
     """What the call may cost at most."""
     is_exceeded: bool = False
@@ -67,21 +69,31 @@ class BudgetState:
     @property
     def is_soft_reached(self) -> bool:
         soft_usd = self.budget.soft_usd
-        return soft_usd is not None and self.spent_nano_usd >= soft_usd * NANO
+        return soft_usd is not None and self.spending.spent_nano_usd >= soft_usd * NANO
 
     @property
     def is_only_booked(self) -> bool:
         """Whether the call fits as soon as the calls in progress turn out to cost little."""
         usd = self.budget.usd
-        return usd is None or self.spent_nano_usd + self.needed_nano_usd <= int(usd * NANO)
+        return usd is None or self.spending.spent_nano_usd + self.needed_nano_usd <= int(usd * NANO)
 
     @property
     def spent_usd(self) -> float:
-        return self.spent_nano_usd / NANO
+        return self.spending.spent_nano_usd / NANO
 
     @property
     def booked_usd(self) -> float:
-        return self.booked_nano_usd / NANO
+        return self.spending.booked_nano_usd / NANO
+
+    @property
+    def lost_usd(self) -> float:
+        """What is spent by calls whose server was killed, at their maximum."""
+        return self.spending.lost_nano_usd / NANO
+
+    @property
+    def booked_seconds(self) -> float:
+        """How long ago the newest call in progress was booked."""
+        return (now_us() - self.spending.booked_us) / 1_000_000 if self.spending.booked_us else 0.0
 
     @property
     def needed_usd(self) -> float:
@@ -91,7 +103,7 @@ class BudgetState:
         """Return the state in a sentence."""
         budget = self.budget
         limit = f" of ${budget.usd:g}" if budget.usd is not None else ""
-        booked = f", ${self.booked_usd:.4f} booked for calls in progress" if self.booked_nano_usd else ""
+        booked = f", ${self.booked_usd:.4f} booked for calls in progress" if self.spending.booked_nano_usd else ""
         resets = f"{budget.resets_at():%Y-%m-%dT%H:%M:%SZ}"
         needed = f"; the refused call may cost up to ${self.needed_usd:.4f}" if self.is_exceeded else ""
         return f"${self.spent_usd:.4f}{limit} a {budget.period} spent{booked}{needed}; resets {resets}"

@@ -14,24 +14,25 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Final
 
 from foveate.cache import BoundedCache
 from foveate.context.context import Segment
-from foveate.errors import FoveateError, contained
+from foveate.errors import FoveateError, SessionNotFound, contained
 from foveate.events import Event
 from foveate.formats.parse import UsageKeys
 from foveate.models.accounts import MAX_TOKENS, believed
 from foveate.models.names import window_of
-from foveate.models.prices import Tariff, tariff_at
 from foveate.models.settings import ModelsSettings
 from foveate.session.budgets import BudgetState, KeyBudget
-from foveate.session.sent import SentBodies, SentBody, host_of, plain
+from foveate.session.call_costs import TOKENS_PER_SECOND, CallCosts, CallLimits
+from foveate.session.sent import SentBodies, SentBody, host_of, in_full, plain
 from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.calls import GATEWAY
 from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow
 from foveate.store.sent import SentRow
+from foveate.tokens import counter_for
 from foveate.turn import Usage
 
 __all__ = ["CallNote", "CallRow", "ClientCalls", "UsageKeys"]
@@ -47,13 +48,13 @@ MAX_RECOUNTED: Final = 32
 """The newest turns of a session that are summed again for each request; older ones are remembered."""
 MAX_RETRY_SECONDS: Final = 60.0
 PRUNE_SECONDS: Final = 3_600.0
-ASSUMED_OUTPUT_TOKENS: Final = 4_096
-"""Output that is booked for a request without a limit of its own."""
 CHARS_PER_TOKEN: Final = 4
-"""For output that a provider did not report."""
+"""For requests that are not counted."""
 MAX_FACTOR: Final = 2.0
 """How far a provider's count may be from ours, before ours is taken for the comparison with whole conversations."""
 OK_STATUSES: Final = range(200, 300)
+BILLED: Final = ("cancelled", "broken-off")
+"""Outcomes of calls that the provider may have answered, whatever status the client got."""
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +69,7 @@ class CallNote:
     address: str
     """Base URL of the provider."""
     path: str
+    limits: CallLimits = field(default_factory=CallLimits)
     tenant: str = ""
     key_id: str = ""
     client: str = ""
@@ -77,8 +79,6 @@ class CallNote:
     turn: int = 0
     body: bytes = b""
     """The first request that the provider answered, without its headers."""
-    head: Mapping[str, Any] = field(default_factory=dict)
-    """The fields of the body that precede what providers cache."""
     tokens: int = 0
     """Counted tokens of the body."""
     budget_tokens: int = 0
@@ -91,18 +91,27 @@ class CallNote:
     """Why the plan was made anew for this request; empty: it was not."""
     scale: Callable[[int], int] | None = None
     """Scales tokens of the log as those of the body were."""
+    count: Callable[[str], int] = field(default_factory=lambda: counter_for(None).count)
+    """Counts tokens of an answer."""
     first: Usage = field(default_factory=Usage)
     """As the provider reported for the body."""
     total: Usage = field(default_factory=Usage)
     """As reported for all rounds of the answer."""
-    answer_chars: int = 0
-    """Characters of an answer whose output is not reported, or was cut off."""
-    is_cut: bool = False
+    answered: frozenset[str] = frozenset()
+    """The models that answered, as the provider names them."""
+    unreported_tokens: int = 0
+    """Counted tokens of what was received and is not in the reported output."""
+    is_reported_whole: bool = True
+    """Whether the provider reported the output of every round."""
     first_byte_seconds: float = 0.0
     seconds: float = 0.0
     status: int = 0
     outcome: str = "ok"
     reservation: int | None = None
+    booked_nano_usd: int = 0
+    """The maximum cost that is booked for it."""
+    booked_output_tokens: int = 0
+    """The most output of one round."""
     is_sent: bool = False
     """Whether anything was sent to the provider."""
     is_ended: bool = False
@@ -115,18 +124,34 @@ class CallNote:
 
     @property
     def used(self) -> Usage:
-        """The reported usage within plausible limits, completed where an answer was cut off."""
+        """The reported usage within plausible limits, completed where an answer was cut off.
+
+        Of a booked call, what a provider may have written in that time counts as well: thinking is often hidden.
+        """
         used = believed(self.total)
-        if used.input_tokens == 0 and self.status in OK_STATUSES:
+        if not self.is_billed:
+            return used
+        if used.input_tokens == 0:
             used = replace(used, input_tokens=min(self.tokens, MAX_TOKENS))
-        if self.is_cut or used.output_tokens == 0:
-            used = replace(used, output_tokens=max(used.output_tokens, self.answer_chars // CHARS_PER_TOKEN))
+        if not self.is_reported_whole:
+            hidden = min(int(self.seconds * TOKENS_PER_SECOND) * self.limits.answers, self.booked_output_tokens)
+            output = max(used.output_tokens, self.unreported_tokens, hidden)
+            used = replace(used, output_tokens=min(output, MAX_TOKENS))
         return used
+
+    @property
+    def is_billed(self) -> bool:
+        """Whether the provider may charge for it."""
+        return self.status in OK_STATUSES or (self.is_sent and self.outcome in BILLED)
 
     @property
     def is_reported(self) -> bool:
         """Whether the provider reported input and output, so that nothing is estimated."""
         return believed(self.total) == self.used and self.total != Usage()
+
+    @property
+    def began_us(self) -> int:
+        return int((time.time() - (time.perf_counter() - self.began)) * 1_000_000)
 
     def end(self) -> None:
         """Take the time."""
@@ -157,7 +182,7 @@ class ClientCalls:
         self._kept = kept_requests
         self._kept_bytes = int(kept_mb * 1_000_000)
         self._bodies = SentBodies(is_stored=kept_requests > 0)
-        self._tariffs: BoundedCache[tuple[str, str, str], Tariff] = BoundedCache(1_000)
+        self._costs = CallCosts(models)
         self._counted: BoundedCache[str, tuple[int, int]] = BoundedCache(1_000)
         """A turn, and the raw tokens of all turns up to it, by session."""
         self._pending: list[CallNote] = []
@@ -199,22 +224,20 @@ class ClientCalls:
             self._is_hurried.set()
             await asyncio.wait({self._task})
 
-    async def check(self, note: CallNote, budget: KeyBudget, output_tokens: int | None) -> BudgetState:
+    async def check(self, note: CallNote, budget: KeyBudget) -> BudgetState:
         """Return whether the answer alone could exceed its key's hard limit, before anything is recorded."""
         if budget.usd is None:
-            return BudgetState(budget, 0)
-        most = (await asyncio.to_thread(self._tariff, note)).most_nano_usd(0, _most_output(output_tokens))
+            return BudgetState(budget)
+        most = await asyncio.to_thread(self._costs.most, note, 0)
         room, since_us = int(budget.usd * NANO) - most, budget.began_us()
         spending = await self._store.calls.spent_by_key(note.key_id, since_us)
         if spending.nano_usd > room and await self._settle_key(note.key_id):
             spending = await self._store.calls.spent_by_key(note.key_id, since_us)
         is_exceeded = spending.nano_usd > room
-        state = BudgetState(budget, spending.spent_nano_usd, spending.booked_nano_usd, most, is_exceeded=is_exceeded)
+        state = BudgetState(budget, spending, most, is_exceeded=is_exceeded)
         return self._watched(note, state) if is_exceeded else state
 
-    async def book(
-        self, note: CallNote, budget: KeyBudget, input_tokens: int, output_tokens: int | None
-    ) -> BudgetState:
+    async def book(self, note: CallNote, budget: KeyBudget, input_tokens: int) -> BudgetState:
         """Book the maximum cost of a call that is about to be made against its key's budget, and return its state.
         Nothing is booked if the call could exceed a hard limit.
 
@@ -223,17 +246,38 @@ class ClientCalls:
         since_us = budget.began_us()
         if budget.usd is None:
             spending = await self._store.calls.spent_by_key(note.key_id, since_us)
-            return self._watched(note, BudgetState(budget, spending.spent_nano_usd, spending.booked_nano_usd))
-        tariff = await asyncio.to_thread(self._tariff, note)
-        most = tariff.most_nano_usd(min(input_tokens, MAX_TOKENS), _most_output(output_tokens))
-        row = replace(self._row(note, Usage(), tariff), nano_usd=most, outcome=RUNNING, is_estimate=True)
+            return self._watched(note, BudgetState(budget, spending))
+        most, output = await asyncio.to_thread(self._most, note, input_tokens)
+        row = replace(self._row(note, Usage(), nano_usd=most, is_estimate=True), outcome=RUNNING)
         limits = {"since_us": since_us, "limit_nano_usd": int(budget.usd * NANO)}
         number, spending = await self._store.calls.reserve_for_key(row, **limits)
         if number is None and await self._settle_key(note.key_id):
             number, spending = await self._store.calls.reserve_for_key(row, **limits)
-        note.reservation = number
-        spent, booked = spending.spent_nano_usd, spending.booked_nano_usd
-        return self._watched(note, BudgetState(budget, spent, booked, most, is_exceeded=number is None))
+        note.reservation, note.booked_nano_usd, note.booked_output_tokens = number, most, output
+        return self._watched(note, BudgetState(budget, spending, most, is_exceeded=number is None))
+
+    async def book_round(self, note: CallNote, budget: KeyBudget, used: Usage | None, input_tokens: int) -> BudgetState:
+        """Book a further round of a call that is booked: what it has used so far and the maximum of the next round.
+
+        `used` is None if the provider did not report it: its maximum stays booked."""
+        if budget.usd is None or note.reservation is None:
+            return BudgetState(budget)
+        factor = max(1.0, note.first.input_tokens / note.tokens) if note.tokens else 1.0  # as the provider counts
+        most, output = await asyncio.to_thread(self._most, note, int(input_tokens * factor))
+        paid = self._costs.tariff(note, note.answered).nano_usd(believed(used)) if used else note.booked_nano_usd
+        note.booked_nano_usd, note.booked_output_tokens = paid + most, note.booked_output_tokens + output
+        is_booked, spending = await self._store.calls.rebook_for_key(
+            note.reservation,
+            key_id=note.key_id,
+            nano_usd=note.booked_nano_usd,
+            since_us=budget.began_us(),
+            limit_nano_usd=int(budget.usd * NANO),
+        )
+        return self._watched(note, BudgetState(budget, spending, most, is_exceeded=not is_booked))
+
+    def _most(self, note: CallNote, input_tokens: int) -> tuple[int, int]:
+        """Return what one request may cost in nano-dollars, and its most output tokens."""
+        return self._costs.most(note, input_tokens), self._costs.most_output(note)
 
     async def _settle_key(self, key_id: str) -> bool:
         """Write the ended calls of a key now, so that they count with their cost instead of their maximum. False if
@@ -279,7 +323,8 @@ class ClientCalls:
             self._writing = []
             for note in batch:
                 note.written.set()
-            await self._write_sent(sent)
+            for session_id in await self._write_sent(sent):
+                self._bodies.forget(session_id)
             await self._prune()
 
     async def _write_rows(self, rows: Sequence[tuple[int | None, CallRow]]) -> None:
@@ -298,17 +343,23 @@ class ClientCalls:
             else:
                 return
 
-    async def _write_sent(self, sent: Sequence[tuple[str, SentRow]]) -> None:
-        """Write requests as they were sent; those of a failed write are lost, and the next ones are stored whole."""
-        missing = frozenset(row.request_id for _, row in sent)
+    async def _write_sent(self, sent: Sequence[tuple[str, SentRow, bytes]]) -> set[str]:
+        """Write requests as they were sent; one whose base was removed is written whole. Return the sessions of those
+        that were not written, whose next request has to be whole."""
+        rows = [(session_id, row) for session_id, row, _ in sent]
         try:
-            if sent:
-                missing = await self._store.sent.add(sent, kept=self._kept, most_bytes=self._kept_bytes)
+            missing = rows and await self._store.sent.add(rows, kept=self._kept, most_bytes=self._kept_bytes)
+            whole = [
+                (session_id, in_full(row, body))
+                for session_id, row, body in sent
+                if row.request_id in missing and row.base
+            ]
+            if whole:
+                missing = await self._store.sent.add(whole, kept=self._kept, most_bytes=self._kept_bytes)
         except FoveateError as error:
-            _log.warning("%d requests could not be kept: %s", len(sent), error)
-        for session_id, row in sent:
-            if row.request_id in missing:
-                self._bodies.forget(session_id)
+            _log.warning("%d requests could not be kept: %s", len(rows), error)
+            return {session_id for session_id, _ in rows}
+        return {session_id for session_id, row in rows if row.request_id in missing}
 
     async def _pause(self, seconds: float, until: asyncio.Event) -> None:
         with suppress(TimeoutError):
@@ -320,7 +371,7 @@ class ClientCalls:
         session_id, turn = note.session_id, note.turn
         if session_id is None or turn < 1:
             return None
-        with contained(_log, "a conversation was not counted") as _:
+        with contained(_log, "a conversation was not counted"), suppress(SessionNotFound):
             # Turns before the newest one don't grow: most are summed once, however long the conversation is.
             reached, closed = self._counted.get(session_id) or (0, 0)
             if reached >= turn:
@@ -334,9 +385,9 @@ class ClientCalls:
 
     def _priced(
         self, batch: Sequence[CallNote], raw: Mapping[str, int | None]
-    ) -> tuple[list[tuple[CallNote, CallRow]], list[tuple[str, SentRow]]]:
+    ) -> tuple[list[tuple[CallNote, CallRow]], list[tuple[str, SentRow, bytes]]]:
         priced: list[tuple[CallNote, CallRow]] = []
-        sent: list[tuple[str, SentRow]] = []
+        sent: list[tuple[str, SentRow, bytes]] = []
         for note in batch:
             with contained(_log, "a call of a client was not accounted"):
                 body = self._bodies.take(note) if note.session_id and note.body else None
@@ -344,12 +395,13 @@ class ClientCalls:
                 priced.append((note, row))
                 if body is not None and body.row is not None and note.session_id:
                     paid = replace(body.row, predicted_tokens=row.predicted_tokens, nano_usd=row.nano_usd)
-                    sent.append((note.session_id, paid))
+                    sent.append((note.session_id, paid, note.body))
         return priced, sent
 
     def _accounted(self, note: CallNote, body: SentBody | None, raw_tokens: int | None) -> CallRow:
-        tariff, used = self._tariff(note), note.used
-        row = self._row(note, used, tariff)
+        tariff, used = self._costs.tariff(note, note.answered), note.used
+        is_estimate = used != Usage() and (tariff.is_estimate or not note.is_reported)
+        row = self._row(note, used, nano_usd=tariff.nano_usd(used), is_estimate=is_estimate)
         first = believed(note.first)
         if body is not None and body.cached_share is not None and first.input_tokens:
             row = replace(row, predicted_tokens=body.predicted(first.input_tokens))
@@ -381,19 +433,19 @@ class ClientCalls:
         whole = int((note.scale(raw_tokens) + note.fixed_tokens) * factor)
         return min(whole, window_of(note.model, self._models) or whole, MAX_TOKENS)
 
-    def _row(self, note: CallNote, used: Usage, tariff: Tariff) -> CallRow:
+    def _row(self, note: CallNote, used: Usage, *, nano_usd: int, is_estimate: bool) -> CallRow:
         return CallRow(
             session_id=note.session_id,
             turn=note.turn or None,
-            at_us=int((time.time() - (time.perf_counter() - note.began)) * 1_000_000),
+            at_us=note.began_us,
             provider=host_of(note.address),
             model=plain(note.model),
             purpose=GATEWAY,
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
             cached_tokens=used.cache_read_tokens,
-            nano_usd=tariff.nano_usd(used),
-            is_estimate=used != Usage() and (tariff.is_estimate or not note.is_reported),
+            nano_usd=nano_usd,
+            is_estimate=is_estimate,
             latency_us=int(note.seconds * 1_000_000),
             outcome=note.outcome,
             tenant=note.tenant,
@@ -406,13 +458,6 @@ class ClientCalls:
             thinking_tokens=used.reasoning_tokens,
         )
 
-    def _tariff(self, note: CallNote) -> Tariff:
-        key = note.address, note.model, note.format
-        tariff = self._tariffs.get(key)
-        if tariff is None:
-            tariff = self._tariffs[key] = tariff_at(note.address, note.model, note.format, self._models)
-        return tariff
-
     async def _prune(self) -> None:
         """Remove what is older than the setting allows, at most once an hour."""
         if time.monotonic() - self._pruned_at < PRUNE_SECONDS and self._pruned_at:
@@ -424,8 +469,3 @@ class ClientCalls:
             await self._store.sent.prune(before_us)
         except FoveateError as error:
             _log.warning("old calls of clients could not be removed: %s", error)
-
-
-def _most_output(output_tokens: int | None) -> int:
-    """Return the output to book for a request with this limit."""
-    return min(max(1, output_tokens or ASSUMED_OUTPUT_TOKENS), MAX_TOKENS)

@@ -94,6 +94,11 @@ def came_from_messages(engine: SessionEngine, messages: Sequence[Message], tools
     engine.came_from(lambda: messages_prefix(messages, tools))
 
 
+def round_tokens(engine: SessionEngine, texts: Sequence[str], calibration: float) -> int:
+    """Return the tokens that the messages of a round of tools add to a request, at most."""
+    return engine.counter.scale(sum(engine.counter.base(text) + MESSAGE_TOKENS for text in texts), calibration)
+
+
 def whole_tokens(
     engine: SessionEngine,
     standing: Standing,

@@ -367,7 +367,9 @@ class Contexts:
         if _shows(view.blocks, session.last_turn) or not await self._waits(request):
             return
         size = (await self.reader.raw_turn(session, session.last_turn)).counted_tokens
-        named = {"system prompt, tools and framing": ledger.fixed_tokens, "turn in progress": size}
+        pins = session.exact.base(write_pins([describe_pin(row) for row in request.snapshot.pins]))
+        fixed = {"system prompt, tools and framing": ledger.fixed_tokens - pins, "pins": pins}
+        named = {**fixed, "turn in progress": size}
         scaled = {name: counter.scale(tokens, session.calibration) for name, tokens in named.items()}
         raise BudgetExceeded(request.budget_tokens, scaled)
 
@@ -499,7 +501,7 @@ class Contexts:
             if ledger.is_preview:
                 layer = await self._recaller.recall(session, session.exact, recall)
             else:
-                marks = {"mark": _layer_mark(request, view), "asked": _asked_mark(request)}
+                marks = {"mark": _layer_mark(request, visible), "asked": _asked_mark(request)}
                 layer = await self._recaller.recall_once(request.snapshot, recall, **marks)
             if span:
                 found = {telemetry.OPERATION: "search_memory", telemetry.SESSION: self._session_id}
@@ -614,14 +616,14 @@ def _shortened_steps(session: SessionRow, blocks: Sequence[BlockText]) -> list[i
 
 def _shows(blocks: Sequence[BlockText], turn: int) -> bool:
     """Return whether the turn itself is shown, not only a summary of a range."""
-    rows = (span for block in blocks for span in block.row.spans())
+    rows = (span for block in blocks if block.row.first <= turn <= block.row.last for span in block.row.spans())
     return any(row.first <= turn <= row.last and row.level not in SUMS for row in rows)
 
 
-def _layer_mark(request: ContextRequest, view: HistoryView) -> str:
+def _layer_mark(request: ContextRequest, visible: Collection[int]) -> str:
     """Return a hash that changes with the prompt and with the turns that are shown before it."""
     past = request.session.last_turn - request.session.is_open
-    return _mark(request, [turn for turn in _visible(view.blocks) if turn <= past])
+    return _mark(request, [turn for turn in visible if turn <= past])
 
 
 def _asked_mark(request: ContextRequest) -> str:

@@ -175,6 +175,7 @@ class SessionEngine:
         after: str | None = None,
         exact: bool = False,
         tail: str = "",
+        since_us: int | None = None,
     ) -> list[Place]:
         """Record drafts, all or none, and publish events; see `foveate.store.log.append`."""
         shared = self.shared
@@ -183,7 +184,7 @@ class SessionEngine:
                 told = {telemetry.OPERATION: "create_memory", telemetry.SESSION: self.stored_id}
                 span.set({**told, telemetry.RECORDS: len(drafts)})
             places = await self.store.append(
-                self.stored_id, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail
+                self.stored_id, drafts, newest_turn=newest_turn, after=after, exact=exact, tail=tail, since_us=since_us
             )
         shared.worker.wake(self.stored_id)
         if places and any(draft.role == "assistant" for draft in drafts):

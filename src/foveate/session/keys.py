@@ -164,8 +164,9 @@ class Keys:
 
     async def _use(self, key: KeyInfo) -> BudgetUse:
         spending = await self._store.calls.spent_by_key(key.id, key.budget.began_us())
-        spent, booked = spending.spent_nano_usd / NANO, spending.booked_nano_usd / NANO
-        return BudgetUse(spent, booked, key.budget.resets_at())
+        amounts = (spending.spent_nano_usd, spending.booked_nano_usd, spending.lost_nano_usd)
+        spent, booked, lost = (amount / NANO for amount in amounts)
+        return BudgetUse(spent, booked, key.budget.resets_at(), lost)
 
     async def set_budget(
         self,

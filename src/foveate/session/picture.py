@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -52,6 +52,9 @@ HEIGHTS: Mapping[ShownLevel, int] = {level: len(FIDELITY) - place for place, lev
 """Height of a turn on the timeline, from 1 to 8."""
 ABSENT: Literal["-"] = "-"
 """In place of a level: the context says nothing of the turn."""
+REMOVED_NAME = "erased or pruned"
+IN_PART: ShownLevel = "M"
+"""The level of a turn with steps word for word and others that are shorter."""
 SUM_LEVELS: tuple[ShownLevel, ...] = ("E", "A")
 """Levels at which a cell is a range of turns."""
 CAUSES: Mapping[Cause, str] = {
@@ -112,6 +115,7 @@ def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
 def _shown_cells(segments: Sequence[Segment]) -> Iterator[Cell]:
     """Make one cell per turn, oldest first. A turn with steps at several levels gets its largest step's level."""
     history = [segment for segment in segments if segment.level and segment.first and segment.last]
+    partial = {turn.number for turn in shown_turns(segments) if turn.is_partial}
     for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
         parts = list(group)
         largest = max(parts, key=lambda segment: segment.tokens)
@@ -125,7 +129,8 @@ def _shown_cells(segments: Sequence[Segment]) -> Iterator[Cell]:
                 # A turn without a line of its own counts as part of its block's summary, like a turn of an era.
                 yield Cell(turn, turn, LEVELS.get(letter, "E"), largest.is_stable)
         else:
-            yield from (Cell(turn, turn, largest.level, largest.is_stable) for turn in range(first, last + 1))
+            for turn in range(first, last + 1):
+                yield Cell(turn, turn, IN_PART if turn in partial else largest.level, largest.is_stable)
 
 
 def silent_turns(turns: int) -> str:
@@ -203,10 +208,26 @@ class ShownTurn:
     """The context says nothing of it."""
     is_native: bool = False
     """Sent as the provider's own messages."""
+    verbatim_tokens: int = 0
+    """Those of `tokens` that show it word for word."""
+    is_removed: bool = False
+    """Its messages were erased or pruned; a note is in their place."""
+    is_on_board: bool = False
+    """Its text is also on the board."""
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether some of its steps are word for word and others shorter."""
+        return self.level == IN_PART and 0 < self.verbatim_tokens < self.tokens
 
     @property
     def shown_level(self) -> ShownLevel | Literal["-"]:
-        return ABSENT if self.is_hollow else self.level
+        return ABSENT if self.is_hollow or self.is_removed else self.level
+
+    @property
+    def name(self) -> str:
+        """Its level in words."""
+        return REMOVED_NAME if self.is_removed else level_name(self.shown_level)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,6 +243,13 @@ class Part:
     is_cached: bool = False
     text: str = ""
     """Its text, for parts other than the history."""
+    steps_of: tuple[int, ...] = ()
+    """Turns at another level of which it shows some steps."""
+
+    @property
+    def shown_turns(self) -> tuple[int, ...]:
+        """The turns that it shows, in part or whole."""
+        return tuple(sorted({*self.turns, *self.steps_of}))
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +279,7 @@ class Column:
     @property
     def height(self) -> float:
         """Mean height of its turns; 0 for turns without words."""
-        heights = (0 if turn.is_hollow else HEIGHTS[turn.level] for turn in self.turns)
+        heights = (0 if turn.shown_level == ABSENT else HEIGHTS[turn.level] for turn in self.turns)
         return sum(heights) / len(self.turns)
 
     @property
@@ -260,8 +288,10 @@ class Column:
         if len(self.turns) == 1:
             (turn,) = self.turns
             cached = ", cached" if turn.is_cached else ""
-            return f"T-{turn.number}: {level_name(turn.shown_level)}, {turn.tokens:,} tokens{cached}"
-        counts = ", ".join(f"{count:,} {level_name(level)}" for level, count in self.counts.items())
+            board = ", on the board" if turn.is_on_board else ""
+            return f"T-{turn.number}: {turn.name}, {turn.tokens:,} tokens{cached}{board}"
+        names = Counter(turn.name for turn in sorted(self.turns, key=lambda turn: -HEIGHTS[turn.level]))
+        counts = ", ".join(f"{count:,} {name}" for name, count in names.items())
         return f"T-{self.first} to T-{self.last}: {counts}; {self.tokens:,} tokens"
 
 
@@ -317,13 +347,15 @@ class Picture:
         if not self.columns:
             return f"No turns yet; {used} are used."
         levels = Counter(turn.shown_level for column in self.columns for turn in column.turns)
+        removed = sum(turn.is_removed for column in self.columns for turn in column.turns)
         summed = sum(levels[level] for level in SUM_LEVELS)
         shorter = self.turns - levels["R"] - levels[ABSENT] - summed
         counts = {
             "word for word": levels["R"],
             "shorter": shorter,
             "only in a summary": summed,
-            HOLLOW_NAME: levels[ABSENT],
+            HOLLOW_NAME: levels[ABSENT] - removed,
+            REMOVED_NAME: removed,
         }
         named = ", ".join(f"{count:,} {name}" for name, count in counts.items() if count)
         return f"{several(self.turns, 'turn')} in {used}: {named}."
@@ -347,9 +379,22 @@ SINGLE_SHARE = 2 / 3
 MAX_TICKS = 6
 
 
-def picture_of(segments: Sequence[Segment], budget_tokens: int, *, columns: int = MAX_COLUMNS) -> Picture:
-    """Return the picture of a context's segments, or of those of a request that was sent."""
-    turns = shown_turns(segments)
+def picture_of(
+    segments: Sequence[Segment],
+    budget_tokens: int,
+    *,
+    columns: int = MAX_COLUMNS,
+    removed: Collection[int] = (),
+    on_board: Collection[int] = (),
+) -> Picture:
+    """Return the picture of a context's segments, or of those of a request that was sent.
+
+    `removed` are the turns that were erased or pruned, `on_board` those whose text is on the board.
+    """
+    turns = tuple(
+        replace(turn, is_removed=turn.number in removed, is_on_board=turn.number in on_board)
+        for turn in shown_turns(segments)
+    )
     shown = tuple(_columns(turns, columns))
     stable = itertools.takewhile(lambda segment: segment.is_stable, segments)
     return Picture(
@@ -365,12 +410,13 @@ def picture_of(segments: Sequence[Segment], budget_tokens: int, *, columns: int 
 def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
     """Return every turn up to the newest one of a context, with its level and tokens.
 
-    A turn with steps at several levels has that of its largest step. A summary counts only for turns without a text of
-    their own.
+    A turn with steps at several levels has that of its largest step, or `IN_PART` if only that is word for word. A
+    summary counts only for turns without a text of their own.
     """
     hollow = {turn for run in turns_without_words(segments) for turn in run}
     found: dict[int, ShownTurn] = {}
     ranks: dict[int, tuple[bool, int]] = {}
+    verbatim: Counter[int] = Counter()
     for part in segments:
         if not part.level:
             continue
@@ -378,6 +424,7 @@ def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
             is_own = level not in SUM_LEVELS
             for turn, size in zip(turns, _split(tokens, len(turns)), strict=True):
                 rank = (is_own, size)
+                verbatim[turn] += size if level == "R" else 0
                 known = found.get(turn)
                 if known and rank <= ranks[turn]:
                     found[turn] = replace(known, tokens=known.tokens + size)
@@ -386,7 +433,12 @@ def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
                 ranks[turn] = rank
                 found[turn] = ShownTurn(turn, level, total, part.is_stable, turn in hollow, part.is_native)
     missing = (ShownTurn(turn, "E", 0, is_cached=False, is_hollow=True) for turn in hollow if turn not in found)
-    return tuple(sorted([*found.values(), *missing], key=lambda turn: turn.number))
+    counted = (replace(turn, verbatim_tokens=verbatim[turn.number]) for turn in found.values())
+    shown = (
+        replace(turn, level=IN_PART) if turn.level == "R" and turn.verbatim_tokens < turn.tokens else turn
+        for turn in counted
+    )
+    return tuple(sorted([*shown, *missing], key=lambda turn: turn.number))
 
 
 def _split(tokens: int, count: int) -> Iterator[int]:
@@ -456,8 +508,11 @@ def _levels(history: Sequence[Segment], chosen: Mapping[int, str], covered_befor
     is_cached = all(segment.is_stable for segment in history)
     for name in (ABSENT, *reversed(FIDELITY)):
         if name in covered:
-            own = [turn for turn in covered[name] if chosen[turn] == name] or covered[name]
-            yield Part(level_name(name), name, tokens[name], tuple(sorted(own)), is_cached)
+            own = {turn for turn in covered[name] if chosen[turn] == name}
+            if not own and name in SUM_LEVELS:
+                own = covered[name]
+            steps = () if name in SUM_LEVELS else tuple(sorted(covered[name] - own))
+            yield Part(level_name(name), name, tokens[name], tuple(sorted(own)), is_cached, steps_of=steps)
 
 
 def _columns(turns: Sequence[ShownTurn], most: int) -> Iterator[Column]:
@@ -490,12 +545,12 @@ def bands_of(context: Context) -> list[dict[str, object]]:
             "level": part.colour,
             "name": part.name,
             "turns": len(part.turns),
-            "first": part.turns[0],
-            "last": part.turns[-1],
+            "first": part.shown_turns[0],
+            "last": part.shown_turns[-1],
             "tokens": part.tokens,
             "share": part.tokens / total,
             "target_share": next((share for level, share in targets.items() if level == part.colour), None),
         }
         for part in reversed(list(_parts(history, shown_turns(history))))
-        if part.turns
+        if part.shown_turns
     ]

@@ -67,13 +67,18 @@ class Reader:
         return low, high
 
     async def contents(self, low: int, high: int, level: str, shape: str) -> list[TurnContent]:
-        """Return the turns' texts at a level, in tags (`tagged`) or plain."""
+        """Return the turns' texts at a level, in tags (`tagged`) or plain.
+
+        Pruned turns of a range are skipped; a single one is an error.
+        """
         if level not in LEVELS:
             raise LevelUnknown(level, LEVELS)
         if shape not in SHAPES:
             raise UnknownFormat(f"no turns of format {shape!r}; {did_you_mean(shape, SHAPES)}")
         shown: Level = level
         sizes = await self._store.derived.sizes_of(self._row.id, low, high)
+        if low != high:
+            sizes = [size for size in sizes if not size.is_pruned]
         if not sizes:
             return []
         low, high = sizes[0].turn, sizes[-1].turn  # those that exist, however large the range is
@@ -109,9 +114,13 @@ class Reader:
         return found
 
     async def turns(self, low: int, high: int) -> list[Turn]:
-        """Load turns with their messages."""
-        rows = await self._store.read(self._row.id, low, high)
-        return [self._restore(number, group) for number, group in _by_number(rows).items()]
+        """Load turns with their messages. Pruned turns of a range are skipped; a single one is an error."""
+        turns = _by_number(await self._store.read(self._row.id, low, high))
+        return [
+            self._restore(number, group)
+            for number, group in turns.items()
+            if low == high or all(row.body is not None for row in group)
+        ]
 
     async def outlines(self, low: int, high: int) -> list[TurnOutline]:
         """List sizes and times of turns, without reading the turns."""

@@ -12,8 +12,7 @@ from __future__ import annotations
 import json
 import time
 import zlib
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from difflib import SequenceMatcher
@@ -22,20 +21,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from foveate.errors import NotFound
+from foveate.cache import BoundedCache
+from foveate.errors import InvalidMessage, NotFound
 from foveate.session.picture import Picture, picture_of
 from foveate.session.sent_picture import pack_segments, unpack_segments, whole_segments
 from foveate.store import bodies
 from foveate.store.rows import NANO
 from foveate.store.sent import SentRow
 from foveate.text import amount, common_length, compact_json
-from foveate.turn import from_us
+from foveate.turn import check_json, from_us
 
 if TYPE_CHECKING:
     from foveate.session.client_calls import CallNote
 
 MAX_CHAIN: Final = 25
 """Differences after one complete body: reading the last takes this many steps."""
+MAX_REMEMBERED: Final = 100_000
 MAX_REMEMBERED_BYTES: Final = 64 * 1_048_576
 """Bodies in memory, for the comparison with the next request of their session."""
 CACHE_SECONDS: Final = 300.0
@@ -76,13 +77,18 @@ class SentBody:
         return tokens if tokens >= MIN_CACHED_TOKENS else 0
 
 
+def in_full(row: SentRow, body: bytes) -> SentRow:
+    """Return a request that needs no other to be read."""
+    return replace(row, base="", kept_bytes=0, data=bodies.squeeze_bytes(body))
+
+
 @dataclass(slots=True)
 class _Last:
     """The newest request of a session."""
 
     body: bytes
     plain: bytes
-    """Without hints to the cache."""
+    """What providers cache of it, without hints to the cache."""
     request_id: str
     target: tuple[str, str]
     at: float
@@ -95,24 +101,23 @@ class SentBodies:
 
     def __init__(self, *, is_stored: bool) -> None:
         self._is_stored = is_stored
-        self._last: OrderedDict[str, _Last] = OrderedDict()
-        self._bytes = 0
+        size: Callable[[_Last], int] = lambda last: len(last.body) + len(last.plain)  # noqa: E731
+        self._last: BoundedCache[str, _Last] = BoundedCache(MAX_REMEMBERED, most_bytes=MAX_REMEMBERED_BYTES, size=size)
 
     def take(self, note: CallNote) -> SentBody:
         """Compare a request with the one before it, and remember it."""
         session_id = note.session_id or ""
         before = self._last.get(session_id)
-        plain = without_hints(note.body)
-        head = len(msgspec.json.encode(note.head)) - 1 if note.head else 0
+        plain = prompt_of(note.body)
         now = time.monotonic()
         target = note.address, note.model
         last = _Last(note.body, plain, note.request_id, target, now, 0, before.whole_tokens if before else None)
-        changes = bytes_changed(before.plain, plain, head) if before is not None else None
+        changes = bytes_changed(before.plain, plain) if before is not None else None
         share = None
         if changes and before and before.target == target and now - before.at - note.seconds <= CACHE_SECONDS:
             share = changes.kept / max(1, changes.total)
         row = self._row(note, last, before, changes) if self._is_stored else None
-        self._remember(session_id, last)
+        self._last[session_id] = last
         return SentBody(row, share)
 
     def note_whole(self, note: CallNote, tokens: int) -> int | None:
@@ -125,8 +130,7 @@ class SentBodies:
 
     def forget(self, session_id: str) -> None:
         """Store the next request of a session completely."""
-        if (last := self._last.pop(session_id, None)) is not None:
-            self._bytes -= len(last.body) + len(last.plain)
+        self._last.pop(session_id)
 
     def _row(self, note: CallNote, last: _Last, before: _Last | None, changes: BytesChanged | None) -> SentRow:
         kept, tokens = 0, note.first.input_tokens or note.tokens
@@ -137,7 +141,7 @@ class SentBodies:
             number=0,
             request_id=note.request_id,
             base=before.request_id if before is not None and kept else "",
-            at_us=int((time.time() - note.seconds) * 1_000_000),
+            at_us=note.began_us,
             turn=note.turn,
             provider=host_of(note.address),
             model=plain(note.model),
@@ -158,13 +162,6 @@ class SentBodies:
             data=bodies.squeeze_bytes(note.body[kept:]),
         )
 
-    def _remember(self, session_id: str, last: _Last) -> None:
-        self.forget(session_id)
-        self._last[session_id] = last
-        self._bytes += len(last.body) + len(last.plain)
-        while self._bytes > MAX_REMEMBERED_BYTES and self._last:
-            self.forget(next(iter(self._last)))
-
 
 @dataclass(frozen=True, slots=True)
 class BytesChanged:
@@ -181,20 +178,19 @@ class BytesChanged:
         return round(tokens * part / max(1, self.total))
 
 
-def bytes_changed(before: bytes, after: bytes, head: int) -> BytesChanged:
-    """Compare two bodies from `head` on. What both end with, such as closing brackets, is not rewritten."""
-    total = max(0, len(after) - head)
-    old_end, end = _common_ends(before, after, head)
-    kept = min(total, max(0, end - head))
-    old, new = before[old_end:][-NEAR_END_BYTES:], after[end:][-NEAR_END_BYTES:]
+def bytes_changed(before: bytes, after: bytes) -> BytesChanged:
+    """Compare two prompts. What both end with, such as closing brackets, is not rewritten."""
+    total = len(after)
+    old_end, kept = _common_ends(before, after)
+    old, new = before[old_end:][-NEAR_END_BYTES:], after[kept:][-NEAR_END_BYTES:]
     same = next((i for i, (a, b) in enumerate(zip(reversed(old), reversed(new), strict=False)) if a != b), None)
     shared = min(len(old), len(new)) if same is None else same
     return BytesChanged(total, kept, max(0, min(len(before) - old_end - shared, total - kept)))
 
 
-def _common_ends(left: bytes, right: bytes, start: int) -> tuple[int, int]:
+def _common_ends(left: bytes, right: bytes) -> tuple[int, int]:
     """Return where the common beginning of two bodies ends in each, whichever form their texts have."""
-    ends = [common_prefix(left, right, start)] * 2
+    ends = [common_prefix(left, right)] * 2
     opened: int | None = None
     for _ in range(MAX_FORMS):
         if opened is not None and (left, right)[opened].startswith(_CLOSE, ends[opened]):
@@ -231,6 +227,17 @@ def plain(text: str) -> str:
     return "".join(char if char.isprintable() else "?" for char in text[:MAX_TEXT_CHARS])
 
 
+def prompt_of(body: bytes) -> bytes:
+    """Return what providers cache of a body, in their order and without hints: other fields, such as `stream`, may
+    change and stand anywhere. A body that is no JSON object is compared as it is."""
+    try:
+        fields = msgspec.json.decode(body, type=dict[str, msgspec.Raw])
+    except ValueError:  # of msgspec, or of the encoding
+        return without_hints(body)
+    names = [name for same in CACHED_FIELDS for name in same if name in fields]
+    return without_hints(b",".join(bytes(fields[name]) for name in names)) if names else body
+
+
 def without_hints(body: bytes) -> bytes:
     """Return a JSON body without hints to the cache, which move from request to request.
 
@@ -246,10 +253,10 @@ def without_hints(body: bytes) -> bytes:
     return b"".join([*kept, body[end:]])
 
 
-def common_prefix(left: bytes, right: bytes, start: int = 0) -> int:
-    """Return how many bytes are equal from the beginning, or from `start` on; at least `start`."""
-    low, high = min(start, len(left), len(right)), min(len(left), len(right))
-    if high - low > NEAR_END_BYTES and right.startswith(left[low : high - NEAR_END_BYTES], low):
+def common_prefix(left: bytes, right: bytes) -> int:
+    """Return how many bytes are equal from the beginning."""
+    low, high = 0, min(len(left), len(right))
+    if high > NEAR_END_BYTES and right.startswith(left[: high - NEAR_END_BYTES]):
         low = high - NEAR_END_BYTES
     return common_length(left, right, low)
 
@@ -433,10 +440,11 @@ def _parts(body: bytes) -> list[tuple[str, str, bytes]]:
 
 
 def _items(body: bytes | str) -> Iterator[tuple[str, Any]]:
-    """Yield the parts of a body with their places, in the order in which providers cache them."""
+    """Yield the parts of a body with their places, in the order in which providers cache them; none if it is nested too
+    deeply to be compared and shown by parts."""
     try:
-        data = json.loads(body)
-    except (ValueError, RecursionError):
+        data: Any = check_json(json.loads(body), "body")
+    except (ValueError, RecursionError, InvalidMessage):
         return
     for field in (name for names in CACHED_FIELDS for name in names if isinstance(data, dict) and name in data):
         value = data[field]

@@ -29,6 +29,7 @@ from foveate.errors import (
     TurnPruned,
 )
 from foveate.history.texts import TextReader
+from foveate.history.times import runs_of
 from foveate.plan import ShownLevel
 from foveate.recall.scopes import Scope, id_in_tenant, own_scopes, sessions_in, title_of
 from foveate.recall.search import Hit, Searcher, SearchFilter
@@ -144,7 +145,15 @@ class Retrieval:
             if first < last:
                 last = min(last, self._session.last_turn, first + MAX_RANGE_TURNS - 1)
             blocks = await self.blocks(first, last, level)
-        return await self._retrieve(blocks, call.page, _next_call(call, is_one=is_one))
+        found = await self._retrieve(blocks, call.page, _next_call(call, is_one=is_one))
+        return f"{await self._removed(first, last)}{found}"
+
+    async def _removed(self, first: int, last: int) -> str:
+        """Name the turns of a range that were pruned or erased; empty if there are none."""
+        sizes = await self._store.derived.sizes_of(self._session.id, first, min(last, first + MAX_RANGE_TURNS - 1))
+        runs = runs_of(size.turn for size in sizes if size.is_pruned)
+        named = [turn_id(low) if low == high else f"{turn_id(low)} to {turn_id(high)}" for low, high in runs]
+        return f"Removed by a command, not readable any more: {', '.join(named)}.\n" if named else ""
 
     async def _of_other_session(self, call: GetTurns, next_call: str) -> str:
         """Return a page of turns of another session in the scope. The board holds only turns of its own session, so
@@ -157,7 +166,8 @@ class Retrieval:
         found = await other.page(call.first, call.last, call.level, page=call.page, page_tokens=room)
         title = title_of(session)
         named = f'{id_in_tenant(session)} "{title}"' if title else id_in_tenant(session)
-        lines = f"Session {named}.\n{page_line(found.page, found.pages, next_call)}{found.parts}{found.days}"
+        removed = await other._removed(call.first, call.last)
+        lines = f"Session {named}.\n{removed}{page_line(found.page, found.pages, next_call)}{found.parts}{found.days}"
         return f"{escape_tags(lines)}{found.text}"
 
     async def _session_of(self, address: str) -> SessionRow:

@@ -11,6 +11,7 @@ from foveate.plan import ShownLevel
 from foveate.session.picture import ABSENT, CAUSES, MEANINGS, SUM_LEVELS, ShownTurn, level_name, shown_turns
 from foveate.session.values import Context, TurnOutline
 from foveate.text import several
+from foveate.turn import turn_number
 
 MAX_LARGEST = 3
 """Number of newer turns that are named, the largest first."""
@@ -40,6 +41,15 @@ class TurnReason:
     """What takes the room that it would need word for word; empty if it is word for word."""
     raise_by: tuple[str, ...]
     """How to show more of it."""
+    on_board: str = ""
+    """Its item on the board, e.g. `T-30-R`; empty without one."""
+
+
+def on_board_of(context: Context) -> dict[int, str]:
+    """Return the turns whose text is on the board of a context, each with the name of its item."""
+    entries = (*context.board.retrieved, *context.board.prefetched)
+    found = {turn_number(entry.name.rpartition("-")[0]): entry.name for entry in entries}
+    return {number: name for number, name in found.items() if number}
 
 
 def explain_turn(context: Context, outline: TurnOutline) -> TurnReason:
@@ -47,12 +57,15 @@ def explain_turn(context: Context, outline: TurnOutline) -> TurnReason:
     turns = shown_turns(context.segments)
     absent = ShownTurn(outline.number, "E", 0, is_cached=False, is_hollow=True)
     turn = next((one for one in turns if one.number == outline.number), absent)
+    if outline.is_pruned:
+        return _removed(turn, outline)
     level = turn.shown_level
+    on_board = on_board_of(context).get(outline.number, "")
     return TurnReason(
         id=outline.id,
         level=level,
         name=level_name(level),
-        meaning=LEFT_OUT if level == ABSENT else MEANINGS[turn.level],
+        meaning=_meaning(turn),
         tokens=turn.tokens,
         raw_tokens=outline.tokens,
         is_cached=turn.is_cached,
@@ -60,12 +73,41 @@ def explain_turn(context: Context, outline: TurnOutline) -> TurnReason:
         started_at=outline.started_at,
         why=" ".join(_why(context, turn, turns)),
         displaced="" if level == "R" else _displaced(context, turn, turns, outline.tokens),
-        raise_by=() if level == "R" else tuple(_ways(context, outline)),
+        raise_by=() if level == "R" else tuple(_ways(context, outline, on_board)),
+        on_board=on_board,
     )
+
+
+def _removed(turn: ShownTurn, outline: TurnOutline) -> TurnReason:
+    """Explain a turn whose messages were erased or pruned."""
+    name = f"erased on {outline.erased_at:%Y-%m-%d}" if outline.erased_at else "pruned"
+    return TurnReason(
+        id=outline.id,
+        level=ABSENT,
+        name=name,
+        meaning="a note in its place",
+        tokens=turn.tokens,
+        raw_tokens=outline.tokens,
+        is_cached=turn.is_cached,
+        is_native=False,
+        started_at=outline.started_at,
+        why=f"Its messages were {name} and are in no context.",
+        displaced="",
+        raise_by=(),
+    )
+
+
+def _meaning(turn: ShownTurn) -> str:
+    if turn.shown_level == ABSENT:
+        return LEFT_OUT
+    return f"{turn.verbatim_tokens:,} of them word for word" if turn.is_partial else MEANINGS[turn.level]
 
 
 def _why(context: Context, turn: ShownTurn, turns: Sequence[ShownTurn]) -> Iterator[str]:
     planned, level = context.planned, turn.shown_level
+    if turn.is_partial:
+        yield "It is too large to be shown whole: some of its steps are word for word, the others shorter."
+        return
     if planned.cause and turn.number > planned.last_turn:
         yield (
             f"It came after the last plan, which was made at T-{planned.last_turn}. New turns are appended word for "
@@ -128,8 +170,11 @@ def _displaced(context: Context, turn: ShownTurn, turns: Sequence[ShownTurn], ra
     return f"{said} {several(len(newer), 'newer turn')} take {taken:,}, the most of them {named}."
 
 
-def _ways(context: Context, outline: TurnOutline) -> Iterator[str]:
+def _ways(context: Context, outline: TurnOutline, on_board: str) -> Iterator[str]:
     yield "Pin what must not be lost: pins are in every context, word for word."
-    yield f'Retrieve it: the model calls get_turn("{outline.id}"), and it stays on the board for some turns.'
+    if on_board:
+        yield f"It is on the board as {on_board}; keep it there, or it leaves after some turns."
+    else:
+        yield f'Retrieve it: the model calls get_turn("{outline.id}"), and it stays on the board for some turns.'
     if context.planned.strategy != "standard":
         yield f"Preview a larger budget, e.g. {context.budget_tokens * 2:,} tokens."

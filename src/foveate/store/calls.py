@@ -11,7 +11,7 @@ from foveate.store import agents
 from foveate.store.agents import CallLimit
 from foveate.store.lineage import number_of
 from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow, CostRow
-from foveate.store.sql import Connection
+from foveate.store.sql import Connection, now_us
 
 GATEWAY: Final = "gateway"
 """The purpose of a call of a client, which pays for it: no limit of Foveate's own calls counts it."""
@@ -28,12 +28,20 @@ _OWN = f"purpose <> '{GATEWAY}'"  # as in the index `calls_own`
 SUM = f"SELECT coalesce(sum(nano_usd), 0) FROM calls WHERE at_us >= :since_us AND {_OWN}"  # noqa: S608
 _OF_KEY = "FROM calls WHERE key_id = :key_id AND key_id <> '' AND at_us >= :since_us"
 SUM_OF_KEY = f"SELECT coalesce(sum(nano_usd), 0) {_OF_KEY}"
-SUMS_OF_KEY = f"""SELECT coalesce(sum(CASE WHEN outcome = '{RUNNING}' THEN 0 ELSE nano_usd END), 0),
-    coalesce(sum(CASE WHEN outcome = '{RUNNING}' THEN nano_usd ELSE 0 END), 0) {_OF_KEY}"""
+LONGEST_CALL_US: Final = 1_800_000_000
+"""A client's call that was booked earlier is not in progress any more: its server was killed. 128,000 tokens of output
+at 71 a second take as long. Its booking stays counted, since the provider may charge for it."""
+_IN_PROGRESS = f"outcome = '{RUNNING}' AND at_us >= :alive_us"
+SUMS_OF_KEY = f"""SELECT coalesce(sum(CASE WHEN {_IN_PROGRESS} THEN 0 ELSE nano_usd END), 0),
+    coalesce(sum(CASE WHEN {_IN_PROGRESS} THEN nano_usd ELSE 0 END), 0),
+    coalesce(sum(CASE WHEN outcome = '{RUNNING}' AND NOT ({_IN_PROGRESS}) THEN nano_usd ELSE 0 END), 0),
+    max(CASE WHEN {_IN_PROGRESS} THEN at_us END) {_OF_KEY}"""
 RESERVE = f"""INSERT INTO calls ({_COLUMNS}) SELECT {_VALUES}
     WHERE ({SUM}) + :nano_usd <= :limit_nano_usd RETURNING id"""
 RESERVE_FOR_KEY = f"""INSERT INTO calls ({_COLUMNS}) SELECT {_VALUES}
     WHERE ({SUM_OF_KEY}) + :nano_usd <= :limit_nano_usd RETURNING id"""
+REBOOK_FOR_KEY = f"""UPDATE calls SET nano_usd = :nano_usd WHERE id = :id AND outcome = '{RUNNING}'
+    AND ({SUM_OF_KEY}) - nano_usd + :nano_usd <= :limit_nano_usd RETURNING id"""  # noqa: S608 - constants
 SETTLE = """UPDATE calls SET model = :model, input_tokens = :input_tokens, output_tokens = :output_tokens,
     cached_tokens = :cached_tokens, nano_usd = :nano_usd, is_estimate = :is_estimate, latency_us = :latency_us,
     outcome = :outcome WHERE id = :id"""
@@ -68,7 +76,8 @@ _BY: Final[dict[str, str]] = {
 _UNUSED = "CASE WHEN c.outcome IN ('ok', 'running', 'cancelled') THEN 0 ELSE 1 END"
 LIST_SPENDING = f"""SELECT {{by}} AS name, count(*), sum({_UNUSED}), sum(c.latency_us), sum(c.first_byte_us),
     sum(c.input_tokens), sum(c.cached_tokens), sum(c.written_tokens), sum(c.output_tokens), sum(c.thinking_tokens),
-    coalesce(sum(c.predicted_tokens), 0), sum(CASE WHEN c.predicted_tokens IS NULL THEN 0 ELSE c.cached_tokens END),
+    coalesce(sum(c.predicted_tokens), 0),
+    coalesce(sum(CASE WHEN c.cached_tokens < c.predicted_tokens THEN c.cached_tokens ELSE c.predicted_tokens END), 0),
     sum(coalesce(c.whole_tokens, c.input_tokens)), sum(c.nano_usd), sum(coalesce(c.whole_nano_usd, c.nano_usd)),
     max(c.is_estimate)
     FROM calls c LEFT JOIN sessions s ON s.number = c.session
@@ -86,9 +95,13 @@ class KeySpending:
     """What the calls of a key cost in a period."""
 
     spent_nano_usd: int
-    """By calls that ended."""
-    booked_nano_usd: int
+    """By calls that ended, or were lost."""
+    booked_nano_usd: int = 0
     """By calls in progress at their maximum."""
+    lost_nano_usd: int = 0
+    """Of what is spent: by calls whose server was killed, at their maximum."""
+    booked_us: int | None = None
+    """When the newest call in progress was booked."""
 
     @property
     def nano_usd(self) -> int:
@@ -174,10 +187,22 @@ def reserve_for_key(
     return (None if row is None else int(row[0])), spent
 
 
+def rebook_for_key(
+    connection: Connection, number: int, *, key_id: str, nano_usd: int, since_us: int, limit_nano_usd: int
+) -> tuple[bool, KeySpending]:
+    """Change the maximum cost of a reservation; False if the calls of its key would then exceed the limit. Also return
+    what they cost without the change. Atomic across processes."""
+    values = {"id": number, "key_id": key_id, "nano_usd": nano_usd, "since_us": since_us}
+    spent = spent_by_key(connection, key_id, since_us)
+    row = connection.execute(REBOOK_FOR_KEY, {**values, "limit_nano_usd": limit_nano_usd}).fetchone()
+    return row is not None, spent
+
+
 def spent_by_key(connection: Connection, key_id: str, since_us: int) -> KeySpending:
     """Sum the nano-dollars of a key's calls since a moment, those of reservations apart."""
-    spent, booked = connection.execute(SUMS_OF_KEY, {"key_id": key_id, "since_us": since_us}).fetchone()
-    return KeySpending(int(spent), int(booked))
+    values = {"key_id": key_id, "since_us": since_us, "alive_us": now_us() - LONGEST_CALL_US}
+    spent, booked, lost, booked_us = connection.execute(SUMS_OF_KEY, values).fetchone()
+    return KeySpending(int(spent), int(booked), int(lost), booked_us)
 
 
 def prune_clients_calls(connection: Connection, before_us: int) -> int:

@@ -15,8 +15,8 @@ from foveate.turn import turn_id
 
 BATCH = 200
 
-RESTORE = "restore the file from a backup, or export the sessions that can still be read with 'foveate export'"
-_ORPHANS = "nothing is lost; 'foveate export' and a new file give a clean one"
+RESTORE = "restore the file from a backup; 'foveate export SESSION' saves a session that can still be read"
+_ORPHANS = "if no message is missing, nothing is lost; 'foveate store copy' into a new file leaves them out"
 
 GAPS = """SELECT s.id, m.turn, count(*), max(m.position) FROM messages m JOIN sessions s ON s.number = m.session
     GROUP BY m.session, s.id, m.turn HAVING count(*) <> max(m.position) OR min(m.position) <> 1"""
@@ -59,12 +59,14 @@ def check_database(dialect: Dialect) -> Iterator[Finding]:
 
 def _check_structure(connection: Connection) -> Iterator[Finding]:
     for session, turn, count, last in connection.execute(GAPS):
-        yield Finding(f"{turn_id(turn)} of session {session!r} has {count} of its {last} messages", RESTORE)
+        yield Finding(
+            f"{turn_id(turn)} of session {session!r} has {count} of its {last} messages", RESTORE, session=session
+        )
     for session, fork_turn, last_turn, found in connection.execute(MISSING_TURNS):
         expected = last_turn - fork_turn
-        yield Finding(f"session {session!r} has {found} of its {expected} turns", RESTORE)
+        yield Finding(f"session {session!r} has {found} of its {expected} turns", RESTORE, session=session)
     for (session,) in connection.execute(LOST_PARENTS):
-        yield Finding(f"session {session!r} is a fork of a session that is gone", RESTORE)
+        yield Finding(f"session {session!r} is a fork of a session that is gone", RESTORE, session=session)
     for statement, what in ((ORPHAN_MESSAGES, "messages of no session"), (ORPHAN_BODIES, "bodies of no message")):
         (count,) = connection.execute(statement).fetchone()
         if count:
@@ -76,7 +78,7 @@ def _check_records(connection: Connection) -> Iterator[Finding]:
     for table, problem in _LOST.items():
         for session, name, data, digest in connection.execute(RECORDS.format(table=table)):
             if not bodies.is_intact(digest, data):
-                yield Finding(problem.format(name=name, session=session), RESTORE)
+                yield Finding(problem.format(name=name, session=session), RESTORE, session=session)
 
 
 def _check_contents(connection: Connection) -> Iterator[Finding]:
@@ -86,7 +88,8 @@ def _check_contents(connection: Connection) -> Iterator[Finding]:
         if problem:
             yield Finding(f"the content {digest.hex()[:KEY_CHARS]} of the file cabinet {problem}", RESTORE)
     for session, turn in connection.execute(LOST_RESULTS):
-        yield Finding(f"a whole tool result of {turn_id(turn)} in session {session!r} is missing", RESTORE)
+        problem = f"a whole tool result of {turn_id(turn)} in session {session!r} is missing"
+        yield Finding(problem, RESTORE, session=session)
     for (key,) in connection.execute(LOST_FILES):
         yield Finding(f"the content of the key {key} of the file cabinet is missing", RESTORE)
     for key, version, text, digest in connection.execute(PROMPTS):
@@ -104,7 +107,8 @@ def _check_bodies(connection: Connection) -> Iterator[Finding]:
     for done, (session, turn, position, digest, pruned_us, data) in enumerate(connection.stream(ALL_BODIES), 1):
         problem = _body_problem(data, digest, pruned=pruned_us is not None)
         if problem:
-            yield Finding(f"message {position} of {turn_id(turn)} in session {session!r} {problem}", RESTORE)
+            what = f"message {position} of {turn_id(turn)} in session {session!r} {problem}"
+            yield Finding(what, RESTORE, session=session or "")
         if done % BATCH == 0 or done == total:
             yield Finding(done=done, total=total)
 

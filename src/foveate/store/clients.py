@@ -10,8 +10,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from foveate.errors import ErasedMeanwhile
 from foveate.store import bodies
-from foveate.store.lineage import NO_LIMIT, SPAN, chain_of, number_of, select_spans
+from foveate.store.lineage import NO_LIMIT, SPAN, chain_of, is_erased_since, number_of, select_spans
 from foveate.store.rows import SessionRow
 from foveate.store.sql import Connection, now_us
 from foveate.turn import Json
@@ -151,9 +152,14 @@ def family(connection: Connection, tenant: str, session_id: str) -> list[str]:
     return [found for (found,) in connection.execute(FAMILY, {"tenant": tenant, "family": session_id})]
 
 
-def add_response(connection: Connection, session_id: str, response: ResponseRow) -> None:
-    """Store a response; an existing one with the same id is kept."""
+def add_response(
+    connection: Connection, session_id: str, response: ResponseRow, *, since_us: int | None = None
+) -> None:
+    """Store a response; an existing one with the same id is kept. With `since_us`: raise `ErasedMeanwhile` if something
+    in its session was erased since that moment."""
     session = number_of(connection, session_id)
+    if is_erased_since(connection, session, since_us):
+        raise ErasedMeanwhile(session_id)
     values = {
         "id": response.id,
         "session": session,

@@ -102,14 +102,13 @@ def redact_message(row: MessageRow, redactor: Redactor, sizes: SentSizes, compre
     """Return a stored message without a text; None if it does not contain it, or was pruned."""
     if row.body is None or row.problem or not redactor.is_in(row.body):
         return None
-    value = bodies.load(row.body)
-    redacted = redactor.value(value)
-    if redacted == value:
+    value, message = bodies.load(row.body), restore_message(row)
+    redacted = redactor.message(message)
+    assert isinstance(value, dict), "a body is an object with a format and data"
+    if redacted == replace(message, original=None) and not redactor.is_said(value["data"]):
         return None
-    body = bodies.pack(redacted, compression_level)
-    message = restore_message(replace(row, body=bodies.encode(redacted)))
-    draft = _draft(message, None, None, sizes, compression_level, in_slices=True)
-    return replace(draft, body=body.data, digest=body.digest, size=body.size)
+    # Stored by its meaning: the text may be in any field of the provider's own record.
+    return _draft(redacted, None, None, sizes, compression_level, in_slices=True)
 
 
 def note_body(role: Role, note: str) -> bytes:
@@ -149,11 +148,11 @@ def _draft(
 
 
 def _stored_form(message: Message) -> Json:
+    made_under: dict[str, Json] = {"prefix": message.prefix} if message.prefix else {}
     if message.original:
-        made_under: dict[str, Json] = {"prefix": message.prefix} if message.prefix else {}
         return {"format": message.original.format, "data": message.original.data, **made_under}
     (data,) = formats.load_messages(CANONICAL).render([message])
-    return {"format": CANONICAL, "data": data}
+    return {"format": CANONICAL, "data": data, **made_under}
 
 
 def weigh(message: Message) -> int:

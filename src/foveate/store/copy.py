@@ -161,6 +161,10 @@ class StoreCopy:
             self._copy_loose_calls()
             self._write(INDEX, self._to.vectors.complete)
             return self._report
+        except StoreError as error:
+            done = f"{len(self._report.copied) + self._report.unchanged} of {self._report.sessions} sessions"
+            error.add_note(f"the copy stopped: {self._target.location} has {done}; the same command continues it")
+            raise
         finally:
             self._from.close()
             self._to.close()

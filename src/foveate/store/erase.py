@@ -16,7 +16,7 @@ from typing import Any, Literal
 from foveate.errors import ErasureOutdated, ForkInUse, InputError, Refused, TurnNotFound
 from foveate.store import bodies, cabinet, knowledge, passages, queue
 from foveate.store.lineage import BRANCH, chain_of
-from foveate.store.log import DROP_BODIES, forget_made
+from foveate.store.log import DROP_BODIES, SENT_OF_READERS, forget_made
 from foveate.store.redaction import MARK, Redactor
 from foveate.store.rows import Draft, SessionRow
 from foveate.store.sql import Connection, Values, now_us
@@ -43,7 +43,6 @@ BY_SESSION = {
     "plans": "plans",
     "recalled": "memory layers",
     "boards": "boards",
-    "sent_requests": "requests as they were sent",
 }
 """Tables of what was made from many turns: all rows of the session are removed and made again without the erased."""
 TITLES = "titles made from the turns"
@@ -102,6 +101,7 @@ TEXTS: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
         "session = :session OR parent_session = :session",
     ),
 }
+JSON_COLUMNS = ("spec", "decision", "report")
 OF_TENANT: Mapping[str, tuple[tuple[str, ...], tuple[str, ...], str]] = {
     "learn_runs": (("report",), ("id",), "tenant = :tenant"),
 }
@@ -119,8 +119,10 @@ DROP_CONTENT = tuple(
 LIST_NAMES = "SELECT key, name, source FROM cabinet WHERE session = :session"
 RENAME = "UPDATE cabinet SET name = :name, source = :source WHERE tenant = :tenant AND key = :key"
 LIST_RESPONSES = "SELECT id, data FROM responses WHERE session = :session"
-LIST_SENT = "SELECT data FROM sent_requests WHERE session = :session"
 SENT = "requests as they were sent"
+SENT_ELSEWHERE = "requests as they were sent, of forks and of sessions that may have recalled it"
+LIST_SENT = "SELECT data FROM sent_requests WHERE session = :session"
+SENT_WITH_TEXT = "requests as they were sent that have the text"
 LIST_BOARDS = "SELECT data FROM boards WHERE session = :session"
 DROP_BOARDS = "DELETE FROM boards WHERE session = :session"
 LIST_GOALS = "SELECT number, data FROM goals WHERE session = :session"
@@ -364,8 +366,12 @@ def _counts(work: _Erasing, *, is_text: bool) -> dict[str, int]:
             if not is_text or table in ("renditions", "passages"):
                 found[name] += _count(work, table, reach.where, values)
         for table, name in BY_SESSION.items():
-            if reach.turns and not (is_text and table == "sent_requests"):
+            if reach.turns:
                 found[name] += _count(work, table, "session = :session", values)
+    own = work.values(work.reach[0])
+    if work.reach[0].turns:
+        found[SENT] = _count(work, "sent_requests", f"session = :session AND {SENT_OF_READERS}", own)
+        found[SENT_ELSEWHERE] = _count(work, "sent_requests", SENT_OF_READERS, own) - found[SENT]
     return dict(found)
 
 
@@ -484,7 +490,7 @@ def _changes(work: _Erasing, redactor: Redactor) -> Iterator[_Change]:
                 yield _Change(BOARDS, (DROP_BOARDS,), values)
         for (data,) in work.connection.execute(LIST_SENT, values).fetchall():
             if redactor.is_in(bodies.expand_bytes(data)):
-                yield _Change(SENT, (), values)  # all of the tenant's are removed
+                yield _Change(SENT_WITH_TEXT, (), values)  # all of the session's are removed
     own = work.values(work.reach[0])
     yield from _texts(work, OF_TENANT, own, redactor)
     yield from _items(work, own, redactor)
@@ -521,7 +527,8 @@ def _texts(
         for row in work.connection.execute(select, values).fetchall():
             named = dict(zip((*keys, *columns), row, strict=True))
             if any(redactor.is_in(named[name]) for name in columns):
-                texts = {name: named[name] and redactor.text(named[name]) for name in columns}
+                replaced = {name: redactor.json_text if name in JSON_COLUMNS else redactor.text for name in columns}
+                texts = {name: named[name] and replaced[name](named[name]) for name in columns}
                 yield _Change(NAMES, (update,), {**named, **texts})
 
 
@@ -537,7 +544,8 @@ def _items(work: _Erasing, values: Values, redactor: Redactor) -> Iterator[_Chan
     """Replace the text in knowledge, whoever wrote it."""
     for item, version, scope, kind, *texts in work.connection.execute(KNOWLEDGE, values).fetchall():
         if any(map(redactor.is_in, texts)):
-            title, text, data, reason = map(redactor.text, texts)
+            title, text, reason = (redactor.text(texts[place]) for place in (0, 1, 3))
+            data = redactor.json_text(texts[2])
             digest = bodies.digest_of(scope, kind, title, text, data)
             new = {"title": title, "text": text, "data": data, "reason": reason, "digest": digest}
             yield _Change("knowledge items", (REPLACE_ITEM,), {**values, **new, "id": item, "version": version})
@@ -555,6 +563,7 @@ def _note(work: _Erasing, kind: ErasureKind, turns: Sequence[int], actor: str, c
         "turns": listed,
         "actor": actor,
         "counts": shown,
+        "now_us": now_us(),  # not before what is read while it is erased
     }
     work.connection.execute(ADD_ERASURE, values)
-    return ErasureRow(row_id, work.session.id, kind, listed, actor, shown, work.now_us, None)
+    return ErasureRow(row_id, work.session.id, kind, listed, actor, shown, values["now_us"], None)

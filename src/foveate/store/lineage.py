@@ -13,6 +13,10 @@ from foveate.store.sql import Connection, Values
 from foveate.turn import starts_turn
 
 NO_LIMIT = 2**62
+ERASED_SINCE = """WITH RECURSIVE line (number, id, parent) AS (
+    SELECT number, id, parent FROM sessions WHERE number = :session
+    UNION ALL SELECT s.number, s.id, s.parent FROM sessions s JOIN line l ON s.number = l.parent)
+    SELECT 1 FROM erasures e JOIN line l ON e.session_id = l.id WHERE e.at_us >= :since_us LIMIT 1"""
 BRANCH: Final = "~"
 """Separates the id of a session from the suffix of its branches and sub-agents."""
 
@@ -61,6 +65,14 @@ def origin_of(connection: Connection, session_id: str) -> Origin:
     if row is None:
         raise SessionNotFound(session_id)
     return Origin(*row)
+
+
+def is_erased_since(connection: Connection, session: int, since_us: int | None) -> bool:
+    """Return whether something of a session, or of one that it was forked from, was erased since a moment; what was
+    made from what was read before may have it."""
+    if since_us is None:
+        return False
+    return connection.execute(ERASED_SINCE, {"session": session, "since_us": since_us}).fetchone() is not None
 
 
 def chain_of(connection: Connection, session_id: str) -> list[SessionRow]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from foveate.errors import (
+    ErasedMeanwhile,
     ForkInUse,
     InputError,
     KeyReused,
@@ -18,6 +19,7 @@ from foveate.errors import (
     SessionNotFound,
     TurnBegun,
     TurnNotFound,
+    TurnPruned,
 )
 from foveate.store import bodies, cabinet, knowledge, passages
 from foveate.store.clients import PROGRAM_STATE
@@ -29,6 +31,7 @@ from foveate.store.lineage import (
     HeadState,
     chain_of,
     get_session,
+    is_erased_since,
     number_of,
     select_sessions,
     select_spans,
@@ -47,7 +50,7 @@ from foveate.store.rows import (
     TurnRow,
 )
 from foveate.store.sql import Connection, now_us
-from foveate.turn import turn_id
+from foveate.turn import from_us, turn_id
 
 LIST_SESSIONS = f"""{SELECT_SESSIONS}
     WHERE (:platform IS NULL OR s.platform = :platform) AND (:channel IS NULL OR s.channel = :channel)
@@ -76,6 +79,8 @@ FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key
 FIND_KEYS = "SELECT key, turn, position FROM messages WHERE session = :session AND key IN ({keys})"
 MAX_KEYS = 64
 """Maximum number of keys per lookup statement."""
+IS_ERASED = """SELECT erased_us FROM messages WHERE session = :session AND turn = :turn AND pruned_us IS NOT NULL
+    AND erased_us IS NOT NULL LIMIT 1"""
 READ_MESSAGES = f"""SELECT turn, position, role, kind, tokens, at_us, recorded_us, digest, pruned_us, erased_us, data
     FROM messages LEFT JOIN bodies ON message = id WHERE {SPAN} ORDER BY turn, position"""  # noqa: S608
 READ_TURNS = f"""SELECT turn, count(*), sum(tokens), sum(tool_calls), min(at_us), max(at_us), sum(size),
@@ -135,8 +140,12 @@ _FORGET_LAYERS = """DELETE FROM recalled WHERE session IN (SELECT o.number FROM 
 _FORGET_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
     JOIN sessions o ON o.tenant = s.tenant AND (o.scope <> '' OR o.channel <> '') WHERE s.number = :number)
     AND at_us >= (SELECT s.created_us FROM sessions s WHERE s.number = :number)"""
-_FORGET_ALL_SENT = """DELETE FROM sent_requests WHERE session IN (SELECT o.number FROM sessions s
-    JOIN sessions o ON o.tenant = s.tenant WHERE s.number = :session)"""
+SENT_OF_READERS = """session IN (WITH RECURSIVE readers (number) AS (
+    SELECT o.number FROM sessions s JOIN sessions o ON o.tenant = s.tenant AND (o.number = s.number OR o.scope <> ''
+    OR o.channel <> '' OR substr(o.id, 1, length(s.id) + 1) = s.id || '~') WHERE s.number = :session
+    UNION SELECT c.number FROM sessions c JOIN readers r ON c.parent = r.number) SELECT number FROM readers)"""
+"""Condition of the requests that may have a session's text: its own, those of its forks and branches, and those of
+sessions that recall from others."""
 DELETE_SESSION = (
     _FORGET_LAYERS.format("number"),
     _FORGET_SENT,
@@ -164,7 +173,7 @@ def forget_made(where: str) -> tuple[str, ...]:
     return (
         f"DELETE FROM renditions WHERE {where}",  # noqa: S608
         _FORGET_LAYERS.format("session"),
-        _FORGET_ALL_SENT,
+        f"DELETE FROM sent_requests WHERE {SENT_OF_READERS}",  # noqa: S608
         f"DELETE FROM responses WHERE {where}",  # noqa: S608
         *(f"DELETE FROM {table} WHERE session = :session" for table in MADE if table != "states"),  # noqa: S608
         f"""DELETE FROM states WHERE session = :session
@@ -260,6 +269,20 @@ def delete_session(connection: Connection, session_id: str) -> None:
     connection.heads.clear()
 
 
+def _check_newest(
+    connection: Connection, session_id: str, number: int, turn: int, *, expected: int, first: Draft
+) -> None:
+    """Raise an error unless the newest turn is the expected one, and `first` begins another or it was not erased."""
+    if expected > turn:
+        raise TurnNotFound(session_id, f"T-{expected}", turn)
+    if expected < turn:
+        raise TurnBegun(session_id, turn=expected, newest=turn)
+    if first.opens_turn:
+        return
+    if found := connection.execute(IS_ERASED, {"session": number, "turn": turn}).fetchone():
+        raise TurnPruned(session_id, f"T-{turn}", f"{from_us(found[0]):%Y-%m-%d}")
+
+
 def append(
     connection: Connection,
     session_id: str,
@@ -269,19 +292,23 @@ def append(
     after: str | None = None,
     exact: bool = False,
     tail: str = "",
+    since_us: int | None = None,
 ) -> list[Place]:
     """Store all drafts, in order and durably, or none. A draft whose key exists in the session or in an earlier draft
     is skipped.
 
-    With `newest_turn`: raise `TurnBegun` if a later turn has started. With `after`: raise `SessionContinued` unless it
-    is the key of the session's last message with a key (empty: no message has a key). With `exact`: raise `KeyReused`
-    if the messages stored under these keys differ from the drafts. `tail` is the hash of a prompt and its answer, by
-    which `clients.find_tails` finds their turn.
+    With `newest_turn`: raise `TurnBegun` if a later turn has started, `TurnPruned` if the turn was erased. With
+    `after`: raise `SessionContinued` unless it is the key of the session's last message with a key (empty: no message
+    has a key). With `exact`: raise `KeyReused` if the messages stored under these keys differ from the drafts. `tail`
+    is the hash of a prompt and its answer, by which `clients.find_tails` finds their turn. With `since_us`: raise
+    `ErasedMeanwhile` if something in the session was erased since that moment.
     """
     row = connection.heads.get(session_id) or connection.execute(GET_HEAD, {"id": session_id}).fetchone()
     if row is None:
         raise SessionNotFound(session_id)
     number, turn, position, head = row
+    if is_erased_since(connection, number, since_us):
+        raise ErasedMeanwhile(session_id)
     state = HeadState(turn, position, head)
     known = _known_places(connection, number, drafts)
     repeated = _repeated(drafts)
@@ -290,10 +317,8 @@ def append(
         _check_same(connection, number, drafts, known)
     if not fresh:
         return [known[index] for index in range(len(drafts))]
-    if newest_turn is not None and newest_turn > turn:
-        raise TurnNotFound(session_id, f"T-{newest_turn}", turn)
-    if newest_turn is not None and newest_turn < turn:
-        raise TurnBegun(session_id, turn=newest_turn, newest=turn)
+    if newest_turn is not None:
+        _check_newest(connection, session_id, number, turn, expected=newest_turn, first=fresh[0])
     if after is not None and after != _last_key(connection, number):
         raise SessionContinued(session_id)
     moment = now_us()
@@ -441,13 +466,25 @@ def raw_tokens(connection: Connection, session_id: str, first: int, last: int) -
     return sum(row[0] for row in select_spans(connection, SUM_TOKENS, chain_of(connection, session_id), first, last))
 
 
-def add_pin(connection: Connection, session_id: str, text: str, *, locked: bool) -> PinRow:
-    """Add a pin; return the existing one if the text is the same, locked if `locked`."""
+def add_pin(
+    connection: Connection,
+    session_id: str,
+    text: str,
+    *,
+    locked: bool,
+    check: Callable[[Sequence[PinRow]], object] | None = None,
+) -> PinRow:
+    """Add a pin; return the existing one if the text is the same, locked if `locked`.
+
+    `check` gets all pins with a new one, and raises an error if it may not be added.
+    """
     now, session = now_us(), number_of(connection, session_id)
     values = {"session": session, "text": text, "locked": int(locked), "now_us": now}
     found = connection.execute(FIND_PIN, values).fetchone()
     if found is None:
         (number,) = connection.execute(ADD_PIN, values).fetchone()
+        if check:
+            check(list_pins(connection, session_id))
         return PinRow(number, text, locked, now)
     number, was_locked, created = found
     if locked and not was_locked:

@@ -231,6 +231,7 @@ class Calls(_Part):
     spending = _reads(calls.spending)
     add_clients_calls = _writes(calls.add_clients_calls, _of())
     reserve_for_key = _writes(calls.reserve_for_key, _of("calls"))
+    rebook_for_key = _writes(calls.rebook_for_key, _of("calls"))
     spent_by_key = _reads(calls.spent_by_key)
     prune_clients_calls = _writes(calls.prune_clients_calls, _of())
 
@@ -351,6 +352,7 @@ class SentRequests(_Part):
     add = _writes(sent.add, lambda requests, **_: Locks(frozenset(session_id for session_id, _ in requests)))
     list_sent = _reads(sent.list_sent)
     read_chain = _reads(sent.read_chain)
+    find = _reads(sent.find)
     prune = _writes(sent.prune, _of())
 
 

@@ -228,6 +228,8 @@ class Finding:
     advice: str = ""
     done: int = 0
     total: int = 0
+    session: str = ""
+    """The session that the problem is in; empty: none, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,8 @@ _VALUES = """(SELECT coalesce(max(r.number), 0) + 1 FROM sent_requests r WHERE r
     :kept_bytes, :digest, :budget_tokens, :cause, :predicted_tokens, :nano_usd, :kept_tokens, :rewritten_tokens"""
 ADD = f"""INSERT INTO sent_requests (session, {_COLUMNS}, data, picture)
     SELECT s.number, {_VALUES}, :data, :picture FROM sessions s WHERE s.id = :session_id
+    AND (s.pruned_us IS NULL OR s.pruned_us < :at_us)
+    AND NOT EXISTS (SELECT 1 FROM erasures e WHERE e.tenant = s.tenant AND e.at_us >= :at_us)
     AND (:base = '' OR EXISTS (SELECT 1 FROM sent_requests b WHERE b.session = s.number AND b.request_id = :base))"""  # noqa: S608 - constants
 LIST = f"SELECT {_COLUMNS} FROM sent_requests WHERE session = :session ORDER BY number DESC LIMIT :limit"  # noqa: S608
 READ = f"""SELECT {_COLUMNS}, data, picture FROM sent_requests
@@ -34,6 +36,8 @@ SIZE = """SELECT coalesce(sum(length(data) + coalesce(length(picture), 0)), 0) F
     WHERE session = :session"""
 DROP_LARGE = """DELETE FROM sent_requests WHERE session = :session AND number < (SELECT max(number) FROM sent_requests
     WHERE session = :session AND base = '')"""
+FIND = """SELECT s.id, r.number FROM sent_requests r JOIN sessions s ON s.number = r.session
+    WHERE r.request_id = :request_id ORDER BY r.at_us DESC"""
 DROP_OLD = "DELETE FROM sent_requests WHERE at_us < :before_us"
 
 
@@ -85,7 +89,8 @@ def add(
 ) -> frozenset[str]:
     """Add requests of sessions, and remove the oldest of each beyond a number and a size.
 
-    Return the ids of requests that were not added, because their session or their base was removed.
+    Return the ids of requests that were not added: their session or their base was removed, or something was erased
+    or pruned since they began, which they may contain.
     """
     missing = set()
     for session_id, row in requests:
@@ -105,6 +110,12 @@ def list_sent(connection: Connection, session_id: str, *, limit: int) -> list[Se
     return [
         SentRow(**dict(zip(_NAMES, row, strict=False))) for row in reversed(connection.execute(LIST, values).fetchall())
     ]
+
+
+def find(connection: Connection, request_id: str) -> tuple[str, int] | None:
+    """Return the session and the number of the request with this id; None if it is not kept."""
+    row = connection.execute(FIND, {"request_id": request_id}).fetchone()
+    return None if row is None else (str(row[0]), int(row[1]))
 
 
 def read_chain(connection: Connection, session_id: str, number: int) -> list[SentRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import shlex
 import sqlite3
 import stat
 import threading
@@ -67,6 +68,7 @@ OWN_MIGRATIONS = {
     ),
 }
 """Statements of a schema version that are specific to SQLite."""
+OTHER_FILE = "Name another file; if it was a store, 'foveate doctor' prints how to restore it"
 MAGIC = b"SQLite format 3\x00"
 APPLICATION_ID = 0x466F7665
 """`Fove` in ASCII, stored in the header for `file` and other tools."""
@@ -278,6 +280,12 @@ class SqliteTextWords:
             return self._words.match_many([(phrase, -1) for phrase in phrases])
 
 
+def _owner_of_folder(path: Path) -> str | None:
+    """Return `UID:GID` of the folder if the file belongs to root and the folder does not; None otherwise."""
+    folder = path.absolute().parent.stat()
+    return f"{folder.st_uid}:{folder.st_gid}" if path.stat().st_uid == 0 != folder.st_uid else None
+
+
 def _file_id(path: Path) -> tuple[int, int] | None:
     """Return the device and inode of a file; None if there is none."""
     try:
@@ -363,7 +371,11 @@ class SqliteFile:
     def check(self, connection: sql.Connection) -> Iterator[Finding]:
         mode = stat.S_IMODE(self.path.stat().st_mode)
         if mode & ~PRIVATE_MODE:
-            yield Finding(f"others on this machine may read the file (mode {mode:o})", f"chmod 600 {self.path}")
+            problem = f"others on this machine may read the file (mode {mode:o})"
+            yield Finding(problem, f"chmod 600 {shlex.quote(str(self.path))}")
+        if (owner := _owner_of_folder(self.path)) is not None:
+            problem = "the file belongs to root and its folder to another user, whose programs can't open it"
+            yield Finding(problem, f"chown {owner} {shlex.quote(str(self.path))}")
         for number, session in connection.execute(LIST_UNSWEPT):
             yield Finding(f"free pages of the file may still have what erasure {number} removed", SWEEP.format(session))
         for (problem,) in connection.execute(f"PRAGMA integrity_check({MAX_PAGE_PROBLEMS})"):
@@ -448,7 +460,7 @@ class SqliteFile:
         return version
 
     def _not_ours(self, problem: str) -> NotADatabase:
-        return NotADatabase(self.location, f"{problem}; it was not changed. Name another file")
+        return NotADatabase(self.location, f"{problem}; it was not changed. {OTHER_FILE}")
 
 
 @contextmanager
@@ -483,7 +495,7 @@ def _translate(location: str, error: sqlite3.Error) -> StoreError:
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM", "SQLITE_AUTH")):
         return ReadOnlyStore(location, f"can't be written ({error}); check the permissions of the file and its folder")
     if name == "SQLITE_NOTADB":
-        return NotADatabase(location, "is not a database; it was not changed. Name another file")
+        return NotADatabase(location, f"is not a database; it was not changed. {OTHER_FILE}")
     if name.startswith("SQLITE_CORRUPT"):
         return Damaged(location, "the file is damaged; run 'foveate doctor' to see what can be read")
     return StoreError(location, f"{error} ({name or type(error).__name__})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +14,15 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from foveate.errors import StoreBusy
 from foveate.server.gateway.transport import UpstreamClient
+from foveate.server.gateway.wires.fields import limit_in
 from foveate.store.operations import Calls
-from foveate.store.rows import NANO, RUNNING, CallRow
+from foveate.store.rows import NANO
+from foveate.turn import MAX_NESTING
 from support.gateway import FORMATS, HEADERS, LONG, body_of, serving
 from support.servers import ServerClient, bearer, call
-from support.upstream import Upstream, say
+from support.stores.calls import booked_call
+from support.upstream import Blocks, Upstream, say
+from support.upstream import call as ask
 
 CACHED = {"input_tokens": 100, "cache_read_input_tokens": 900, "cache_creation_input_tokens": 50, "output_tokens": 20}
 
@@ -97,6 +100,15 @@ def test_an_odd_usage_never_fails_an_answer_or_a_row(tmp_path: Path, usage: obje
     assert 0 <= row["cached_tokens"] <= row["input_tokens"]
     assert 0 <= row["output_tokens"] <= 10_000_000
     assert row["nano_usd"] >= 0
+
+
+def test_counts_with_a_fraction_of_zero_are_believed(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        answers(upstream, {"input_tokens": 1_000.0, "output_tokens": 200.0, "cache_read_input_tokens": 50.0})
+        client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=HEADERS)
+        (row,) = rows(client)
+    assert (row["input_tokens"], row["output_tokens"], row["cached_tokens"]) == (1_050, 200, 50)
 
 
 def test_usage_that_is_not_reported_is_estimated_and_marked(tmp_path: Path) -> None:
@@ -276,6 +288,62 @@ def team_key(client: ServerClient, **budget: Any) -> tuple[Any, dict[str, str]]:
     return made.info, {"x-foveate-key": made.secret, "anthropic-version": "2023-06-01"}
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+def test_rounds_of_history_tools_end_with_the_budget_of_the_key(tmp_path: Path, is_stream: bool) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        if "get_turn" not in json.dumps(body.get("tools", ())):
+            return say("ok")
+        return [ask("get_turn", {"turn_id": "T-1"}, f"toolu_{len(upstream.bodies)}")]
+
+    upstream = Upstream(script, input_tokens=3_000)
+    with serving(tmp_path / "a.db", upstream) as client:
+        _, headers = team_key(client, budget_usd=10.0)
+        for number in range(12):
+            prompt = [{"role": "user", "content": f"question {number}: {LONG * 4}"}]
+            body = {**body_of(prompt), "max_tokens": 1_000}
+            client.post(
+                "/v1/messages", json=body, headers={**headers, "x-foveate-session": "s", "x-foveate-budget": "6000"}
+            )
+        before = len(upstream.bodies)
+        assert before > 12  # with its rounds
+        info, limited = team_key(client, budget_usd=0.02)
+        body = {**body_of([{"role": "user", "content": "And?"}]), "max_tokens": 1_000, "stream": is_stream}
+        reply = client.post("/v1/messages", json=body, headers={**limited, "x-foveate-session": "s"})
+        assert "the budget of this key is $0.02" in reply.text
+        assert is_stream or reply.status_code == 429
+        assert 1 < len(upstream.bodies) - before < 9
+        call(client, client.server.state.gateway.settle)
+        assert 0 < call(client, client.fov.keys.spent_usd, info) <= 0.02
+
+
+@pytest.mark.parametrize(
+    ("path", "form", "limits"),
+    [
+        ("/v1/chat/completions", "messages", {"max_tokens": 1_000, "n": 100}),
+        ("/v1/chat/completions", "messages", {"n": 100}),
+        ("/v1/chat/completions", "messages", {"max_completion_tokens": 1, "max_tokens": 200_000}),
+        (
+            "/v1beta/models/gemini-2.5-pro:generateContent",
+            "contents",
+            {"generationConfig": {"maxOutputTokens": 1_000, "candidateCount": 100}},
+        ),
+    ],
+)
+def test_every_answer_of_a_call_is_booked(tmp_path: Path, path: str, form: str, limits: dict[str, Any]) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        _, headers = team_key(client, budget_usd=0.1)
+        prompt = {"parts": [{"text": "Hi."}]} if form == "contents" else {"content": "Hi."}
+        body = {"model": "gpt-5", form: [{"role": "user", **prompt}], **limits}
+        assert client.post(path, json=body, headers=headers).status_code == 429
+    assert upstream.bodies == []
+
+
+def test_a_limit_below_one_is_none() -> None:
+    assert limit_in({"max_tokens": -1}, "max_tokens") is None
+    assert limit_in({"max_tokens": 0, "max_completion_tokens": 5}, "max_completion_tokens", "max_tokens") is None
+
+
 def test_a_call_that_ended_counts_with_its_cost_for_the_very_next_call(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -290,7 +358,7 @@ def test_a_call_that_ended_counts_with_its_cost_for_the_very_next_call(
 def test_a_call_that_only_bookings_keep_out_may_be_tried_again_soon(tmp_path: Path) -> None:
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
         key, headers = team_key(client, budget_usd=0.01)
-        row = booked(key.id, 0.008)
+        row = booked_call(key.id, usd=0.008)
         call(client, lambda: client.fov.store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=NANO))
         refused = client.post("/v1/messages", json=FORMATS["anthropic"][1], headers=headers)
     assert refused.status_code == 429
@@ -303,7 +371,7 @@ def test_what_is_booked_reaches_no_budget_before_it_is_spent(tmp_path: Path, cap
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
         watching = client.fov.subscribe(events.append, ["budget-reached"])
         key, headers = team_key(client, budget_usd=0.02, soft_usd=0.001)
-        row = booked(key.id, 0.008)
+        row = booked_call(key.id, usd=0.008)
         call(client, lambda: client.fov.store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=NANO))
         for most, status in ((1_000, 200), (2_000, 200), (3_000, 429)):  # booked at $5 a million
             body = {**FORMATS["anthropic"][1], "max_tokens": most}
@@ -325,26 +393,6 @@ def test_a_call_that_the_budget_refuses_leaves_no_session_and_no_turn(tmp_path: 
             assert "x-foveate-session" not in refused.headers
         assert call(client, client.fov.sessions) == []
         assert call(client, client.fov.store.calls.spending, "model") == []
-
-
-def booked(key_id: str, usd: float) -> CallRow:
-    """Return a call in progress, which may cost this much."""
-    return CallRow(
-        session_id=None,
-        turn=None,
-        at_us=time.time_ns() // 1_000,
-        provider="p",
-        model="m",
-        purpose="gateway",
-        input_tokens=0,
-        output_tokens=0,
-        cached_tokens=0,
-        nano_usd=int(usd * NANO),
-        is_estimate=True,
-        latency_us=0,
-        outcome=RUNNING,
-        key_id=key_id,
-    )
 
 
 def test_concurrent_calls_can_not_exceed_a_budget_together(tmp_path: Path) -> None:
@@ -489,6 +537,72 @@ def test_every_kept_request_can_be_opened_exactly_as_it_was_sent(
     assert "question 59" in pages[1].text
 
 
+@pytest.mark.parametrize("depth", [150, 250, 600, 900])
+def test_a_deeply_nested_request_is_shown_as_it_was_sent(tmp_path: Path, depth: int) -> None:
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        raw = json.dumps(
+            body_of([{"role": "user", "content": "NUMBER"}], tools=[{"name": "f", "input_schema": "DEEP"}])
+        )
+        for number in range(2):
+            deep = raw.replace("NUMBER", f"Prompt {number}.").replace(
+                '"DEEP"', '{"content":' * depth + '"x"' + "}" * depth
+            )
+            headers = {**HEADERS, "x-foveate-session": "s", "content-type": "application/json"}
+            assert client.post("/v1/messages", content=deep, headers=headers).status_code == 200
+        call(client, client.server.state.gateway.settle)
+        for number in (1, 2):
+            shown = client.get(f"/api/v1/sessions/s/requests/{number}")
+            assert shown.status_code == 200
+            assert shown.json()["body"].count('{"content":') == depth
+            assert bool(shown.json()["parts"]) == (depth < MAX_NESTING)
+            assert client.get(f"/ui/sessions/s/requests/{number}").status_code == 200
+
+
+def test_a_request_that_began_before_an_erasure_is_not_kept_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.session.client_calls.FLUSH_SECONDS", 30.0)  # nothing is written by itself
+    headers = {**HEADERS, "x-foveate-session": "s"}
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        prompt = {"role": "user", "content": "It is hunter2222."}
+        client.post("/v1/messages", json=body_of([prompt]), headers=headers)
+        client.post("/api/v1/sessions/s/erase", json={"text": "hunter2222", "dry_run": False})
+        call(client, client.server.state.gateway.settle)
+        assert client.get("/api/v1/sessions/s/requests").json()["items"] == []
+        client.post("/v1/messages", json=body_of([{"role": "user", "content": "New."}]), headers=headers)
+        call(client, client.server.state.gateway.settle)
+        (kept,) = client.get("/api/v1/sessions/s/requests").json()["items"]
+        assert "hunter2222" not in client.get(f"/api/v1/sessions/s/requests/{kept['number']}").text
+
+
+def test_a_request_that_began_before_a_prune_is_not_kept_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.session.client_calls.FLUSH_SECONDS", 30.0)  # nothing is written by itself
+    headers = {**HEADERS, "x-foveate-session": "s"}
+    with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
+        history: list[dict[str, Any]] = []
+        for text in ("It is hunter2222.", "Next."):
+            history.append({"role": "user", "content": text})
+            client.post("/v1/messages", json=body_of(history), headers=headers)
+            history.append({"role": "assistant", "content": "ok"})
+        pruned = client.post("/api/v1/sessions/s/prune", json={"before": "2999-01-01T00:00:00Z", "dry_run": False})
+        assert pruned.json()["turns"] == 1, pruned.text
+        call(client, client.server.state.gateway.settle)
+        assert client.get("/api/v1/sessions/s/requests").json()["items"] == []
+
+
+def test_the_first_request_of_a_session_that_was_made_anew_is_kept(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    headers = {**HEADERS, "x-foveate-session": "s"}
+    with serving(tmp_path / "a.db", upstream) as client:
+        for _ in range(2):
+            client.post("/v1/messages", json=body_of([{"role": "user", "content": "Hello " * 50}]), headers=headers)
+            call(client, client.server.state.gateway.settle)
+            assert len(client.get("/api/v1/sessions/s/requests").json()["items"]) == 1
+            client.delete("/api/v1/sessions/s")
+
+
 def test_what_changed_since_the_request_before_is_kept_rewritten_or_appended(tmp_path: Path) -> None:
     upstream = Upstream(lambda _: say("ok"), input_tokens=1_200)
     history: list[dict[str, Any]] = [{"role": "user", "content": LONG}]
@@ -530,7 +644,7 @@ def test_requests_are_bounded_in_bytes_and_off_by_a_setting(tmp_path: Path) -> N
         assert json.loads(client.get(f"/api/v1/sessions/{session}/requests/40").json()["body"]) == upstream.bodies[-1]
 
 
-def test_deleting_or_pruning_removes_requests_that_may_have_the_text(tmp_path: Path) -> None:
+def test_deleting_or_pruning_removes_the_requests_of_that_session_alone(tmp_path: Path) -> None:
     with serving(tmp_path / "a.db", Upstream(lambda _: say("ok"))) as client:
         for name in ("one", "two"):
             named = {**HEADERS, "x-foveate-session": name}
@@ -540,7 +654,8 @@ def test_deleting_or_pruning_removes_requests_that_may_have_the_text(tmp_path: P
         assert client.get("/api/v1/sessions/two/requests").json()["items"]
         before = {"before": "2100-01-01T00:00:00Z", "dry_run": False}
         client.post("/api/v1/sessions/one/prune", json=before).raise_for_status()
-        assert client.get("/api/v1/sessions/two/requests").json()["items"] == []
+        assert client.get("/api/v1/sessions/one/requests").json()["items"] == []
+        assert client.get("/api/v1/sessions/two/requests").json()["items"]
         client.delete("/api/v1/sessions/one").raise_for_status()
         assert client.get("/api/v1/sessions/one/requests").status_code == 404
 
@@ -586,3 +701,18 @@ def test_a_client_that_leaves_a_stream_is_accounted(tmp_path: Path) -> None:
         assert row.output_tokens > 500
 
     asyncio.run(scenario())
+
+
+def test_no_call_confirms_more_cached_tokens_than_were_predicted(tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: say("ok"))
+    with serving(tmp_path / "a.db", upstream) as client:
+        for text, read in ((LONG * 4, 0), (f"Entirely different: {LONG}" * 4, 3_400)):
+            answers(upstream, {**CACHED, "input_tokens": 3_410 - read, "cache_read_input_tokens": read})
+            client.post(
+                "/v1/messages",
+                json=body_of([{"role": "user", "content": text}]),
+                headers={**HEADERS, "x-foveate-session": "one"},
+            )
+        (row,) = rows(client)
+    assert row["cached_tokens"] == 3_400
+    assert row["confirmed_tokens"] == row["predicted_tokens"] < 3_400

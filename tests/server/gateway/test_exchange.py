@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gzip
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,10 +25,13 @@ from foveate.errors import FoveateError, InvalidMessage, StoreBusy
 from foveate.intake.recorder import Recorder
 from foveate.intake.sessions import SCRATCH
 from foveate.server.bodies import MAX_PARTS, MAX_VALUES
+from foveate.server.gateway.prepare import ClientCall, Preparation, Prepared
 from foveate.server.gateway.routes import GatewayEndpoints
+from foveate.server.gateway.wires import AnthropicWire, ClientRequest
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
-from support.gateway import HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
+from support.gateway import FORMATS, HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
+from support.recount import recount
 from support.upstream import Blocks, Upstream, call, say
 from support.validators import faults
 
@@ -168,6 +172,63 @@ def test_a_model_that_searches_on_and_on_answers_in_a_last_round_without_calls(
         rounds = upstream.bodies[number:]
         assert [body.get("tool_choice") for body in rounds] == [*[None] * 8, forbidden]
         assert all(body["tools"] == rounds[0]["tools"] for body in rounds)
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("calls", [1, 16])
+@pytest.mark.parametrize(
+    ("path", "key", "form"), [("/v1/messages", "messages", "anthropic"), ("/v1/responses", "input", "openai-responses")]
+)
+def test_rounds_of_history_tools_stay_within_the_budget(
+    tmp_path: Path, path: str, key: str, form: str, calls: int
+) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        tools = json.dumps(body.get("tools", ()))
+        if "get_turn" not in tools or "none" in str(body.get("tool_choice")):
+            return say("Done.")
+        asked = len(upstream.bodies)
+        return [call("get_turn", {"turn_id": f"T-{i + 1}"}, f"toolu_{asked}_{i}") for i in range(calls)]
+
+    upstream = Upstream(script)
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, upstream, budget_tokens=8_000) as (fov, client):
+            session = await fov.session("s", model="gpt-5", budget_tokens=8_000)
+            for number in range(20):
+                said = [
+                    {"role": "user", "content": f"question {number}: {LONG * 3}"},
+                    {"role": "assistant", "content": f"answer {number}: {LONG * 2}"},
+                ]
+                await session.record(said)
+            await fov.settle()
+            body = {"model": "gpt-5", "max_tokens": 1_000, key: [{"role": "user", "content": "And now?"}]}
+            reply = await client.post(path, json=body, headers={"x-foveate-session": "s"})
+        assert "Done." in reply.text
+        assert len(upstream.bodies) == 9
+        counts = [recount(form, sent, model="gpt-5") for sent in upstream.bodies]
+        assert max(counts) <= 8_000, counts
+        for sent in upstream.bodies:
+            assert faults(form, sent) == []
+
+    run(scenario)
+
+
+def test_a_first_request_that_is_refused_leaves_nothing_that_a_later_one_continues(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        upstream = Upstream(lambda _: say("Hello."))
+        prompt = body_of([{"role": "user", "content": "hi there friend"}])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            for _ in range(2):
+                refused = await client.post("/v1/messages", json=prompt, headers={**HEADERS, "x-foveate-budget": "1"})
+                assert refused.status_code == 400, refused.text
+                assert await fov.sessions() == []
+            for _ in range(2):
+                reply = await client.post("/v1/messages", json=prompt, headers=HEADERS)
+                assert reply.status_code == 200, reply.text
+            budgets = [info.budget_tokens for info in await fov.sessions()]
+        assert set(budgets) == {100_000}
+        assert len(upstream.bodies) == 2
 
     run(scenario)
 
@@ -939,6 +1000,116 @@ def test_a_late_error_of_the_upstream_is_an_event_of_the_stream(
     run(scenario)
 
 
+def test_large_requests_are_read_off_the_loop_and_prepared_one_at_a_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepared: list[int] = []
+    running: list[str] = []
+    threads: set[int] = set()
+    prepare, read = Preparation.prepare, AnthropicWire.read
+
+    async def noted(self: Preparation, call: ClientCall) -> Prepared:
+        running.append(call.path)
+        try:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            prepared.append(len(running))
+            return await prepare(self, call)
+        finally:
+            running.pop()
+
+    def read_noted(self: AnthropicWire, body: object, *, path: str) -> ClientRequest:
+        threads.add(threading.get_ident())
+        return read(self, body, path=path)
+
+    async def scenario() -> None:
+        bodies = [body_of([{"role": "user", "content": f"{LONG} {number}"}]) for number in range(6)]
+        async with gateway(tmp_path, Upstream(lambda _: say("ok"))) as (fov, client):
+            asked = (client.post("/v1/messages", json=body, headers=HEADERS) for body in bodies)
+            replies = await asyncio.gather(*asked)
+            assert [reply.status_code for reply in replies] == [200] * 6
+            assert len(await fov.sessions()) == 6
+        assert prepared == [1] * 6
+        assert threading.get_ident() not in threads
+
+    monkeypatch.setattr("foveate.server.gateway.bodies.LARGE_BYTES", 1_000)
+    monkeypatch.setattr(Preparation, "prepare", noted)
+    monkeypatch.setattr(AnthropicWire, "read", read_noted)
+    run(scenario)
+
+
+def streamed(name: str) -> tuple[str, dict[str, Any]]:
+    path, body = FORMATS[name]
+    if name == "gemini":
+        return path.replace("generateContent", "streamGenerateContent?alt=sse"), body
+    return path, {**body, "stream": True}
+
+
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_an_answer_in_json_to_a_streaming_request_is_passed_on_and_recorded(tmp_path: Path, name: str) -> None:
+    async def scenario() -> None:
+        path, body = FORMATS[name]
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(Upstream(lambda _: say("all at once")).app), base_url="http://upstream"
+        ) as provider:
+            whole = (await provider.post(path, json=body)).json()
+        upstream = Upstream(lambda _: say("never"), fail=[JSONResponse(whole)])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            path, body = streamed(name)
+            reply = await client.post(path, json=body, headers=HEADERS)
+            assert reply.status_code == 200, reply.text
+            assert reply.headers["content-type"].startswith("application/json")
+            assert reply.json() == whole
+            log = await log_of(fov, reply.headers["x-foveate-session"])
+        assert log == [("user", "hi"), ("assistant", "all at once")]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("more", [{}, {"x-foveate-store": "off"}], ids=["stored", "off"])
+@pytest.mark.parametrize("is_stream", [False, True], ids=["body", "stream"])
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_a_providers_error_in_a_200_is_passed_on_as_it_came(
+    tmp_path: Path, name: str, is_stream: bool, more: dict[str, str]
+) -> None:
+    async def scenario() -> None:
+        error = {"error": {"message": "QUOTA OF PROJECT EXCEEDED", "code": 429}}
+        upstream = Upstream(lambda _: say("never"), fail=[JSONResponse(error)])
+        async with gateway(tmp_path, upstream) as (fov, client):
+            path, body = streamed(name) if is_stream else FORMATS[name]
+            reply = await client.post(path, json=body, headers={**HEADERS, **more})
+            assert (reply.status_code, reply.json()) == (200, error)
+            for info in await fov.sessions():
+                assert await log_of(fov, info.id) == [("user", "hi")]
+
+    run(scenario)
+
+
+def test_an_answer_in_json_after_the_stream_has_begun_is_recorded_and_its_end_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("foveate.server.gateway.reply.HEADERS_SECONDS", 0.01)
+
+    async def scenario() -> None:
+        message = {"role": "assistant", "content": "all at once"}
+        whole = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+        upstream = Upstream(lambda _: say("never"), fail=[JSONResponse(whole)])
+        slow = _Slow(upstream)
+
+        def answer_at_once(_: list[bytes]) -> bool:
+            slow.may_answer.set()
+            return False
+
+        async with gateway(tmp_path, upstream) as (fov, _):
+            body = body_of([{"role": "user", "content": "hello"}], stream=True)
+            sent = await stream_of(fov, slow, "/v1/chat/completions", body, answer_at_once)
+            assert b"without streaming" in sent[-1]
+            (info,) = await fov.sessions()
+            assert await log_of(fov, info.id) == [("user", "hello"), ("assistant", "all at once")]
+
+    run(scenario)
+
+
 class _FastLoop(asyncio.SelectorEventLoop):
     """An event loop whose seconds are ten times shorter."""
 
@@ -1073,5 +1244,41 @@ def test_a_request_goes_out_whole_rather_than_cut_beside_what_it_recalls(tmp_pat
             body = in_folder("/home/anna/shop", prompt)
             await ask(client, "s-2", body)
             assert upstream.bodies[-1]["messages"] == body["messages"]
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("how", ["delete", "erase"])
+def test_a_session_that_is_gone_when_its_answer_arrives_is_one_line_in_the_log(
+    tmp_path: Path, how: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        caplog.set_level("INFO", "foveate")
+        opened: list[Any] = []
+
+        class Meanwhile:
+            @staticmethod
+            async def app(scope: Any, receive: Any, send: Any) -> None:
+                fov = opened[0]
+                session = await fov.open_session("s")
+                while not await session.load_turns():  # the prompt is recorded while the request is on its way
+                    await asyncio.sleep(0.01)
+                if how == "delete":
+                    await fov.delete_session("s")
+                else:
+                    await session.erase("T-1", dry_run=False)
+                await upstream.app(scope, receive, send)
+
+        upstream = Upstream(lambda _: say("Noted: zebra-4711."))
+        async with gateway(tmp_path, Meanwhile) as (fov, client):  # type: ignore[arg-type]
+            opened.append(fov)
+            body = body_of([{"role": "user", "content": "It is zebra-4711."}])
+            headers = {**HEADERS, "x-foveate-session": "s"}
+            assert (await client.post("/v1/messages", json=body, headers=headers)).status_code == 200
+            await fov.settle()
+            assert await fov.search("zebra") == []
+        lines = [record for record in caplog.records if "not recorded" in record.getMessage()]
+        assert len(lines) == 1
+        assert [record.getMessage() for record in caplog.records if record.exc_info] == []
 
     run(scenario)

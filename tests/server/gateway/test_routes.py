@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from foveate.server.gateway.routes import MAX_COUNT_BYTES
 from foveate.server.gateway.table import TABLE, GatewayPath, read_path
+from foveate.server.request_log import LineFormatter
 from support.servers import ServerClient, bearer, call, client_of
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -584,3 +585,49 @@ def test_a_key_with_routes_uses_no_other_route(tmp_path: Path) -> None:
         assert (answer.status_code, len(provider.seen)) == (403, 1)
         assert "may not use the route 'audio'; it has: chat, embeddings" in answer.json()["error"]["message"]
         assert _limited(client, REFUSED["messages"], routes=["embeddings"]).status_code == 403
+
+
+@pytest.mark.parametrize("secret", ["fov_" + "a1" * 20, "sk-ant-api03-" + "A" * 40, "AIza" + "b" * 35])
+def test_a_key_in_place_of_a_name_goes_into_no_log_metric_or_provider(
+    tmp_path: Path, secret: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    with gateway(tmp_path) as (client, provider):
+        body = {"model": secret, "messages": [{"role": "user", "content": "hi"}]}
+        for sent in (
+            client.post("/v1/chat/completions", json=body, headers=OWN),
+            client.post("/v1/chat/completions", json=body, headers={**OWN, "x-foveate-store": "off"}),
+            client.post("/v1/embeddings", json={"model": secret, "input": "hi"}, headers=OWN),
+            client.get(f"/v1/models/{secret}", headers=OWN),
+            client.post(f"/v1beta/models/{secret}:generateContent", json={"contents": []}, headers=OWN),
+        ):
+            assert sent.status_code == 400, sent.text
+            assert secret not in sent.text
+        named = client.post(
+            "/v1/chat/completions", json={**body, "model": "gpt-5"}, headers={**OWN, "x-foveate-session": secret}
+        )
+        assert secret not in str(named.headers)
+        call(client, client.server.state.gateway.settle)
+        assert secret not in client.get("/metrics").text
+    logged = [
+        LineFormatter(is_json=True).format(record) for record in caplog.records if record.name.startswith("foveate")
+    ]
+    assert logged
+    assert secret not in "\n".join(logged)
+    assert all(secret not in path for path in provider.paths)
+
+
+def test_a_model_that_no_upstream_takes_is_not_found_and_the_patterns_are_named(tmp_path: Path) -> None:
+    upstreams = {
+        "anthropic": {"url": "http://a", "models": ("claude-*",), "formats": ("anthropic",)},
+        "openai": {"url": "http://o", "models": ("gpt-*", "o4*")},
+    }
+    with client_of(tmp_path / "a.db", upstreams=upstreams) as client:
+        body = {"model": "mistral-large", "messages": [{"role": "user", "content": "hi"}]}
+        answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 404
+    message = answer.json()["error"]["message"]
+    assert message == (
+        "no upstream takes the model 'mistral-large' in this format; "
+        "anthropic: claude-* (anthropic only); openai: gpt-*, o4*"
+    )

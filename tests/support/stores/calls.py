@@ -9,9 +9,10 @@ from typing import Any
 from foveate.errors import SessionNotFound
 from foveate.store import Store
 from foveate.store.access import AccessKeyRow
-from foveate.store.calls import SPEND_DIMENSIONS, KeySpending
+from foveate.store.calls import LONGEST_CALL_US, SPEND_DIMENSIONS, KeySpending
 from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow, CostRow
 from foveate.store.sent import SentRow
+from foveate.store.sql import now_us
 from support.stores import Case, OpenStore, new_session
 
 FIRST_DAY_US = 20_000 * DAY_US
@@ -33,6 +34,22 @@ def call(session_id: str | None = "s", *, nano_usd: int = 7, at_us: int = FIRST_
         is_estimate=False,
         latency_us=2_000,
         outcome=outcome,
+    )
+
+
+def booked_call(key_id: str, *, usd: float, seconds_ago: int = 0) -> CallRow:
+    """Return a call in progress of a key, which may cost this much."""
+    row = call(None, nano_usd=int(usd * NANO), at_us=now_us() - seconds_ago * 1_000_000, outcome=RUNNING)
+    return replace(
+        row,
+        turn=None,
+        purpose="gateway",
+        input_tokens=0,
+        output_tokens=0,
+        cached_tokens=0,
+        is_estimate=True,
+        latency_us=0,
+        key_id=key_id,
     )
 
 
@@ -116,7 +133,7 @@ async def a_clients_call_counts_for_its_key_and_for_no_limit_of_our_own(store: S
     assert [row.purpose for row in await store.calls.newest(0, limit=10)] == ["compress"]
     (row,) = await store.calls.spending("key", tenant="acme")
     assert (row.name, row.calls, row.failed, row.input_tokens, row.cached_tokens) == ("K-1", 2, 1, 200, 80)
-    assert (row.predicted_tokens, row.confirmed_tokens, row.whole_tokens) == (30, 40, 600)
+    assert (row.predicted_tokens, row.confirmed_tokens, row.whole_tokens) == (30, 30, 600)
     assert (row.nano_usd, row.whole_nano_usd, row.saved_usd) == (14, 107, 93 / NANO)
     assert all(isinstance(getattr(row, name), int) for name in row.__dataclass_fields__ if name != "name")
     for by in SPEND_DIMENSIONS:
@@ -131,23 +148,35 @@ async def a_clients_call_counts_for_its_key_and_for_no_limit_of_our_own(store: S
 
 
 async def a_keys_call_is_booked_within_its_budget_or_not_at_all(store: Store, open_store: OpenStore) -> None:
-    again = await open_store()
+    again, now = await open_store(), now_us()
     try:
         books = [
-            each.calls.reserve_for_key(client_call(nano_usd=30, outcome=RUNNING), since_us=0, limit_nano_usd=100)
+            each.calls.reserve_for_key(
+                client_call(nano_usd=30, outcome=RUNNING, at_us=now), since_us=0, limit_nano_usd=100
+            )
             for each in (store, again) * 5
         ]
         numbers = [number for number, _ in await asyncio.gather(*books) if number is not None]
         assert len(numbers) == 3
         settled = client_call(nano_usd=4, predicted_tokens=None)
         await store.calls.add_clients_calls([(numbers[0], settled)])
-        assert await again.calls.spent_by_key("K-1", 0) == KeySpending(4, 60)
+        assert await again.calls.spent_by_key("K-1", 0) == KeySpending(4, 60, booked_us=now)
         other = replace(client_call(nano_usd=30), key_id="K-2")
         assert (await again.calls.reserve_for_key(other, since_us=0, limit_nano_usd=30))[0] is not None
         past = client_call(nano_usd=99)
-        assert (await again.calls.reserve_for_key(past, since_us=FIRST_DAY_US + 1, limit_nano_usd=100))[1].nano_usd == 0
+        assert (await again.calls.reserve_for_key(past, since_us=now + 1, limit_nano_usd=100))[1].nano_usd == 0
     finally:
         await again.close()
+
+
+async def a_booking_that_is_older_than_any_call_is_spent_and_not_in_progress(store: Store, _: OpenStore) -> None:
+    old = now_us() - LONGEST_CALL_US - 1_000_000
+    row = client_call(nano_usd=30, outcome=RUNNING, at_us=old)
+    number, _spending = await store.calls.reserve_for_key(row, since_us=0, limit_nano_usd=100)
+    assert number is not None
+    assert await store.calls.spent_by_key("K-1", 0) == KeySpending(30, 0, lost_nano_usd=30)
+    await store.calls.add_clients_calls([(number, client_call(nano_usd=4))])  # it only took long
+    assert await store.calls.spent_by_key("K-1", 0) == KeySpending(4)
 
 
 async def old_calls_of_clients_are_removed_and_no_others(store: Store, _: OpenStore) -> None:
@@ -261,6 +290,7 @@ CASES: tuple[Case, ...] = (
     a_reservation_is_spent_until_it_is_settled,
     a_clients_call_counts_for_its_key_and_for_no_limit_of_our_own,
     a_keys_call_is_booked_within_its_budget_or_not_at_all,
+    a_booking_that_is_older_than_any_call_is_spent_and_not_in_progress,
     old_calls_of_clients_are_removed_and_no_others,
     sent_requests_are_kept_up_to_a_number_and_a_size,
     a_budget_is_stored_with_its_key,

@@ -14,8 +14,15 @@ from foveate.unpack import Unpacker, UnpackError
 Record = dict[str, Any]
 
 MAX_ERROR_BYTES: Final = 1_000_000
+LARGE_BYTES: Final = 1_000_000
+"""Size from which a request is large: about 250,000 tokens of text, or 25,000 messages of a word."""
 MAX_ANSWER_BYTES: Final = 64 * 1_048_576
 """Size limit of an answer that is not streamed."""
+
+
+def is_large(body: bytes) -> bool:
+    """Check whether a client's body is decoded in a thread, and prepared without another large one beside it."""
+    return len(body) >= LARGE_BYTES
 
 
 def decoded(data: bytes) -> Record:
@@ -27,6 +34,12 @@ def decoded(data: bytes) -> Record:
     if not isinstance(found, dict):
         raise BadUpstream("the upstream's answer is not a JSON object")
     return found
+
+
+def is_json(response: httpx2.Response) -> bool:
+    """Check whether an answer is one JSON body, not a stream of events."""
+    media_type, *_ = response.headers.get("content-type", "").split(";")
+    return bool(media_type.strip().lower() == "application/json")
 
 
 async def content_of(response: httpx2.Response) -> AsyncGenerator[bytes, None]:

@@ -21,10 +21,10 @@ import httpx2
 import msgspec
 
 from foveate import telemetry
-from foveate.errors import BadUpstream, FoveateError, contained
+from foveate.errors import BadRequest, BadUpstream, ErasedMeanwhile, FoveateError, NotFound, contained
 from foveate.events import Event
 from foveate.intake.recorder import Placement, Recorder
-from foveate.server.gateway.bodies import content_of, decoded, read_answer, read_error
+from foveate.server.gateway.bodies import content_of, decoded, is_json, is_large, read_answer, read_error
 from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import MIN_PLAUSIBLE, PromptLimits
 from foveate.server.gateway.prepare import ClientCall, Preparation, Prepared, model_key, unchanged
@@ -33,13 +33,13 @@ from foveate.server.gateway.state import REPLACED, unshared_state
 from foveate.server.gateway.thinking import with_valid_thinking
 from foveate.server.gateway.upstream import answer_headers
 from foveate.server.gateway.wires import OwnCall, UpstreamAnswer
-from foveate.server.gateway.wires.fields import CACHED_KEYS, encode
+from foveate.server.gateway.wires.fields import encode
 from foveate.server.problems import ProblemError
 from foveate.server.sse import SseParser
 from foveate.session import Session
 from foveate.session.budgets import BudgetState
 from foveate.session.client_calls import CHARS_PER_TOKEN, CallNote, ClientCalls
-from foveate.session.client_requests import read_overflow
+from foveate.session.client_requests import read_overflow, round_tokens
 from foveate.session.sent import plain
 from foveate.tokens import CALIBRATED_SHARE
 from foveate.turn import Message, Text, ToolResult
@@ -54,8 +54,6 @@ TOO_LONG_STATUSES: Final = (httpx2.codes.BAD_REQUEST, httpx2.codes.CONTENT_TOO_L
 """Statuses of a request that is too long."""
 MAX_CALLS: Final = 16
 """Maximum number of own calls executed in one round."""
-BOOKED_RETRY_SECONDS: Final = 1
-"""When a client may ask again if only calls in progress keep its call from fitting the budget."""
 _NO_MORE: Final = "Not executed: no more calls of the history tools in this answer. Answer with what you have.\n"
 _LAST: Final = "(No more calls of tools in this answer. Answer now with what you have.)\n"
 
@@ -90,7 +88,10 @@ class Gateway:
         shared_routes: Collection[str] = (),
         max_rounds: int = MAX_ROUNDS,
         account: ClientCalls | None = None,
+        large: asyncio.Lock | None = None,
     ) -> None:
+        """`large` is held while a large request is prepared; gateways of one process share it."""
+        self._large = large or asyncio.Lock()
         self._account = account
         self._recorder = recorder
         self._client = client
@@ -100,10 +101,11 @@ class Gateway:
         self._max_rounds = max_rounds
 
     async def handle(self, call: ClientCall, *, store: bool = True) -> GatewayReply:
+        _check_background(call)
         # What the log can't replace is refused before anything is recorded.
         self._keep_apart(call, {key: value for key, value in call.request.body.items() if key not in REPLACED})
         await self._check_budget(call)
-        prepared = await self._preparation.prepare(call) if store else unchanged(call, "off")
+        prepared = await self._prepared(call) if store else unchanged(call, "off")
         try:
             self._keep_apart(call, prepared.body)
         except ProblemError:
@@ -125,6 +127,13 @@ class Gateway:
         ping, headers = call.wire.ping(), prepared.answer_headers
         return await reply_soon(sending, answer, ping, headers, waited_seconds=overhead)
 
+    async def _prepared(self, call: ClientCall) -> Prepared:
+        """Prepare a request; large ones one at a time: two at once take as long, and twice the memory."""
+        if not is_large(call.raw):
+            return await self._preparation.prepare(call)
+        async with self._large:
+            return await self._preparation.prepare(call)
+
     def _keep_apart(self, call: ClientCall, body: Record) -> None:
         """Send what names stored state of the provider with the client's own key only; refuse it without one."""
         if call.target.key is not None and (problem := unshared_state(body, self._shared_routes)):
@@ -134,7 +143,7 @@ class Gateway:
         """Raise `ProblemError` 429 if the key's budget does not allow even the answer."""
         if call.note is None or self._account is None:
             return
-        state = await self._account.check(call.note, call.budget, call.request.max_output_tokens)
+        state = await self._account.check(call.note, call.budget)
         if state.is_exceeded:
             raise over_budget(state)
 
@@ -147,10 +156,11 @@ class Gateway:
         if (placed := prepared.placement) is not None:
             counter, calibration = placed.session.engine.counter, prepared.calibration
             note.session, note.scale = placed.name, lambda tokens: counter.scale(tokens, calibration)
+            note.count = counter.count
         if not call.budget.is_limited:
             return
         tokens = note.tokens or len(call.raw) // CHARS_PER_TOKEN
-        state = await self._account.book(note, call.budget, tokens, call.request.max_output_tokens)
+        state = await self._account.book(note, call.budget, tokens)
         if state.is_exceeded:
             raise over_budget(state)
         if state.is_soft_reached:
@@ -175,10 +185,12 @@ class Gateway:
             note.total = answer.total_usage
             if answer.rounds == 1:
                 note.first = answer.usage
-            note.is_cut = outcome != "ok"
-            if note.is_cut or not note.total.output_tokens:
+            note.answered, note.is_reported_whole = frozenset(answer.models), answer.is_reported
+            if unreported := answer.unreported:
                 with contained(_log, "an answer without usage was not counted"):
-                    note.answer_chars = len(encode(answer.round_messages))
+                    note.unreported_tokens = note.total.output_tokens + note.count(encode(unreported).decode())
+        elif note.is_sent:
+            note.is_reported_whole = False
         note.status, note.outcome = status, outcome
         note.end()
         if note.is_sent and telemetry.is_on():
@@ -222,8 +234,9 @@ class Gateway:
                 _describe(call.note, smaller)
         headers = {**answer_headers(response.headers), **prepared.answer_headers}
         answer = call.wire.answer(call.request, own_names=prepared.own_names)
+        answer.hides_usage = self._asked(call, call.request.body) is not call.request.body
         delivery = Delivery(call, prepared, answer, response)
-        if not call.request.is_stream:
+        if not call.request.is_stream or is_json(response):  # some servers ignore `stream: true`
             return GatewayReply(response.status_code, headers, await self._whole(delivery))
         headers["content-type"] = answer.media_type
         return GatewayReply(
@@ -285,10 +298,12 @@ class Gateway:
     async def _post(
         self, call: ClientCall, body: Record, raw: bytes = b"", *, is_first: bool = True
     ) -> httpx2.Response:
+        asked = self._asked(call, body)
+        if asked is not body:
+            body, raw = asked, b""
         content = raw or encode(body)
         if call.note is not None and is_first:
             call.note.is_sent, call.note.body = True, content
-            call.note.head = {} if raw else {key: value for key, value in body.items() if key not in CACHED_KEYS}
         headers = call.target.headers(call.headers, call.wire.format)
         headers["content-type"] = "application/json"
         request = self._client.build_request(
@@ -299,15 +314,26 @@ class Gateway:
         except httpx2.HTTPError as error:
             raise BadUpstream(f"the upstream can't be reached: {_described(error)}") from error
 
+    def _asked(self, call: ClientCall, body: Record) -> Record:
+        """Return the body with a request for the usage, if the call counts against a budget."""
+        return call.wire.with_usage(body) if call.budget.is_limited else body
+
     async def _whole(self, delivery: Delivery) -> bytes:
-        """Return the answer as one body."""
+        """Return the answer as one body; a JSON object that is no answer, such as an error, unchanged."""
         body: Record | None = delivery.prepared.body
         status, outcome = int(httpx2.codes.BAD_GATEWAY), "broken-off"
         try:
             while body is not None:
                 data = await read_answer(delivery.response)
                 self._note_first_byte(delivery.call)
-                delivery.answer.load(decoded(data))
+                found = decoded(data)
+                try:
+                    delivery.answer.load(found)
+                except BadUpstream:
+                    if delivery.answer.rounds > 1:
+                        raise
+                    status, outcome = delivery.response.status_code, "refused"
+                    return data
                 body = await self._end_round(delivery, body)
                 if body is not None:
                     delivery.response = await self._post_again(delivery.call, body)
@@ -343,7 +369,7 @@ class Gateway:
                     delivery.ending = None
             delivery.outcome = "ok"
             yield b"".join(answer.finish())
-        except (FoveateError, httpx2.HTTPError) as error:
+        except (FoveateError, ProblemError, httpx2.HTTPError) as error:
             delivery.outcome = "broken-off"
             for piece in answer.abort(_described(error)):
                 yield piece
@@ -383,12 +409,38 @@ class Gateway:
             return None
         said, found = answer.round_messages, _own_messages(results)
         await self._kept(call, self._recorder.add_round(placed, call.wire.format, said, found))
-        following = answer.follow_up(body, list(results))
+        following = await self._fitting(delivery, placed, results) or answer.follow_up(body, list(results))
         if call.wire.format == "anthropic":  # a model may begin a turn without thinking
             following = with_valid_thinking(following)
+        await self._book_round(delivery)
         is_last = answer.rounds == self._max_rounds
         answer.next_round()
         return call.wire.without_calls(following) if is_last else following
+
+    async def _fitting(
+        self, delivery: Delivery, placed: Placement, results: Sequence[tuple[OwnCall, str]]
+    ) -> Record | None:
+        """Return the next round's request assembled anew if this round no longer fits the budget beside the last one's;
+        None if it fits."""
+        prepared = delivery.prepared
+        texts = [encode(delivery.answer.round_messages).decode(), *(text for _, text in results)]
+        tokens = prepared.tokens + round_tokens(placed.session.engine, texts, prepared.calibration)
+        if tokens <= prepared.budget_tokens:
+            prepared.tokens = tokens
+            return None
+        delivery.prepared = await self._preparation.assembled(delivery.call, placed)
+        return delivery.prepared.body
+
+    async def _book_round(self, delivery: Delivery) -> None:
+        """Book the next round against the key's budget; `ProblemError` 429 if the budget does not allow it."""
+        call = delivery.call
+        if call.note is None or call.note.reservation is None or self._account is None:
+            return
+        answer, call.note.answered = delivery.answer, frozenset(delivery.answer.models)
+        used = answer.total_usage if answer.is_reported else None
+        state = await self._account.book_round(call.note, call.budget, used, delivery.prepared.tokens)
+        if state.is_exceeded:
+            raise over_budget(state)
 
     async def _calibrate(self, delivery: Delivery, session: Session) -> None:
         """Learn from the usage of the first round how the provider counts; later rounds were not counted here."""
@@ -455,6 +507,8 @@ class Gateway:
         """Wait for a record. A failure of the store is reported and does not fail the answer."""
         try:
             await writing
+        except (ErasedMeanwhile, NotFound) as error:  # its turn was erased, or its session deleted
+            _log.info("an answer is not recorded: %s", error)
         except FoveateError as error:
             self._preparation.bypassed(call, error)
 
@@ -470,19 +524,33 @@ def _describe(note: CallNote, prepared: Prepared) -> None:
     note.segments, note.budget_tokens, note.cause = prepared.segments, prepared.budget_tokens, prepared.cause
 
 
+def _check_background(call: ClientCall) -> None:
+    """Raise `BadRequest` for an answer that the gateway would neither record nor account."""
+    if not call.request.is_background:
+        return
+    if not call.request.is_stream:
+        raise BadRequest("responses in the background are not supported without stream: true", "background")
+    if call.budget.usd is not None:
+        problem = "a key with a budget can't have responses in the background, whose cost is not known when they end"
+        raise BadRequest(problem, "background")
+
+
 def over_budget(state: BudgetState) -> ProblemError:
     """Return the refusal of a call that could exceed its key's budget."""
     budget, resets = state.budget, state.budget.resets_at()
+    lost = f" (${state.lost_usd:.4f} of it booked by calls that never ended)" if state.lost_usd else ""
     seconds, retry = max(1, math.ceil((resets - datetime.now(UTC)).total_seconds())), "false"
     if state.is_only_booked:  # calls in progress are booked at their maximum, and mostly cost less
-        seconds, retry = BOOKED_RETRY_SECONDS, "true"
+        seconds, retry = min(seconds, max(1, round(state.booked_seconds))), "true"  # old ones may be of a killed server
     problem = (
-        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are spent, "
+        f"the budget of this key is ${budget.usd or 0:g} a {budget.period}: ${state.spent_usd:.4f} are spent"
+        f"{lost}, "
         f"${state.booked_usd:.4f} are booked for calls in progress, and this request may cost up to "
         f"${state.needed_usd:.4f}; the budget resets at {resets:%Y-%m-%dT%H:%M:%SZ}; until then send less, or "
         "limit the answer"
     )
-    return ProblemError(429, problem, headers={"Retry-After": str(seconds), "x-should-retry": retry})
+    headers = {"Retry-After": str(seconds), "x-should-retry": retry}
+    return ProblemError(429, problem, kind="budget-reached", headers=headers)
 
 
 def _own_messages(results: Sequence[tuple[OwnCall, str]]) -> list[Message]:

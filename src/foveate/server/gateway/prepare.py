@@ -5,6 +5,7 @@ If the store or the planner fails, the client's own body is forwarded, and a hea
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,8 @@ from foveate.errors import (
     FoveateError,
     InputError,
     InvalidMessage,
+    NotFound,
+    Refused,
     RightMissing,
     contained,
 )
@@ -26,6 +29,7 @@ from foveate.intake.chain import read_history, read_history_in_steps
 from foveate.intake.recorder import Placement, Recorder, SessionCheck, SessionChoice
 from foveate.intake.sessions import ClientId, SessionDecision, place_name
 from foveate.server.bodies import check_parts
+from foveate.server.gateway.bodies import is_large
 from foveate.server.gateway.breakpoints import CACHE_CONTROL, limit_breakpoints, with_breakpoints, with_lifetime
 from foveate.server.gateway.headers import written
 from foveate.server.gateway.limits import ModelKey, PromptLimits
@@ -149,6 +153,8 @@ class Preparation:
         try:
             return await self._within_budget(call, placed)
         except BaseException as error:
+            if isinstance(error, BudgetExceeded):
+                await self._recorder.withdraw(placed)
             self._recorder.release(placed)
             if isinstance(error, BudgetExceeded | InputError) or not isinstance(error, FoveateError):
                 raise
@@ -184,7 +190,7 @@ class Preparation:
     async def _place(self, call: ClientCall) -> Placement | SessionDecision:
         """Find the request's session, and start to record new messages."""
         start, named, messages = "", call.named, call.request.messages
-        check_parts(messages)
+        await asyncio.to_thread(check_parts, messages) if is_large(call.raw) else check_parts(messages)
         history = await read_history_in_steps(call.wire.format, messages)
         if previous := call.request.hints.get("previous_response_id"):
             if (found := await self._recorder.get_response(previous)) is None:
@@ -327,6 +333,8 @@ class Preparation:
         if isinstance(error, InvalidMessage):  # the client's, not ours
             place = f"{call.wire.format} {named}".rstrip()
             _log.warning("a request (%s) is forwarded unchanged and unrecorded: %r", place, problem)
+        elif isinstance(error, NotFound | Refused):  # clients delete and erase meanwhile
+            _log.warning("a request is forwarded unchanged and unrecorded: %s", problem)
         else:
             _log.error("a request could not be recorded or assembled; it is forwarded unchanged", exc_info=error)
         data = {"problem": problem}

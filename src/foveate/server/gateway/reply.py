@@ -24,6 +24,10 @@ keeps its status and retry headers, by which clients decide whether to try again
 them. Overloaded providers answer within seconds; the least patient known client gives up after 10 seconds without
 headers, and two are left for the network."""
 MAX_ERROR_CHARS: Final = 2_000
+NOT_STREAMED: Final = (
+    "the upstream answered without streaming, after this stream had begun; request it without `stream: true`"
+)
+"""The error of an answer that can't be passed on in a stream; it is recorded."""
 
 
 @dataclass(slots=True)
@@ -197,5 +201,6 @@ def _error_in(reply: GatewayReply) -> tuple[str, str | None]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError):
         message, kind = None, None
     if not isinstance(message, str):
-        message = f"the upstream answered {reply.status}"
+        is_answer = reply.status < 400  # noqa: PLR2004 - no error
+        message = NOT_STREAMED if is_answer else f"the upstream answered {reply.status}"
     return message[:MAX_ERROR_CHARS], kind if isinstance(kind, str) else None

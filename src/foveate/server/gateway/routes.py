@@ -26,9 +26,10 @@ from foveate.errors import BadRequest, BadUpstream, FoveateError
 from foveate.intake.project import folder_of
 from foveate.intake.recorder import Recorder, SessionChoice
 from foveate.intake.sessions import BRANCH, CLAUDE_CODE_ID, ClientId
+from foveate.secrets import is_issued
 from foveate.server.access import Principal, check_models, check_right, check_route, view_of
 from foveate.server.bodies import check_values, decode_with_lone_surrogates, read_body
-from foveate.server.gateway.bodies import content_of, read_answer
+from foveate.server.gateway.bodies import content_of, is_large, read_answer
 from foveate.server.gateway.exchange import Gateway
 from foveate.server.gateway.headers import readable
 from foveate.server.gateway.prepare import ClientCall
@@ -41,14 +42,16 @@ from foveate.server.gateway.table import (
     GatewayRoute,
     is_form,
     named_models,
+    other_models,
     read_path,
 )
 from foveate.server.gateway.transport import upstream_client
-from foveate.server.gateway.upstream import Target, answer_headers, choose
+from foveate.server.gateway.upstream import Target, accepted, answer_headers, choose
 from foveate.server.gateway.wires import WIRES, ClientRequest, Wire
 from foveate.server.problems import ProblemError, note_problem, problem_of, with_request_id
 from foveate.server.request_log import request_id_of
 from foveate.server.settings import ServerSettings
+from foveate.session.call_costs import CallLimits
 from foveate.session.client_calls import CallNote, CallRow, ClientCalls
 from foveate.tokens import counter_for
 
@@ -133,6 +136,7 @@ class GatewayEndpoints:
             watch=watch,
         )
         self._client: httpx2.AsyncClient | None = None
+        self._large = asyncio.Lock()
 
     def routes(self) -> list[BaseRoute]:
         return [Route("/", self._alive, methods=["HEAD"]), *(TableRoute(row, self._endpoint(row)) for row in TABLE)]
@@ -193,7 +197,7 @@ class GatewayEndpoints:
         return endpoint
 
     async def _converse(self, asked: Asked) -> Response:
-        call = self._call(asked, await self._raw(asked))
+        call = await self._read(asked, await self._raw(asked))
         is_stored = not self._settings.bypass and asked.headers.get("x-foveate-store", "").strip().lower() != "off"
         principal: Principal = asked.request.state.principal
         call.budget = principal.budget
@@ -206,9 +210,21 @@ class GatewayEndpoints:
             tenant=principal.tenant,
             key_id=principal.key_id,
             client=call.choice.platform or "",
+            limits=CallLimits(
+                tuple(other_models(call.request.body)),
+                call.request.answers,
+                call.request.max_output_tokens,
+            ),
         )
         reply = await self._gateway(asked.request).handle(call, store=is_stored)
         return reply.response()
+
+    async def _read(self, asked: Asked, raw: bytes, target: Target | None = None) -> ClientCall:
+        """Read a request, a large one in a thread: that takes as long as it has messages."""
+        if not is_large(raw):
+            return self._call(asked, raw, target)
+        async with self._large:
+            return await asyncio.to_thread(self._call, asked, raw, target)
 
     def _call(self, asked: Asked, raw: bytes, target: Target | None = None) -> ClientCall:
         wire, path, query = asked.wire, asked.path, asked.query
@@ -230,7 +246,7 @@ class GatewayEndpoints:
 
     async def _compact(self, asked: Asked) -> Response:
         """Return the compacted conversation, as items that a client sends instead of its history."""
-        call = self._call(asked, await self._raw(asked), Target(""))
+        call = await self._read(asked, await self._raw(asked), Target(""))
         compacted = {
             "id": f"resp_{secrets.token_hex(16)}",
             "object": "response.compaction",
@@ -323,12 +339,16 @@ class GatewayEndpoints:
             raise ProblemError(403, f"this key is limited to models, which can't be checked in {asked.row.name}")
         if asked.row.model == "body" and not is_form(asked.row, asked.request):
             raw = msgspec.json.encode(_decoded(raw))  # of a key that occurs twice, send the one that is checked
-        check_models(principal, await named_models(asked.row, asked.request, raw))
+        models = await named_models(asked.row, asked.request, raw)
+        asked.request.state.model = "" if not models or is_issued(models[0]) else models[0]  # for the log
+        check_models(principal, models)
         return raw
 
     def _choose(self, asked: Asked, model: str) -> Target | None:
         """Return the provider of a request, noted for the log with the model."""
         state = asked.request.state
+        if is_issued(model):  # it would be in the log, in metrics, and at the provider
+            raise ProblemError(400, "the name of the model looks like a key; send keys in headers")
         state.model = model
         target = choose(self._settings, model, asked.wire.format)
         if target is not None:
@@ -338,6 +358,9 @@ class GatewayEndpoints:
     def _target(self, asked: Asked, model: str) -> Target:
         target = self._choose(asked, model)
         if target is None:
+            if self._settings.upstreams:
+                takers = "; ".join(accepted(self._settings))
+                raise ProblemError(404, f"no upstream takes the model {model[:100]!r} in this format; {takers}")
             raise ProblemError(503, NO_UPSTREAM)
         return target
 
@@ -352,6 +375,7 @@ class GatewayEndpoints:
                 publish=view.publish,
                 shared_routes=self._settings.shared_routes,
                 account=self._account,
+                large=self._large,
             )
         return self._gateways[tenant]
 
@@ -442,7 +466,7 @@ def _with_agent(client: str, session: str, agent: str | None, source: str) -> Cl
 
 
 def _clean(value: str | None) -> str | None:
-    """Return the id if it is valid, otherwise None."""
-    if not value or not value.strip() or len(value) > MAX_ID_CHARS or not value.isprintable():
+    """Return the id if it is valid, otherwise None; a key is none."""
+    if not value or not value.strip() or len(value) > MAX_ID_CHARS or not value.isprintable() or is_issued(value):
         return None
     return value.strip()

@@ -116,10 +116,10 @@ async def named_models(row: GatewayRoute, request: Request, raw: bytes) -> list[
         return await _form_models(request, raw)
     body = decode_json(raw, dict[str, Any])
     main = body.get("model")
-    return [*([main] if isinstance(main, str) else []), *_other_models(body)]
+    return [*([main] if isinstance(main, str) else []), *other_models(body)]
 
 
-def _other_models(body: dict[str, Any]) -> Iterator[str]:
+def other_models(body: dict[str, Any]) -> Iterator[str]:
     """Yield the models that are named beside the main one: alternatives, fallbacks, those of hosted tools and plugins.
 
     Routers have many such fields; all are named like `models`, `fallbacks` or `judge_model`.

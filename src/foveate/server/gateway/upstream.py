@@ -119,6 +119,15 @@ def choose(settings: ServerSettings, model: str, format_name: str) -> Target | N
     return Target(_base(settings.upstream)) if settings.upstream else None
 
 
+def accepted(settings: ServerSettings) -> list[str]:
+    """Return which models and formats each provider accepts, as a client reads it."""
+    return [
+        f"{name}: {', '.join(upstream.models) or 'any model'}"
+        + (f" ({', '.join(upstream.formats)} only)" if upstream.formats else "")
+        for name, upstream in settings.upstreams.items()
+    ]
+
+
 def listed(settings: ServerSettings) -> tuple[str, ...]:
     """Return what the gateway forwards to, in the order of choice, as an operator reads it."""
     named = [f"{_shown(upstream.url)} ({name})" for name, upstream in settings.upstreams.items()]

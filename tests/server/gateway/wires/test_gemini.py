@@ -185,6 +185,7 @@ def test_results_of_calls_without_an_id_are_paired_by_name() -> None:
     to = answer()
     to.feed(chunk(call("own_search", args={"q": 1}), call("own_search", id="x"), finishReason="STOP"))
     assert [own.arguments for own in to.own_calls] == [{"q": 1}, {}]
+    assert [own.id for own in to.own_calls] == ["", "x"]  # a made one would be sent in later requests
     body = to.follow_up({"contents": []}, [(own, "found") for own in to.own_calls])
     assert body["contents"][-1] == {
         "role": "user",

@@ -89,6 +89,9 @@ class AnthropicWire:
             body["tools"] = [*request.tools, *own_tools]
         return body
 
+    def with_usage(self, body: Record) -> Record:
+        return body
+
     def without_calls(self, body: Record) -> Record:
         return {**body, "tool_choice": {"type": "none"}}
 
@@ -243,6 +246,7 @@ class AnthropicAnswer(UpstreamAnswer):
         if not self._message:
             raise BadUpstream("message_start has no message")
         self._usage = dict(usage_in(self._message, "usage"))
+        self._take_model(self._message.get("model"))
         if self.rounds > 1:
             return []
         self._first = self._message
@@ -296,6 +300,7 @@ class AnthropicAnswer(UpstreamAnswer):
         for index, content in enumerate(records_in(body, "content")):
             self._add(index, content)
         self._usage = dict(usage_in(body, "usage"))
+        self._take_model(body.get("model"))
         if self.rounds == 1:
             self._first = body
         text_in(body, "stop_reason")

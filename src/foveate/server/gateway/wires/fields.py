@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Final, TypeAlias
 
 import msgspec
@@ -207,12 +208,21 @@ def check_content(content: object, where: str) -> None:
 
 
 def limit_in(body: Record, *keys: str) -> int | None:
-    """Return the first of `keys` that is a whole number."""
+    """Return the largest limit of the fields `keys`: which one a provider reads differs. None without any, or if one is
+    not a number above 0, which some servers take for no limit."""
+    values = [value for key in keys if (value := body.get(key)) is not None]
+    limits = [value for value in values if isinstance(value, int) and not isinstance(value, bool) and value > 0]
+    return max(limits) if limits and len(limits) == len(values) else None
+
+
+def answers_in(body: Record, *keys: str) -> int:
+    """Return the largest number of answers that the fields `keys` request; also one that is written as a text or with
+    a fraction of 0, which some servers accept."""
+    found = 1
     for key in keys:
-        value = body.get(key)
-        if isinstance(value, int) and not isinstance(value, bool):
-            return value
-    return None
+        with suppress(TypeError, ValueError, OverflowError):
+            found = max(found, int(body.get(key) or 1))
+    return found
 
 
 def text_of(content: object) -> str:

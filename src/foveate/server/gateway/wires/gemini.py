@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from foveate.errors import BadRequest, BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
+    answers_in,
     check_content,
     count_in,
     decode,
@@ -84,7 +85,8 @@ class GeminiWire:
         if system is not None and not isinstance(system, dict):
             raise BadRequest("must be an object", "systemInstruction")
         check_content(None if system is None else system.get("parts"), "systemInstruction.parts")
-        config = data.get(_key(data, "generationConfig", "generation_config"))
+        spelled = (data.get("generationConfig"), data.get("generation_config"))
+        configs = [config for config in spelled if isinstance(config, dict)]
         return ClientRequest(
             body=data,
             model=unquote(method[1]) if method else request_text(data, "model").removeprefix("models/"),
@@ -93,9 +95,10 @@ class GeminiWire:
             messages=_contents(data),
             tools=tools,
             tool_names=frozenset(_tool_names(tools)),
-            max_output_tokens=limit_in(config, "maxOutputTokens", "max_output_tokens")
-            if isinstance(config, dict)
+            max_output_tokens=limit_in(configs[0], "maxOutputTokens", "max_output_tokens")
+            if len(configs) == 1
             else None,
+            answers=max((answers_in(config, "candidateCount", "candidate_count") for config in configs), default=1),
             hints=_hints(data),
             is_json_array=is_stream and parse_qs(url.query).get("alt") != ["sse"],
         )
@@ -113,6 +116,9 @@ class GeminiWire:
             body[key] = {**system, "parts": [*(system.get("parts") or []), {"text": extra_system}]}
         if own_tools:
             body["tools"] = _with_own(request.tools, own_tools)
+        return body
+
+    def with_usage(self, body: Record) -> Record:
         return body
 
     def without_calls(self, body: Record) -> Record:
@@ -314,15 +320,19 @@ class GeminiAnswer(UpstreamAnswer):
     @property
     def own_calls(self) -> list[OwnCall]:
         candidate = self._candidates.get(0)
-        return [self._call(part, i) for i, part in enumerate(candidate.own)] if candidate else []
+        return list(map(self._call, candidate.own)) if candidate else []
 
-    def _call(self, part: Record, position: int) -> OwnCall:
+    def _call(self, part: Record) -> OwnCall:
         call = record_in(part, "functionCall")
-        return OwnCall(text_in(call, "id") or _made_id(position), text_in(call, "name"), call.get("args") or {})
+        return OwnCall(text_in(call, "id"), text_in(call, "name"), call.get("args") or {})
 
     @property
     def has_client_calls(self) -> bool:
         return any(candidate.has_client_calls for candidate in self._candidates.values())
+
+    @property
+    def written(self) -> list[Record]:
+        return [part for candidate in self._candidates.values() for part in candidate.received.whole()]
 
     @property
     def round_messages(self) -> list[Record]:
@@ -337,6 +347,7 @@ class GeminiAnswer(UpstreamAnswer):
         if not self._first:
             self._first = data
         self._last = data
+        self._take_model(data.get("modelVersion"))
         self._usage = usage_in(data, "usageMetadata") or self._usage
         self.is_complete |= record_in(data, "promptFeedback").get("blockReason") is not None
         candidates = records_in(data, "candidates")
@@ -395,16 +406,15 @@ class GeminiAnswer(UpstreamAnswer):
         if not self._first:
             self._first = body
         self._last, self._is_loaded, self.is_complete = body, True, True
+        self._take_model(body.get("modelVersion"))
         self._usage = usage_in(body, "usageMetadata")
         for candidate in records_in(body, "candidates"):
             self._take(candidate, is_stream=False)
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
-        own = self._candidates[0].own if 0 in self._candidates else []
-        made = {_made_id(i) for i, part in enumerate(own) if not part["functionCall"].get("id")}
         answers = []
         for call, text in results:
-            named = {"name": call.name} if call.id in made else {"id": call.id, "name": call.name}
+            named = {"id": call.id, "name": call.name} if call.id else {"name": call.name}
             answers.append({"functionResponse": {**named, "response": {"output": text}}})
         return {**body, "contents": [*body["contents"], *self.round_messages, {"role": "user", "parts": answers}]}
 
@@ -459,11 +469,6 @@ class GeminiAnswer(UpstreamAnswer):
     def _total_usage(self) -> Record:
         total = super()._total_usage()
         return {key: _by_modality(value) if key.endswith("Details") else value for key, value in total.items()}
-
-
-def _made_id(position: int) -> str:
-    """Return an id for a call without one; it is used only inside the gateway."""
-    return f"call-{position}"
 
 
 def _last_text(parts: list[Record]) -> str:

@@ -9,6 +9,7 @@ from typing import Any, Final
 from foveate.errors import BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
+    answers_in,
     decode,
     encode,
     int_in,
@@ -69,6 +70,9 @@ class OpenAIShared:
     def error(self, status: int, message: str, *, kind: str | None = None, param: str | None = None) -> Record:
         return error_body(status, message, kind=kind, param=param)
 
+    def with_usage(self, body: Record) -> Record:
+        return body
+
     def without_calls(self, body: Record) -> Record:
         return {**body, "tool_choice": "none"}
 
@@ -102,6 +106,7 @@ class OpenAIWire(OpenAIShared):
             tools=tools,
             tool_names=frozenset(_tool_names(tools)),
             max_output_tokens=limit_in(data, "max_completion_tokens", "max_tokens"),
+            answers=answers_in(data, "n", "best_of"),
             hints=_hints(data),
         )
 
@@ -114,6 +119,12 @@ class OpenAIWire(OpenAIShared):
         if own_tools and "functions" not in body:  # the old form of tools can't be mixed with the new one
             body["tools"] = [*request.tools, *own_tools]
         return body
+
+    def with_usage(self, body: Record) -> Record:
+        options = body.get("stream_options") or {}
+        if not body.get("stream") or not isinstance(options, dict) or options.get("include_usage") is True:
+            return body
+        return {"stream_options": None, **body} | {"stream_options": {**options, "include_usage": True}}
 
     def answer(self, request: ClientRequest, *, own_names: frozenset[str]) -> OpenAIAnswer:
         return OpenAIAnswer(request, own_names)
@@ -351,6 +362,10 @@ class OpenAIAnswer(UpstreamAnswer):
             message.pop("tool_calls", None)
         return _spoken(message)
 
+    @property
+    def written(self) -> list[Record]:
+        return [choice.whole(with_own=True) for choice in self._choices.values()]
+
     def feed(self, event: SseEvent) -> list[bytes]:
         if event.data.strip() == DONE:
             self.is_complete = True
@@ -359,15 +374,11 @@ class OpenAIAnswer(UpstreamAnswer):
         if data.get("error"):
             self.has_failed = True
             return [event.encode()]
-        if not self._first:
-            self._first = data
-        self._last = data
-        usage = usage_in(data, "usage")
-        if usage:
-            self._usage = usage
+        usage = self._take_usage(data)
         choices = records_in(data, "choices")
         if not choices and usage:
-            self._ends.append(data)
+            if not self.hides_usage:
+                self._ends.append(data)
             return []
         shown = [one for choice in choices if (one := self._take(choice)) is not None]
         ended = [choice for choice in choices if choice.get("finish_reason") is not None]
@@ -382,6 +393,14 @@ class OpenAIAnswer(UpstreamAnswer):
             # The usage of the last chunk is sent with its finish reason.
             data = {key: value for key, value in data.items() if key != "usage"}
         return [self._chunk({**data, "choices": shown})]
+
+    def _take_usage(self, data: Record) -> Record:
+        """Note a chunk or body and its model; return its usage, which replaces an earlier one."""
+        self._first, self._last = self._first or data, data
+        self._take_model(data.get("model"))
+        usage = usage_in(data, "usage")
+        self._usage = usage or self._usage
+        return usage
 
     def _take(self, choice: Record) -> Record | None:
         """Read a choice of a chunk; return the part to send now, or None if it is empty."""
@@ -432,10 +451,7 @@ class OpenAIAnswer(UpstreamAnswer):
     def load(self, body: Record) -> None:
         if "choices" not in body:
             raise BadUpstream("the answer has no choices")
-        if not self._first:
-            self._first = body
-        self._last = body
-        self._usage = usage_in(body, "usage")
+        self._take_usage(body)
         for choice in records_in(body, "choices"):
             index = int_in(choice, "index") or 0
             state = self._choices[index] = self._begin(index)

@@ -61,6 +61,7 @@ class OpenAIResponsesWire(OpenAIShared):
             tools=tools,
             tool_names=frozenset(name for tool in tools if isinstance(name := tool.get("name"), str)),
             max_output_tokens=limit_in(data, "max_output_tokens"),
+            is_background=request_flag(data, "background"),
             hints=_hints(data),
         )
 
@@ -224,6 +225,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         """Pass on an event with the whole response; start events only in the first round."""
         self._response = record_in(data, "response")
         self._usage = usage_in(self._response, "usage")
+        self._take_model(self._response.get("model"))
         if not self._first:
             self._first = self._response
         if kind == "response.failed":
@@ -284,6 +286,7 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
 
     def _complete(self, kind: str, response: Record) -> None:
         self._usage = usage_in(response, "usage")
+        self._take_model(response.get("model"))
         output = records_in(response, "output")
         for whole in output:
             _checked(whole)

@@ -30,6 +30,11 @@ class ClientRequest:
     tool_names: frozenset[str]
     """Names of the client's functions, to avoid giving one name to two tools."""
     max_output_tokens: int | None = None
+    """The limit of an answer; the largest if a provider may read one of several. None without a valid one."""
+    answers: int = 1
+    """How many answers are requested."""
+    is_background: bool = False
+    """Whether the answer is to be made after the reply, to be fetched later (Responses)."""
     hints: dict[str, str] = field(default_factory=dict)
     """Ids in the body that can identify the session, e.g. `session_id`, `prompt_cache_key`."""
     is_json_array: bool = False
@@ -78,6 +83,12 @@ class UpstreamAnswer(ABC):
         """Usage of this round."""
         self._before: Record = {}
         """Usage of earlier rounds."""
+        self._unreported: list[Record] = []
+        """What earlier rounds wrote whose output was not reported."""
+        self.models: set[str] = set()
+        """The models that answered, as the provider names them."""
+        self.hides_usage = False
+        """Whether the client did not ask for the usage that the provider was asked for."""
 
     @property
     @abstractmethod
@@ -97,6 +108,22 @@ class UpstreamAnswer(ABC):
         For an interrupted round: the complete parts, and the text so far.
         """
 
+    @property
+    def written(self) -> list[Record]:
+        """All that was received of this round, every choice of it."""
+        return self.round_messages
+
+    @property
+    def unreported(self) -> list[Record]:
+        """What was written and is not in the reported output; empty if all of it is."""
+        is_reported = self.is_complete and self.usage.output_tokens > 0
+        return self._unreported if is_reported else self._unreported + self.written
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether the provider reported the output of every round."""
+        return self.is_complete and self.usage.output_tokens > 0 and not self._unreported
+
     @abstractmethod
     def feed(self, event: SseEvent) -> list[bytes]:
         """Read one upstream event; return the bytes to send to the client now."""
@@ -111,6 +138,7 @@ class UpstreamAnswer(ABC):
 
     def next_round(self) -> None:
         """Start a round that continues the same answer."""
+        self._unreported = self.unreported
         self._before, self._usage = self._total_usage(), {}
         self.rounds += 1
         self.is_complete = False
@@ -148,6 +176,11 @@ class UpstreamAnswer(ABC):
     def total_usage(self) -> Usage:
         """The usage of all rounds, as far as it was reported."""
         return self.usage_keys.read(self._total_usage()) or Usage()
+
+    def _take_model(self, name: object) -> None:
+        """Note which model answers."""
+        if isinstance(name, str) and name:
+            self.models.add(name)
 
     def _has_hosted_calls(self) -> bool:
         """Report whether the provider called tools of its own, whose results it counts as input."""
@@ -188,6 +221,9 @@ class Wire(Protocol):
         The client's system part is kept, followed by `extra_system`; `own_tools` follow the client's
         tools. Nothing else changes, and no argument is modified.
         """
+
+    def with_usage(self, body: Record) -> Record:
+        """Return the body with a request to report the usage, in formats whose streams have none by default."""
 
     def without_calls(self, body: Record) -> Record:
         """Return the body with tool calls forbidden. The definitions stay: past calls refer to them."""
