@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from foveate.plugins import renamed
@@ -134,9 +134,7 @@ class TurnInfo:
     def steps(self) -> tuple[tuple[MessageSize, ...], ...]:
         """Its steps, divided like items: step 1 is the part before the first answer."""
         starts = step_starts([(message.role, message.kind) for message in self.messages])
-        return tuple(
-            self.messages[start:end] for start, end in zip(starts, [*starts[1:], len(self.messages)], strict=True)
-        )
+        return tuple(self.messages[start:end] for start, end in pairwise([*starts, len(self.messages)]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +253,7 @@ class Block:
             if letter != NO_LINE:
                 level: ShownLevel = letter  # type: ignore[assignment]
                 first, last, tokens = self.first + start, self.first + end - 1, tags + sum(self.sizes[start:end])
-                yield replace(self, first=first, last=last, level=level, tokens=tokens, levels="", sizes=())
+                yield Block(first, last, level, tokens, is_range=self.is_range, era_tokens=self.era_tokens)
                 tags = 0
             start = end
 

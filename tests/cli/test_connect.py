@@ -116,7 +116,7 @@ def test_the_check_says_what_is_missing(tmp_path: Path, home: Path) -> None:
     found = shell.json("connect", "claude", "--check", code=1)["findings"]
     assert found[0] == {"ok": True, "text": f"settings are in place (gateway mode): {home}/.claude/settings.json"}
     assert found[-1]["text"].startswith("no gateway at http://127.0.0.1:9 (")
-    assert "start 'foveate serve', or run 'foveate disconnect claude'" in found[-1]["text"]
+    assert "start 'foveate serve --upstream URL', or run 'foveate disconnect claude'" in found[-1]["text"]
     (home / ".claude/settings.json").write_text("{}")
     assert "no longer set" in shell("connect", "claude", "--check", code=1)
 

@@ -8,11 +8,14 @@ import subprocess
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from foveate import sync
+from foveate.errors import Damaged
 from foveate.settings import load_settings
+from foveate.store.copy import StoreCopy
 from foveate.tools.sandbox import layers
 from support.command_line import Shell, shell_with
 from support.embedding_server import embedding_server
@@ -253,11 +256,68 @@ def test_the_steps_restore_a_store_from_its_backup(tmp_path: Path, sound: bytes)
     (tmp_path / "backup.db").write_bytes(sound)
     shell.db.write_bytes(DAMAGES["pages"](sound))
     steps = shell.json("doctor", code=1)["restore"]
+    assert "stop all programs" in steps[0], "which removes the logs of the database"
+    for suffix in ("-wal", "-shm"):
+        shell.db.with_name(f"{shell.db.name}{suffix}").unlink(missing_ok=True)
+    owner = shell.db.stat()
     commands = [step.partition(": ")[2].replace("BACKUP", str(tmp_path / "backup.db")) for step in steps[1:3]]
     for each in commands:
         subprocess.run(each, shell=True, check=True)
     assert "all intact" in " ".join(shell("doctor").split())
     assert (tmp_path / "my chat.db.damaged").exists()
+    restored = shell.db.stat()
+    assert (restored.st_uid, restored.st_gid) == (owner.st_uid, owner.st_gid)
+    assert f"install -m 600 -o {owner.st_uid} -g {owner.st_gid} BACKUP " in steps[2]
+
+
+def test_a_file_of_zero_bytes_is_damage_and_stays_as_it_is(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=200)
+    shell.db.touch(0o600)
+    assert "has zero bytes" in shell("doctor", code=1)
+    assert "has zero bytes" in shell.error("sessions")
+    assert shell.db.stat().st_size == 0
+    shell("keys", "create")
+    assert "all intact" in shell("doctor")
+
+
+def test_a_summary_comes_first_each_advice_once_and_commands_name_the_store(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db) as fov:
+        fov.session("whole").record([{"role": "user", "content": "Hello"}])
+    damage(shell, "UPDATE bodies SET data = x'00' WHERE message < 5")
+    first, *rest = shell("doctor", "--db", f"{shell.db}", code=1).splitlines()
+    assert f"{shell.db}: 4 problems; 7 messages checked; damaged: 1 of 2 sessions (s); whole: 1" in first
+    shown = "\n".join(rest)
+    assert shown.count("restore the file from a backup") == 1
+    assert f"'foveate --db {shell.db} export SESSION'" in shown
+    assert f"foveate --db {shell.db}.damaged export SESSION" in shown
+
+
+def test_a_store_of_root_in_the_folder_of_another_user_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = shell_with(tmp_path)
+    monkeypatch.setattr("foveate.store.sqlite._owner_of_folder", lambda _: "12345:12345")
+    shown = shell("doctor", code=1)
+    assert "the file belongs to root and its folder to another user" in " ".join(shown.split())
+    assert f"chown 12345:12345 {shell.db}" in shown
+
+
+def test_a_copy_of_a_damaged_file_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = shell_with(tmp_path)
+    with sync.open(shell.db) as fov:
+        fov.session("second").record([{"role": "user", "content": "Hello"}])
+    copy_session = StoreCopy._copy_session
+
+    def stopping(self: StoreCopy, row: dict[str, Any]) -> None:
+        if row["id"] == "second":
+            raise Damaged(str(shell.db), "the file is damaged")
+        copy_session(self, row)
+
+    monkeypatch.setattr(StoreCopy, "_copy_session", stopping)
+    target = tmp_path / "new.db"
+    shown = shell.error("store", "copy", f"{shell.db}", f"{target}")
+    assert f"the copy stopped: {target} has 1 of 2 sessions; the same command continues it" in " ".join(shown.split())
 
 
 def test_a_damaged_log_of_the_database_loses_nothing_that_is_in_the_file(tmp_path: Path, sound: bytes) -> None:

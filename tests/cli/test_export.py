@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import sqlite3
 import stat
 from contextlib import closing
@@ -106,3 +107,21 @@ def test_every_export_comes_as_json_too(tmp_path: Path) -> None:
     shell = shell_with(tmp_path)
     assert shell.json("export", "s", "--format", "markdown")["content"] == shell("export", "s", "--format", "markdown")
     assert shell.json("export", "s", "--format", "openai") == json.loads(shell("export", "s", "--format", "openai"))
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        shell_with(tmp_path)("export", "s", "--format", "openai", "-o", str(pipe))
+        assert json.loads(os.read(reader, 60_000)) == HELLO * 3
+    finally:
+        os.close(reader)
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_the_command_of_a_handoff_quotes_its_path(tmp_path: Path) -> None:
+    out = tmp_path / "a $(touch pwn) 'b.md"
+    shown = shell_with(tmp_path)("handoff", "s", "--to", "opencode", "-o", str(out), "--json")
+    assert f'"$(cat {shlex.quote(str(out))})"' in json.dumps(json.loads(shown), ensure_ascii=False).replace('\\"', '"')

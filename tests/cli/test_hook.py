@@ -9,6 +9,7 @@ import pytest
 
 from foveate import sync
 from foveate.connections.hook import LEAD, MAX_CONTEXT_CHARS, shortened
+from foveate.history import memory_layer
 from support.command_line import Shell
 from support.patience import wait_until
 
@@ -52,7 +53,8 @@ def test_a_turn_is_recorded_once_and_a_later_session_of_the_folder_gets_it_back(
     question = payload("UserPromptSubmit", prompt="What is the port of the harbour service?")
     output = json.loads(shell("hook", "claude", given=question))["hookSpecificOutput"]
     assert output["hookEventName"] == "UserPromptSubmit"
-    assert output["additionalContext"].startswith(LEAD)
+    assert output["additionalContext"].startswith(f"{LEAD}<memory>\n")
+    assert memory_layer.LEAD_OF_SCOPE not in output["additionalContext"], "one caption, with the tool of the MCP server"
     assert FACT in output["additionalContext"]
     assert output["additionalContext"].endswith("</memory>\n")
     elsewhere = json.loads(question) | {"cwd": "/work/other", "session_id": "s-3"}
@@ -66,7 +68,7 @@ def test_a_session_that_starts_without_its_gateway_says_so_and_what_to_do(tmp_pa
     assert " hook claude" in hook["hooks"][0]["command"]
     said = json.loads(shell("hook", "claude", given=payload("SessionStart")))["systemMessage"]
     assert "no gateway at http://127.0.0.1:9" in said
-    assert "start 'foveate serve', or run 'foveate disconnect claude'" in said
+    assert "start 'foveate serve --upstream URL', or run 'foveate disconnect claude'" in said
     shell("disconnect", "claude", "--yes")
     assert shell("hook", "claude", given=payload("SessionStart")) == ""
 
@@ -112,7 +114,7 @@ def test_recording_goes_on_after_the_hook_has_returned(tmp_path: Path, shell: Sh
 
 
 def test_a_long_memory_is_cut_at_a_line_and_stays_closed() -> None:
-    text = "<memory>\n" + "Found again by …\n" + "".join(f"Turn {number}: {'x' * 80}\n" for number in range(200))
+    text = "<memory>\n" + memory_layer.LEAD + "".join(f"Turn {number}: {'x' * 80}\n" for number in range(200))
     cut = shortened(text + "</memory>\n")
     assert len(LEAD + cut) <= MAX_CONTEXT_CHARS
     assert cut.startswith("<memory>\nTurn 0: ")

@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from foveate.session.client_calls import CallNote
 from foveate.session.sent import SentBodies
 from foveate.store import open_store
@@ -51,8 +53,11 @@ def test_a_request_is_listed_explained_and_printed_exactly(tmp_path: Path) -> No
     assert "kept, 0 rewritten," in shown
     assert "since request 1" in shown
     assert [part["change"] for part in shell.json("requests", "s", "2")["parts"]] == ["kept", "appended"]
+    assert shell("requests", "req_1", "--body") == bodies[1].decode()
+    assert shell.json("requests", "req_0")["number"] == 1
+    assert "no request 'req_9' is kept" in shell.error("requests", "req_9")
     assert "no request 3 of the session 's' is kept" in shell.error("requests", "s", "3")
-    assert "--body needs the number" in shell.error("requests", "s", "--body", code=2)
+    assert "--body needs the number or the id" in shell.error("requests", "s", "--body", code=2)
 
 
 def test_spending_is_listed_by_key_and_shows_what_whole_conversations_would_have_cost(tmp_path: Path) -> None:
@@ -95,8 +100,26 @@ def test_a_keys_budget_is_set_shown_and_removed(tmp_path: Path) -> None:
     assert made["budget"] == {"usd": 20.0, "soft_usd": 15.0, "period": "day"}
     assert made["rights"] == ["gateway"]
     assert "$20 a day, warns at $15" in " ".join(shell("keys", "list").split())
-    assert "$5 a month; $0.0000 spent" in shell("keys", "budget", made["id"], "--budget-usd", "5")
-    assert "no budget" in shell("keys", "budget", made["id"])
+    assert "$20 a day, warns at $15; $0.0000 spent" in shell("keys", "budget", made["id"])
+    assert "$5 a day; $0.0000 spent" in shell("keys", "budget", made["id"], "--budget-usd", "5"), "the period stays"
+    assert "$5 a day; $0.0000 spent" in shell("keys", "budget", made["id"]), "looking changes nothing"
+    assert "--per needs an amount" in shell.error("keys", "budget", made["id"], "--per", "month", code=2)
+    assert "--per needs an amount" in shell.error("keys", "create", "x", "--per", "day", code=2)
+    assert "--remove takes no amounts" in shell.error("keys", "budget", made["id"], "--remove", "--soft", "1", code=2)
+    assert "no budget" in shell("keys", "budget", made["id"], "--remove")
+    assert shell.json("keys", "budget", made["id"])["budget"]["usd"] is None
     for wrong in (("--budget-usd", "-1"), ("--budget-usd", "nan"), ("--budget-usd", "1", "--soft", "2")):
         assert "Error" in shell.error("keys", "create", "x", *wrong)
+    assert len(shell.json("keys", "list")) == 1
     assert "no active key 'K-0'" in shell.error("keys", "budget", "K-0")
+
+
+def test_a_budget_says_which_upstreams_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = Shell(tmp_path / "chat.db", width=200)
+    budget = ("--budget-usd", "5")
+    assert "free" not in shell("keys", "create", "x", *budget)
+    monkeypatch.setenv("FOVEATE_SERVER__UPSTREAM", "http://127.0.0.1:8000")
+    assert "Upstream server.upstream: on this machine, so its models are free" in shell("keys", "create", "x", *budget)
+    assert "free" not in shell("keys", "create", "x"), "nothing is limited"
+    monkeypatch.setenv("FOVEATE_SERVER__UPSTREAM", "https://api.openai.com")
+    assert "free" not in shell("keys", "create", "x", *budget)

@@ -34,10 +34,8 @@ def test_a_server_says_where_it_is_and_stops_gracefully_with_an_open_stream(tmp_
         assert process.wait(PATIENCE_SECONDS) == 0
         assert process.stderr
         logged = process.stderr.read().splitlines()
-        assert [line.split()[1:5] for line in logged][1:3] == [
-            ["INFO", "GET", "/healthz", "200"],
-            ["INFO", "POST", "/api/v1/sessions", "201"],
-        ]
+        # A health check is routine: it is logged at debug.
+        assert logged[1].split()[1:5] == ["INFO", "POST", "/api/v1/sessions", "201"]
         started = f"started: Foveate {foveate.__version__} at {ready['url']}, store {shell.db}"
         assert logged[0].endswith(f" INFO foveate.server.process: {started}")
         assert any(line.endswith(" INFO foveate.server.process: stopping: SIGTERM") for line in logged)

@@ -106,7 +106,7 @@ def test_costs_are_told_by_day_session_purpose_and_model(tmp_path: Path) -> None
         *["2", "a", "minute", "220", "a", "minute"],
     ]
     assert total == "3 calls, 1 of them failed, ~$0.0246 in total."
-    assert today == "~$0.0246 today (UTC) of $5 a day."
+    assert today == "Foveate's own calls: ~$0.0246 today (UTC) of $5 a day."
     assert shell("stats").splitlines()[-1] == "Models: ~$0.0246 today (UTC) of $5 a day; --cost shows more"
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import re
 import struct
 import tempfile
 from dataclasses import replace
@@ -170,6 +171,26 @@ def test_ten_images_count_and_those_that_do_not_fit_leave_a_note(budget: int) ->
             assert request.count("left out, it does not fit") == 10 - shown
             assert context.tokens >= shown * 765
             assert recount("openai", context.request("openai"), model="gpt-4o") <= budget
+
+    asyncio.run(look())
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "claude-sonnet-4-5"])
+def test_an_image_of_a_turn_in_tags_has_its_size_and_the_way_to_get_it(model: str) -> None:
+    async def look() -> None:
+        async with opened(Path(tempfile.mkdtemp()) / "s.db") as fov:
+            session = await fov.session("s", model=model)
+            for number in range(20):
+                await session.record([image(f"Plan {number}"), {"role": "assistant", "content": "Wet walls. " * 40}])
+            note = "[image] image/png 1600x1200, 324 bytes, not in this text: ask the user to send it again\n"
+            assert note in (await session.get_turn("T-1")).content
+            for budget in range(6_000, 30_000, 1_000):
+                context = await session.context("And now?", budget_tokens=budget)
+                raw = re.findall(r"^<T-\d+-R>\n(.*?)^</T", context.text, re.MULTILINE | re.DOTALL)
+                assert raw
+                assert all(note in text for text in raw)
+                for provider in FORMATS:
+                    assert recount(provider, context.request(provider), model=model) <= budget
 
     asyncio.run(look())
 

@@ -61,6 +61,29 @@ def test_jobs_in_progress_are_found_and_stopped_whatever_number_of_others_ends()
     asyncio.run(work())
 
 
+def test_a_job_in_progress_during_an_erasure_keeps_no_result() -> None:
+    async def work() -> None:
+        jobs = Jobs(2)
+        may_end = asyncio.Event()
+
+        async def until(_advance: Advance) -> dict[str, Any]:
+            await may_end.wait()
+            return {"title": "hunter2222"}
+
+        running = jobs.start(ACME, "compare", "a", total=1, work=until)
+        await asyncio.sleep(0)
+        jobs.forget_results()
+        may_end.set()
+        assert running.task
+        await running.task
+        await asyncio.sleep(0)
+        with pytest.raises(ProblemError):
+            jobs.get(ACME, running.id)
+        assert jobs.list(ACME) == []
+
+    asyncio.run(work())
+
+
 def test_a_tenants_queue_does_not_keep_another_tenants_jobs_out() -> None:
     async def work() -> None:
         jobs = Jobs(2)

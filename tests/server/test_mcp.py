@@ -449,9 +449,12 @@ def test_the_server_gives_each_tenant_its_own_sessions_and_pins_with_the_right_t
                 ("get_turn", {"session": "s", "turn": 1}),
                 ("get_context", {"session": "s"}),
                 ("get_turn", {"session": f"{other}:s", "turn": 1}),
+                ("get_turn", {"session": "s", "turn": 9}),
+                ("get_context", {"session": "none"}),
                 ("search_history", {"query": "zebra", "project": other}),
             ):
                 shown = json.dumps(ask(tenant, name, **arguments))
+                assert f"{tenant}:" not in shown, name
                 assert f"of {other}" not in shown, name
                 assert f"project {other}" not in shown, name
         assert all(tenant in json.dumps(ask("", "search_history", query="zebra")) for tenant in ("acme", "blue"))

@@ -18,10 +18,11 @@ from foveate import Message, Text
 from foveate.errors import ModelFailed
 from foveate.models import Ask
 from foveate.server.gateway.transport import UpstreamClient
-from foveate.server.metrics import FILL, MAX_MODELS, Metrics
+from foveate.server.metrics import FILL, Metrics
 from foveate.session.client_calls import CallRow
 from foveate.settings import load_settings
 from foveate.store.rows import RunningWorker
+from foveate.telemetry import MAX_NAMES
 from support.command_line import HELLO
 from support.gateway import HEADERS, body_of
 from support.servers import ServerClient, call, client_of
@@ -146,10 +147,10 @@ def test_a_process_that_ended_is_no_longer_shown() -> None:
 
 def test_clients_can_not_make_any_number_of_labels() -> None:
     metrics = Metrics()
-    for number in range(MAX_MODELS + 50):
+    for number in range(MAX_NAMES + 50):
         metrics.count_own_call(_row(model=f"m{number}"))
     lines = [line for line in metrics.render().splitlines() if line.startswith("foveate_model_calls_total")]
-    assert len(lines) == MAX_MODELS + 1
+    assert len(lines) == MAX_NAMES + 1
     assert 'foveate_model_calls_total{model="other",source="own"} 50' in lines
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 
 from foveate.events import REQUEST_ID
 from foveate.server.gateway.transport import UpstreamClient
@@ -93,7 +93,7 @@ def test_a_line_says_whose_call_it_was_of_which_model_and_why_it_failed(
     whose, call_of = {"key": key.info.id, "tenant": "acme"}, {"model": "claude-x"}
     unreachable = {"upstream": "upstream:81", "cause": "ConnectError: no route"}
     expected: list[dict[str, Any]] = [
-        {**whose, **call_of, "status": 429, "error": "refused", "upstream": "upstream:81"},
+        {**whose, **call_of, "status": 429, "error": "upstream-429", "upstream": "upstream:81"},
         {**whose, **call_of, "status": 200},
         {**whose, "status": 404, "error": "session-not-found"},
         {"status": 401, "error": "not-authenticated", "reason": "a key is needed"},
@@ -111,6 +111,41 @@ def test_a_line_says_whose_call_it_was_of_which_model_and_why_it_failed(
                 assert f" {name}={json.dumps(value) if ' ' in value else value} " in line
         assert ("error" in fields) is ("error" in line)
         assert all(text not in line for text in ("words", "hidden", key.secret, SECRET))
+
+
+def test_levels_tell_failures_of_providers_from_those_of_clients_and_from_routine(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "foveate.requests")
+    failing: list[Response] = [JSONResponse({"error": {"message": "their words"}}, status) for status in (401, 500)]
+    body = body_of([{"role": "user", "content": "hi"}], model="claude-x")
+    with client_of(tmp_path / "a.db", upstream="http://upstream") as client:
+        key = call(client, client.fov.keys.create, models=["claude-*"], rights=["gateway"])
+        client.server.state.gateway.use(
+            UpstreamClient(transport=httpx2.ASGITransport(Upstream(lambda _: say("ok"), fail=failing).app))
+        )
+        ours = {"X-Foveate-Key": key.secret}
+        for headers in (ours, ours, ours, bearer(SECRET)):
+            client.post("/v1/messages", json=body, headers=headers)
+        client.post("/v1/messages", json={**body, "model": "gpt-x"}, headers=ours)
+        client.post("/v1/messages", json={**body, "model": SECRET}, headers=ours)
+        client.get("/api/v1/sessions", headers=ours)
+        client.get("/healthz")
+        client.get("/ui/static/dashboard.css")
+    expected = [
+        ("WARNING", " 401 ", "error=upstream-401 "),
+        ("WARNING", " 500 ", "error=upstream-500 "),
+        ("INFO", " 200 ", "in="),
+        ("INFO", " 401 ", "client=127.0.0.1 "),
+        ("INFO", " 403 ", 'model=gpt-x error=forbidden reason="this key may not use the model" '),
+        ("INFO", " 403 ", 'error=forbidden reason="this key may not use the model" '),
+        ("INFO", " 403 ", 'error=forbidden reason="needs read" '),
+        ("DEBUG", "/healthz", " 200 "),
+        ("DEBUG", "/ui/static", ""),
+    ]
+    for line, parts in zip(lines_of(caplog), expected, strict=True):
+        assert all(part in line for part in parts), (line, parts)
+    assert SECRET not in caplog.text
 
 
 def _unreachable(_request: httpx2.Request) -> httpx2.Response:
@@ -214,7 +249,9 @@ def test_the_log_of_a_server_is_json_by_a_setting_and_has_a_level(capfd: pytest.
     for settings in (ServerSettings(log_format="json"), ServerSettings(log_level="warning")):
         with logging_to_stderr(settings):
             log.info("seen")
-    (line,) = capfd.readouterr().err.splitlines()
+            logging.getLogger("opentelemetry.exporter").info("no collector")
+    line, exporters = capfd.readouterr().err.splitlines()
+    assert json.loads(exporters)["message"] == "no collector"
     assert json.loads(line) | {"time": ""} == {
         "time": "",
         "level": "info",

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from foveate.turn import Json
 
 COLUMNS = (
-    Column("session", "fold"),
+    Column("session"),
     Column("turns", "number"),
     Column("done now", "number"),
     Column("by model", "number"),
@@ -73,6 +73,8 @@ def command(fov: Foveate, progress: Progress, *, session_ids: tuple[str, ...], e
     foveate store compress --all
     foveate store compress demo --again
     """
+    from foveate.session.address import short_ids
+
     if bool(session_ids) == every:
         raise click.UsageError("name sessions, or use --all")
     trouble = Trouble()
@@ -87,7 +89,8 @@ def command(fov: Foveate, progress: Progress, *, session_ids: tuple[str, ...], e
         subscription.drain()
     after = {name: fov.open_session(name).stats() for name in ids}
     value = {name: _counts(before[name], stats, trouble.problem) for name, stats in after.items()}
-    return Answer(value, (lambda out: _show(out, before, after, trouble)) if ids else "There are no sessions.")
+    names = short_ids((info.id for info in fov.sessions()), of=after)
+    return Answer(value, (lambda out: _show(out, names, before, after, trouble)) if ids else "There are no sessions.")
 
 
 def _settle(fov: Foveate, before: Mapping[str, SessionStats], progress: Progress) -> None:
@@ -102,11 +105,15 @@ def _settle(fov: Foveate, before: Mapping[str, SessionStats], progress: Progress
 
 
 def _show(
-    out: Console, before: Mapping[str, SessionStats], after: Mapping[str, SessionStats], trouble: Trouble
+    out: Console,
+    names: Mapping[str, str],
+    before: Mapping[str, SessionStats],
+    after: Mapping[str, SessionStats],
+    trouble: Trouble,
 ) -> None:
     rows = [
         (
-            name,
+            names.get(name, name),
             f"{stats.turns:,}",
             f"{_done(before[name], stats):,}",
             f"{stats.by_model:,}",

@@ -63,7 +63,7 @@ def command(fov: Foveate, progress: Progress, *, turns: int, session_id: str, re
     """Record a conversation of 300 turns in a session of 16,000 tokens, compress it, and show its live context.
 
     The conversation is made up, with planted facts, decisions, tool calls and errors. It has a store of its own, so
-    that searches in yours don't find it. Running it again adds nothing.
+    that searches in yours don't find it, unless $FOVEATE_DB names yours. Running it again adds nothing.
 
     \b
     foveate demo

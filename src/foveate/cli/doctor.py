@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import opened
-from foveate.cli.ui.terminal import line, not_compressed
+from foveate.cli.ui.terminal import line, not_compressed, to_copy
 from foveate.text import several
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from foveate.sync import Foveate
 
 MAX_SHOWN = 50
+MAX_NAMED = 5
+STOPPED = " stopped: "
+"""In the problem of a check that did not get to its end."""
 RESTORE = "restore"
 """How advice begins that only a backup can follow."""
 
@@ -48,17 +52,17 @@ def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Ans
         with opened(store_path) as fov:
             _check(fov, found, progress, rebuild_index=rebuild_index)
     except (Damaged, NotADatabase) as error:
-        found.problems.append({"problem": error.problem.partition(";")[0], "advice": ""})
+        found.add(error.problem.partition(";")[0])
         return _damaged(store_path, found)
-    checked, problems, stats, index, queue = found.checked, found.problems, found.stats, found.index, found.queue
-    infos, database, has_model = found.infos, found.database, found.has_model
+    problems, stats, index, queue = found.problems, found.stats, found.index, found.queue
+    database, has_model = found.database, found.has_model
     pending, fallbacks = sum(each.pending for each in stats), sum(each.fallbacks for each in stats)
     sandbox = _sandbox()
 
     steps = restore_steps(store_path) if any(entry["advice"].startswith(RESTORE) for entry in problems) else []
 
     def show(out: Console) -> None:
-        _show(out, f"{store_path}", checked, len(infos), problems)
+        _show(out, f"{store_path}", found)
         _print_steps(out, steps)
         _print_unfinished(out, pending, fallbacks, has_model=has_model)
         if index:
@@ -70,8 +74,8 @@ def command(progress: Progress, *, rebuild_index: bool, store_path: Path) -> Ans
 
     value = {
         "ok": not problems,
-        "messages_checked": checked,
-        "sessions": len(infos),
+        "messages_checked": found.checked,
+        "sessions": len(found.infos),
         "problems": problems,
         "pending_turns": pending,
         "fallback_turns": fallbacks,
@@ -89,6 +93,8 @@ class _Checked:
     """What the checks have found so far."""
 
     checked: int = 0
+    damaged: dict[str, None] = field(default_factory=dict)
+    """Sessions with a problem, in the order of discovery."""
     problems: list[dict[str, str]] = field(default_factory=list)
     infos: Sequence[SessionInfo] = ()
     stats: Sequence[SessionStats] = ()
@@ -96,6 +102,26 @@ class _Checked:
     queue: QueueState | None = None
     database: Mapping[str, str] = field(default_factory=dict)
     has_model: bool = False
+
+    def add(self, problem: str, advice: str = "", session: str = "") -> None:
+        """Add a problem. Commands in its advice name the store that this one was given."""
+        advice = re.sub(r"\bfoveate (?=[a-z])", lambda _: f"{to_copy()} ", advice)
+        self.problems.append({"problem": problem, "advice": advice})
+        if session:
+            self.damaged[session] = None
+
+    def summary(self) -> str:
+        """Say in a line how much is damaged, and how much is known to be whole."""
+        parts = [several(len(self.problems), "problem"), f"{several(self.checked, 'message')} checked"]
+        if self.damaged:
+            names = list(self.damaged)
+            more = f", … ({len(names) - MAX_NAMED} more)" if len(names) > MAX_NAMED else ""
+            sessions = several(len(self.infos), "session")
+            parts.append(f"damaged: {len(names)} of {sessions} ({', '.join(names[:MAX_NAMED])}{more})")
+        is_complete = not any(STOPPED in entry["problem"] for entry in self.problems)
+        if is_complete and len(self.infos) > len(self.damaged):
+            parts.append(f"whole: {len(self.infos) - len(self.damaged)}")
+        return "; ".join(parts)
 
 
 def _check(fov: Foveate, found: _Checked, progress: Progress, *, rebuild_index: bool) -> None:
@@ -106,7 +132,7 @@ def _check(fov: Foveate, found: _Checked, progress: Progress, *, rebuild_index: 
     checking = progress.add_task("checking messages", total=None)
     for finding in fov.check():
         if finding.problem:
-            found.problems.append({"problem": finding.problem, "advice": finding.advice})
+            found.add(finding.problem, finding.advice, finding.session)
         elif finding.total:
             found.checked = finding.done
             progress.update(checking, completed=finding.done, total=finding.total)
@@ -137,13 +163,13 @@ def restore_steps(store_path: Path) -> list[str]:
         return ["stop the server and all workers", restore, f"foveate doctor --db '{store_path}'"]
     path = store_path.expanduser()
     name, kept = shlex.quote(str(path)), shlex.quote(f"{path}.damaged")
-    logs = [suffix for suffix in ("-wal", "-shm") if path.with_name(f"{path.name}{suffix}").exists()]
-    moved = "".join(f" && mv {name}{suffix} {kept}{suffix}" for suffix in logs)
+    logs = f"for log in -wal -shm; do [ ! -e {name}$log ] || mv {name}$log {kept}$log; done"
+    owner = path.stat()
     return [
         "stop all programs that use the store: foveate serve, foveate worker, your own",
-        f"keep the damaged file: mv {name} {kept}{moved}",
-        f"with a backup: cp BACKUP {name} && chmod 600 {name}",
-        "without one, keep the damaged file for recovery tools (sqlite3 .recover), and count what they save",
+        f"keep the damaged file: mv {name} {kept} && {logs}",
+        f"with a backup: install -m 600 -o {owner.st_uid} -g {owner.st_gid} BACKUP {name}",
+        f"without one, 'foveate --db {kept} export SESSION' may save what is readable; sqlite3 .recover is another try",
         f"check the result: foveate --db {name} doctor",
     ]
 
@@ -155,17 +181,20 @@ def _print_steps(out: Console, steps: Sequence[str]) -> None:
         out.print(line(f"  {number}. {step}"), soft_wrap=True)
 
 
-def _show(out: Console, path: str, checked: int, sessions: int, problems: list[dict[str, str]]) -> None:
+def _show(out: Console, path: str, found: _Checked) -> None:
+    problems = found.problems
     if not problems:
-        counts = f"{several(sessions, 'session')}, {several(checked, 'message')}"
+        counts = f"{several(len(found.infos), 'session')}, {several(found.checked, 'message')}"
         out.print(line(("✓", "green"), f" {path}: {counts}, all intact"))
         return
-    for entry in problems[:MAX_SHOWN]:
+    out.print(line((f"{path}: {found.summary()}", "bold")), soft_wrap=True)
+    shown = problems[:MAX_SHOWN]
+    for entry, following in zip(shown, [*shown[1:], None], strict=True):
         out.print(line(("✗", "red"), f" {entry['problem']}"))
-        out.print(line((f"  {entry['advice']}", "dim")))
+        if following is None or following["advice"] != entry["advice"]:
+            out.print(line((f"  {entry['advice']}", "dim")), soft_wrap=True)
     if len(problems) > MAX_SHOWN:
         out.print(f"… and {len(problems) - MAX_SHOWN} more (--json lists all)")
-    out.print(line(f"{path}: {several(len(problems), 'problem')}; {several(checked, 'message')} checked"))
 
 
 def _print_unfinished(out: Console, pending: int, fallbacks: int, *, has_model: bool) -> None:

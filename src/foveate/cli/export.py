@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -85,6 +86,14 @@ def _write(path: Path, pieces: Iterable[str]) -> int:
     The temporary file is created exclusively, with a random name and mode 0600: nobody else can place a link there or
     read the export.
     """
+    if path.exists() and not (path.is_file() or path.is_dir()):  # a pipe or a device is written to, not replaced
+        if path.stat().st_uid not in {0, os.geteuid()}:
+            raise InputError(f"{path} belongs to another user; name another file")
+        try:
+            with path.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file:
+                return sum(map(file.write, pieces))
+        except OSError as error:
+            raise InputError(f"{path}: can't be written: {error.strerror}") from error
     try:
         descriptor, name = tempfile.mkstemp(prefix=".foveate-", dir=path.parent)
     except OSError as error:

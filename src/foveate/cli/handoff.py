@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +48,7 @@ def command(session: Session, *, to: HandoffTarget, budget: int, folder: Path | 
     if is_transcript and out is None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     size = write_new(path, [made.text])
-    starts = made.command.replace("{path}", str(path))
+    starts = made.command.replace("{path}", shlex.quote(str(path)))
     value = {
         "session": made.session_id,
         "to": made.to,

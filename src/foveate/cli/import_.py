@@ -16,7 +16,7 @@ import click
 
 from foveate.cli.ui.answers import Answer, store_command
 from foveate.cli.ui.options import opened
-from foveate.cli.ui.terminal import Column, console, line, print_table, printable, progress_bar
+from foveate.cli.ui.terminal import Column, console, line, print_table, printable, progress_bar, to_copy
 from foveate.errors import FoveateError, InputError
 from foveate.text import amount, several
 
@@ -230,5 +230,6 @@ def _show(out: Console, reports: list[ImportReport], failures: list[str], *, is_
 
 def _show_left(out: Console, left: int) -> None:
     if left:
-        waiting = f"{several(left, 'turn')} not indexed and compressed yet"
-        out.print(line(f"{waiting}; 'foveate store compress --all' does it now, any running program later."))
+        now = f"'{to_copy('store', 'compress', '--all')}' does it now"
+        waiting = f"Not indexed and compressed yet: {several(left, 'turn')}"
+        out.print(line(f"{waiting}. {now}; any program that opens the store does it later."))

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from foveate.session.budgets import KeyBudget, Period
     from foveate.session.keys import KeyInfo, NewKey
+    from foveate.settings import Settings
     from foveate.sync import Foveate
 
 CELLS: Cells[KeyInfo] = {
@@ -68,7 +69,7 @@ def command() -> None:
 )
 @click.option("--budget-usd", type=float, help="Refuse calls of the gateway that could cost more in a period.")
 @click.option("--soft", "soft_usd", type=float, help="Warn from this many dollars on.")
-@click.option("--per", "period", type=click.Choice(("day", "month")), default="month", help="Period, in UTC.")
+@click.option("--per", "period", type=click.Choice(("day", "month")), help="Period, in UTC. Default: month.")
 def create(
     fov: Foveate,
     *,
@@ -79,7 +80,7 @@ def create(
     routes: tuple[str, ...],
     budget_usd: float | None,
     soft_usd: float | None,
-    period: Period,
+    period: Period | None,
 ) -> Answer:
     """Create a key and print it. It is shown once; only its hash is stored.
 
@@ -89,6 +90,7 @@ def create(
     foveate keys create app --model 'gpt-5*' --route chat --route embeddings
     foveate keys create intern --budget-usd 20 --soft 15 --per month
     """
+    has_budget = _has_amount(budget_usd, soft_usd, period)
     made = fov.keys.create(
         name,
         tenant=tenant,
@@ -97,9 +99,10 @@ def create(
         routes=routes,
         budget_usd=budget_usd,
         soft_usd=soft_usd,
-        period=period,
+        period=period or "month",
     )
-    return Answer(made, lambda out: _show(out, made))
+    free = _free(fov.settings) if has_budget else []
+    return Answer(made, lambda out: _show(out, made, free))
 
 
 @command.command(name="list")
@@ -119,20 +122,37 @@ def list_(fov: Foveate) -> Answer:
 @click.argument("key_id", metavar="KEY")
 @click.option("--budget-usd", type=float, help="Refuse calls that could cost more in a period. Default: no limit.")
 @click.option("--soft", "soft_usd", type=float, help="Warn from this many dollars on. Default: no warning.")
-@click.option("--per", "period", type=click.Choice(("day", "month")), default="month", help="Period, in UTC.")
-def budget(fov: Foveate, *, key_id: str, budget_usd: float | None, soft_usd: float | None, period: Period) -> Answer:
-    """Replace the budget of a key; without amounts it has none. Applies within server.key_cache_seconds.
+@click.option("--per", "period", type=click.Choice(("day", "month")), help="Period, in UTC. Default: as it is.")
+@click.option("--remove", "is_removed", is_flag=True, help="Remove the budget.")
+def budget(
+    fov: Foveate,
+    *,
+    key_id: str,
+    budget_usd: float | None,
+    soft_usd: float | None,
+    period: Period | None,
+    is_removed: bool,
+) -> Answer:
+    """Show the budget of a key, or with amounts replace it. Applies within server.key_cache_seconds.
 
     \b
+    foveate keys budget K-1a2b3c4d
     foveate keys budget K-1a2b3c4d --budget-usd 50 --soft 40
+    foveate keys budget K-1a2b3c4d --remove
     """
-    fov.keys.set_budget(key_id, budget_usd=budget_usd, soft_usd=soft_usd, period=period)
-    (info,) = (info for info in fov.keys.list() if info.id == key_id)
-    value = {"key": info.id, "budget": info.budget, "spent_usd": 0.0, "booked_usd": 0.0}
+    is_set = _has_amount(budget_usd, soft_usd, period)
+    if is_set and is_removed:
+        raise click.UsageError("--remove takes no amounts.")
+    info = _active(fov, key_id)
+    if is_set or is_removed:
+        per = period or info.budget.period
+        fov.keys.set_budget(key_id, budget_usd=budget_usd, soft_usd=soft_usd, period=per)
+        info = _active(fov, key_id)
+    value = {"key": info.id, "budget": info.budget, "spent_usd": 0.0, "booked_usd": 0.0, "lost_usd": 0.0}
     if (use := info.use) is None:
         return Answer(value, f"{info.id}: no budget.")
     booked = f", ${use.booked_usd:.4f} booked for calls in progress" if use.booked_usd else ""
-    value |= {"spent_usd": use.spent_usd, "booked_usd": use.booked_usd}
+    value |= {"spent_usd": use.spent_usd, "booked_usd": use.booked_usd, "lost_usd": use.lost_usd}
     return Answer(value, f"{info.id}: {_budget(info.budget)}; ${use.spent_usd:.4f} spent{booked}.")
 
 
@@ -148,6 +168,32 @@ def revoke(fov: Foveate, key_id: str) -> Answer:
     return Answer({"revoked": key_id}, f"Revoked {key_id}.")
 
 
+def _has_amount(budget_usd: float | None, soft_usd: float | None, period: Period | None) -> bool:
+    """Return whether the options have an amount. A period without one is an error."""
+    has_amount = budget_usd is not None or soft_usd is not None
+    if period is not None and not has_amount:
+        raise click.UsageError("--per needs an amount: --budget-usd or --soft.")
+    return has_amount
+
+
+def _active(fov: Foveate, key_id: str) -> KeyInfo:
+    from foveate.errors import NotFound
+
+    found = next((info for info in fov.keys.list() if info.id == key_id and info.revoked_at is None), None)
+    if found is None:
+        raise NotFound(f"no active key {key_id!r}; 'foveate keys list' shows all")
+    return found
+
+
+def _free(settings: Settings) -> list[str]:
+    """Return the gateway's providers whose calls may cost nothing, so that no budget counts them."""
+    from foveate.session.call_costs import free_upstreams
+
+    server = settings.server
+    urls = {name: one.url for name, one in server.upstreams.items()}
+    return free_upstreams({**urls, **({"server.upstream": server.upstream} if server.upstream else {})})
+
+
 def _budget(budget: KeyBudget) -> str:
     if not budget.is_limited:
         return ""
@@ -156,10 +202,14 @@ def _budget(budget: KeyBudget) -> str:
     return f"{limit} a {budget.period}{warning}"
 
 
-def _show(out: Console, made: NewKey) -> None:
+def _show(out: Console, made: NewKey, free: list[str]) -> None:
     out.print(line((made.secret, "bold")), soft_wrap=True)
     whose = f"tenant {made.info.tenant}" if made.info.tenant else "all tenants"
     limits = [("models ", made.info.models), ("routes ", made.info.routes)]
     only = "".join(f"; {kind}{', '.join(names)} only" for kind, names in limits if names)
-    text = f"{made.info.id}: {', '.join(made.info.rights)} for {whose}{only}. The key is not shown again."
+    budget = f"; {_budget(made.info.budget)}" if made.info.budget.is_limited else ""
+    text = f"{made.info.id}: {', '.join(made.info.rights)} for {whose}{only}{budget}. The key is not shown again."
     out.print(line((text, "dim")))
+    if free:
+        why = "on this machine, so its models are free and no budget counts them, unless models.prices has a price"
+        out.print(line((f"Upstream {', '.join(free)}: {why}.", "yellow")))

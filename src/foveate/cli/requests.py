@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from foveate.session.sent import RequestPart, SentRequest
-    from foveate.sync import Session
+    from foveate.sync import Foveate
 
+REQUEST_PREFIX = "req_"
 CELLS: Cells[SentRequest] = {
     Column("request", "number"): lambda one: str(one.number),
     Column("time"): lambda one: moment(one.at),
@@ -37,24 +38,31 @@ PART_CELLS: Cells[RequestPart] = {
 
 
 @store_command("requests", "Requests of a session as the gateway sent them.")
+@click.argument("session_id", metavar="SESSION|REQUEST_ID")
 @click.argument("number", metavar="[N]", type=click.IntRange(1), required=False)
 @click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="Newest requests to list.")
 @click.option("--body", "is_body", is_flag=True, help="Print the body alone, exactly as sent.")
-def command(session: Session, *, number: int | None, limit: int, is_body: bool) -> Answer:
+def command(fov: Foveate, *, session_id: str, number: int | None, limit: int, is_body: bool) -> Answer:
     """List the newest requests of a session as the gateway sent them, or show one: its picture, its parts, and what
-    changed since the one before. The list has cached tokens as "reported of predicted". The server keeps the last
+    changed since the one before. A request is also found by its id alone, e.g. from the log or the header
+    X-Foveate-Request-Id of an answer. The list has cached tokens as "reported of predicted". The server keeps the last
     server.kept_requests (50) of each session, without headers and keys.
 
     \b
     foveate requests demo
     foveate requests demo 12
     foveate requests demo 12 --body > request.json
+    foveate requests req_60952f6201308e8c
     """
-    if number is None:
-        if is_body:
-            raise click.UsageError("--body needs the number of a request.")
-        return listing(session.requests(limit), CELLS, empty="No request of this session is kept.")
-    found = session.request(number)
+    if number is None and session_id.startswith(REQUEST_PREFIX):
+        found = fov.find_request(session_id)
+    elif number is not None:
+        found = fov.find_session(session_id).request(number)
+    elif is_body:
+        raise click.UsageError("--body needs the number or the id of a request.")
+    else:
+        listed = fov.find_session(session_id).requests(limit)
+        return listing(listed, CELLS, empty="No request of this session is kept.")
     if is_body:
         return Answer(found, lambda _: click.echo(found.body or "", nl=False))
     return Answer(found, lambda out: _show(out, found))

@@ -107,14 +107,18 @@ def _print_unsearched(unsearched: int, session_id: str | None) -> None:
 
 
 def print_found(out: Console, found: Sequence[Hit], query: str, titles: Mapping[str, str] | None = None) -> None:
-    """Print hits by session, the session with the best hit first; without titles, all are of one session."""
+    """Print hits by session, the session with the best hit first; without titles, all are of one session.
+
+    Nothing is wrapped where the output is not a terminal.
+    """
     if not found:
         out.print(line(f"Nothing was found for {query!r}."))
     sessions = list(dict.fromkeys(each.session_id for each in found))
     for session_id in sessions:
         if titles:
             title = " ".join(titles.get(session_id, "").split())
-            out.print(line((session_id, "bold"), (f"  {title}" if title != session_id else "", "dim")))
+            named = line((session_id, "bold"), (f"  {title}" if title != session_id else "", "dim"))
+            out.print(named, soft_wrap=not out.is_terminal)
         indent = "  " if titles else ""
         for each in found:
             if each.session_id == session_id:
@@ -124,4 +128,5 @@ def print_found(out: Console, found: Sequence[Hit], query: str, titles: Mapping[
 def _print_hit(out: Console, hit: Hit, query: str, indent: str) -> None:
     out.print(line(indent, (hit.turn_id, "bold"), (f"  {hit.tool or hit.role}, {moment(hit.at)}", "dim")))
     pieces = hit.snippet(query, SNIPPET_CHARS)
-    out.print(line(f"{indent}  ", *((piece, MARKED if is_word else "") for piece, is_word in pieces)))
+    passage = line(f"{indent}  ", *((piece, MARKED if is_word else "") for piece, is_word in pieces))
+    out.print(passage, soft_wrap=not out.is_terminal)

@@ -241,7 +241,7 @@ def print_bill(out: Console, bill: Bill) -> None:
     if bill.providers:
         out.print()
         print_values(out, _provider_cells(bill.settings), bill.providers)
-    out.print(line((f"{_today(bill.costs, bill.settings.daily_usd)}.", "dim")))
+    out.print(line((f"Foveate's own calls: {_today(bill.costs, bill.settings.daily_usd)}.", "dim")))
 
 
 def _provider_cells(settings: ModelsSettings) -> Cells[ProviderState]:

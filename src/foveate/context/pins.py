@@ -18,6 +18,9 @@ from foveate.context.tags import TagsBroken, escape_text, unescape_text
 from foveate.errors import PinsExceedBudget
 from foveate.tokens import Counter
 
+PINS_SHARE = 0.5
+"""Maximum share of a session's budget for a new pin with the existing ones; the rest is left for system prompt, tools,
+prompt and history, without which no request can be made."""
 _PIN = re.compile(r"<(P-[1-9]\d*)>\n(.*?)\n</\1>\n", re.DOTALL)
 _PIN_ID = re.compile(r"P-[1-9]\d*")
 
@@ -63,12 +66,13 @@ def parse_pins(text: str) -> list[PinText]:
     return pins
 
 
-def check_pins(pins: Sequence[ShownPin], budget_tokens: int, counter: Counter, calibration: float = 1.0) -> int:
-    """Return the base tokens of the pins section; `PinsExceedBudget` if it alone exceeds the budget."""
+def check_pins(
+    pins: Sequence[ShownPin], budget_tokens: int, counter: Counter, calibration: float = 1.0, *, share: float = 1.0
+) -> int:
+    """Return the base tokens of the pins section; `PinsExceedBudget` if it exceeds this share of the budget."""
     sizes = {pin.id: counter.base(write_pin(pin)) for pin in pins}
     total = sum(sizes.values())
-    if counter.scale(total, calibration) > budget_tokens:
-        raise PinsExceedBudget(
-            budget_tokens, {pin_id: counter.scale(size, calibration) for pin_id, size in sizes.items()}
-        )
+    if counter.scale(total, calibration) > int(budget_tokens * share):
+        scaled = {pin_id: counter.scale(size, calibration) for pin_id, size in sizes.items()}
+        raise PinsExceedBudget(budget_tokens, scaled, int(budget_tokens * share))
     return total

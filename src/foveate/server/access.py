@@ -256,13 +256,14 @@ def check_right(principal: Principal, right: Right) -> None:
     """Raise `ProblemError` 403 if the principal lacks a right."""
     if not principal.may(right):
         has = ", ".join(right for right in RIGHTS if right in principal.rights) or "none"
-        raise ProblemError(403, f"this needs the right {right!r}; the key has: {has}")
+        raise ProblemError(403, f"this needs the right {right!r}; the key has: {has}", reason=f"needs {right}")
 
 
 def check_route(principal: Principal, route: str) -> None:
     """Raise `ProblemError` 403 if the principal's key has a list of routes without this one."""
     if principal.routes and route not in principal.routes:
-        raise ProblemError(403, f"this key may not use the route {route!r}; it has: {', '.join(principal.routes)}")
+        detail = f"this key may not use the route {route!r}; it has: {', '.join(principal.routes)}"
+        raise ProblemError(403, detail, reason=f"may not use {route}")
 
 
 def check_models(principal: Principal, models: Sequence[str]) -> None:

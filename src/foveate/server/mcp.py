@@ -30,6 +30,7 @@ from starlette.types import Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.errors import FoveateError, InputError, SessionNotFound
+from foveate.server.problems import problem_of
 from foveate.server.settings import ServerSettings
 from foveate.session import Session
 from foveate.session.address import parent_id, short_ids
@@ -290,7 +291,7 @@ def build_server(
             asked = _read_arguments(tool, params.arguments or {})
             return _result(await tool.answer(HistoryAnswers(view_for(scope), settings), asked))
         except FoveateError as error:
-            return _result(f"Error: {_explain(error)}", is_error=True)
+            return _result(f"Error: {_explain(error, view_for(scope).tenant_name)}", is_error=True)
 
     fixed = CacheHint(LIST_TTL_MS, "public")
     return Server(
@@ -365,10 +366,12 @@ def _read_arguments(tool: McpTool, given: Mapping[str, Any]) -> Struct:
     return read
 
 
-def _explain(error: FoveateError) -> str:
-    """Return the error's message for a model, with advice about tools instead of commands."""
+def _explain(error: FoveateError, tenant: str) -> str:
+    """Return the error's message for a model, with ids as its tenant knows them, and advice about tools instead of
+    commands."""
+    text = problem_of(error, tenant).detail if tenant else str(error)
     advice = "list_sessions shows those that exist"
-    return str(error).replace(COMMAND_ADVICE, advice) if isinstance(error, SessionNotFound) else str(error)
+    return text.replace(COMMAND_ADVICE, advice) if isinstance(error, SessionNotFound) else text
 
 
 def _result(text: str, *, is_error: bool = False) -> types.CallToolResult:

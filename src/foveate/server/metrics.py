@@ -13,13 +13,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.session.client_calls import CallNote, CallRow
 from foveate.session.values import QueueState
+from foveate.telemetry import LabelNames
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BUCKETS_FILL = (0.1, 0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 FILL = "foveate_context_fill_ratio"
-MAX_MODELS = 100
-"""Models with a label of their own; clients choose the names, so the rest is `other`."""
 BUCKETS_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+ROUTINE_PATHS = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Paths that supervisors ask all the time."""
 HELP = {
     "foveate_requests_total": "Requests by route, method and status.",
     "foveate_request_seconds": "Seconds until the first byte of the answer, by route.",
@@ -72,7 +73,7 @@ class Metrics:
         self._counters: dict[str, Counter[Labels]] = defaultdict(Counter)
         self._histograms: dict[str, dict[Labels, _Histogram]] = defaultdict(dict)
         self._gauges: dict[str, dict[Labels, float]] = defaultdict(dict)
-        self._models: set[str] = set()
+        self._models = LabelNames()
         self.running = 0
 
     def count(self, name: str, amount: float = 1, **labels: str) -> None:
@@ -105,7 +106,7 @@ class Metrics:
         self._count_call(row, "own")
 
     def _count_call(self, row: CallRow, source: str) -> None:
-        model = self._model(row.model)
+        model = self._models.name(row.model)
         self.count("foveate_model_calls_total", source=source, model=model)
         self.count("foveate_model_cost_usd_total", row.nano_usd / NANO, source=source, model=model)
         tokens = {
@@ -120,12 +121,6 @@ class Metrics:
         if row.outcome not in ANSWERED:
             status = str(row.status) if row.status else ""
             self.count("foveate_upstream_errors_total", source=source, outcome=row.outcome, status=status)
-
-    def _model(self, name: str) -> str:
-        if name not in self._models and len(self._models) >= MAX_MODELS:
-            return "other"
-        self._models.add(name)
-        return name
 
     def raise_to(self, name: str, total: float) -> None:
         """Set a counter that is kept elsewhere."""

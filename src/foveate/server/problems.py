@@ -59,6 +59,9 @@ LOGIN_PATH = f"{DASHBOARD_PATH}/login"
 STATIC_PATH = f"{DASHBOARD_PATH}/static/"
 _VERSIONS = ("v1", "v1beta")
 """The first part of the gateway's paths, without the session."""
+REASONED = (401, 403)
+"""Statuses whose reason is in the log."""
+_QUOTED = re.compile(r" ?(?:'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 _WORD = re.compile(r"(?<!^)(?=[A-Z])")
 
 _log = logging.getLogger(__name__)
@@ -78,14 +81,24 @@ class Problem(Struct, frozen=True, kw_only=True):
 
 
 class ProblemError(Exception):
-    """An error that the server itself raises; `headers` are added to the response."""
+    """An error that the server itself raises; `headers` are added to the response. `reason` is what the log says of it,
+    for a detail that quotes names of our own: a default reason has no quotations."""
 
-    def __init__(self, status: int, detail: str, *, kind: str = "", headers: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        detail: str,
+        *,
+        kind: str = "",
+        headers: Mapping[str, str] | None = None,
+        reason: str = "",
+    ) -> None:
         super().__init__(detail)
         self.status = status
         self.detail = detail
         self.kind = kind or TITLES.get(status, "error").lower().replace(" ", "-")
         self.headers = dict(headers or {})
+        self.reason = reason or (_reason(detail) if status in REASONED else "")
 
 
 def problem_of(error: FoveateError, tenant: str = "") -> ProblemError:
@@ -141,12 +154,16 @@ def is_dashboard_path(path: str) -> bool:
 
 
 def note_problem(scope: Scope, error: ProblemError) -> None:
-    """Note for the log why a request failed: a short code, and of a rejected key the reason. Other details may quote
-    what the client sent, so they stay out of the log."""
+    """Note for the log why a request failed: a short code, and of a rejected key or right the reason. Other details may
+    quote what the client sent, so they stay out of the log."""
     state = scope.setdefault("state", {})
     state["error"] = error.kind
-    if error.status == 401:  # noqa: PLR2004
-        state["reason"] = re.split("[:;]", error.detail)[0]
+    state["reason"] = error.reason
+
+
+def _reason(detail: str) -> str:
+    """Return the first clause of a detail, without quotations."""
+    return re.split("[:;]", _QUOTED.sub("", detail))[0]
 
 
 def refusal(scope: Scope, error: ProblemError) -> Response:

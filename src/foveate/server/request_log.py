@@ -20,12 +20,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.errors import contained
 from foveate.events import REQUEST_ID
-from foveate.server.metrics import method_of, route_of
+from foveate.server.metrics import ROUTINE_PATHS, method_of, route_of
+from foveate.server.problems import STATIC_PATH
 from foveate.server.settings import ServerSettings
 from foveate.session.client_calls import CallNote
 
 HEADER: Final = b"x-foveate-request-id"
 ID_BYTES: Final = 8
+LOGGERS: Final = ("foveate", "opentelemetry")
 MAX_QUEUED: Final = 10_000
 """Lines that wait for a slow standard error; beyond it lines are dropped, and requests never wait."""
 CLOSE_SECONDS: Final = 1.0
@@ -36,6 +38,10 @@ CLIENT_CLOSED: Final = 499
 FIRST_ERROR: Final = 400
 DEFECT_STATUS: Final = 500
 MAX_MODEL_CHARS: Final = 100
+UPSTREAM: Final = "upstream-"
+"""How the code of an error that a provider answered begins; its status follows."""
+PROVIDER_FAILURES: Final = ("bad-upstream", "broken-off", "unreachable")
+"""Codes of providers that gave no answer, or not to its end."""
 _FIELDS: Final = "foveate_fields"
 
 _log = logging.getLogger("foveate.requests")
@@ -82,11 +88,21 @@ class RequestLogMiddleware:
             raise
         finally:
             REQUEST_ID.reset(token)
-            if _log.isEnabledFor(logging.INFO):
-                _write_line(scope, status, time.perf_counter() - began)
+            failure = _failure(scope["state"], status)
+            if _log.isEnabledFor(level := _level(scope["path"], status, failure)):
+                _write_line(scope, status, time.perf_counter() - began, failure, level)
 
 
-def _write_line(scope: Scope, status: int, seconds: float) -> None:
+def _level(path: str, status: int, failure: dict[str, str]) -> int:
+    """Return the level of a request's line: a warning if the server or a provider failed."""
+    error = failure.get("error", "")
+    if status >= DEFECT_STATUS or error.startswith(UPSTREAM) or error in PROVIDER_FAILURES:
+        return logging.WARNING
+    is_routine = path in ROUTINE_PATHS or path.startswith(STATIC_PATH)
+    return logging.DEBUG if is_routine and not failure else logging.INFO
+
+
+def _write_line(scope: Scope, status: int, seconds: float, failure: dict[str, str], level: int) -> None:
     state = scope["state"]
     fields: dict[str, Any] = {
         "method": method_of(scope),
@@ -99,7 +115,8 @@ def _write_line(scope: Scope, status: int, seconds: float) -> None:
         "key": getattr(principal, "key_id", ""),
         "tenant": getattr(principal, "tenant", ""),
         "model": state.get("model", "")[:MAX_MODEL_CHARS],
-        **_failure(state, status),
+        **failure,
+        "client": _stranger(scope) if failure else "",
     }
     fields |= {name: value for name, value in known.items() if value}
     call = state.get("call")
@@ -112,7 +129,13 @@ def _write_line(scope: Scope, status: int, seconds: float) -> None:
             "session": call.session,
         }
     fields["request"] = state["request_id"]
-    _log.info("", extra={_FIELDS: fields})
+    _log.log(level, "", extra={_FIELDS: fields})
+
+
+def _stranger(scope: Scope) -> str:
+    """Return the address of a client without a key; empty for one with a key."""
+    principal, client = scope["state"].get("principal"), scope.get("client")
+    return str(client[0]) if client and principal is None else ""
 
 
 def _failure(state: dict[str, Any], status: int) -> dict[str, str]:
@@ -123,6 +146,8 @@ def _failure(state: dict[str, Any], status: int) -> dict[str, str]:
     error = state.get("error") or outcome
     if not error and status >= FIRST_ERROR and status != CLIENT_CLOSED:
         error = "refused" if upstream else "failed"
+    if error == "refused":
+        error = f"{UPSTREAM}{status}" if status >= FIRST_ERROR else f"{UPSTREAM}failed"
     if not error:
         return {}
     reason, cause = state.get("reason", ""), state.get("cause", "")
@@ -179,7 +204,7 @@ class _QueueingHandler(QueueHandler):
 
 @contextmanager
 def logging_to_stderr(settings: ServerSettings) -> Iterator[None]:
-    """Write the log of Foveate to standard error, by the settings, in a thread of its own."""
+    """Write the log of Foveate and of its exporter to standard error, by the settings, in a thread of its own."""
     formatter = LineFormatter(is_json=settings.log_format == "json")
     put = _put_to(sys.stderr)
     is_over = threading.Event()
@@ -192,18 +217,20 @@ def logging_to_stderr(settings: ServerSettings) -> Iterator[None]:
                 put(f"{formatter.format(record)}\n")
 
     writer = threading.Thread(target=write, name="foveate-log", daemon=True)
-    logger = logging.getLogger("foveate")
-    level, propagates = logger.level, logger.propagate
-    logger.addHandler(handler)
-    logger.setLevel(settings.log_level.upper())
-    logger.propagate = False
+    loggers = [logging.getLogger(name) for name in LOGGERS]
+    before = [(logger, logger.level, logger.propagate) for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(settings.log_level.upper())
+        logger.propagate = False
     writer.start()
     try:
         yield
     finally:
-        logger.removeHandler(handler)
-        logger.setLevel(level)
-        logger.propagate = propagates
+        for logger, level, propagates in before:
+            logger.removeHandler(handler)
+            logger.setLevel(level)
+            logger.propagate = propagates
         with suppress(queue.Full):
             waiting.put_nowait(None)
             writer.join(CLOSE_SECONDS)  # a standard error that nobody reads must not keep the server from stopping

@@ -12,11 +12,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate import telemetry
 from foveate.events import REQUEST_ID
-from foveate.server.metrics import method_of, route_of
+from foveate.server.metrics import ROUTINE_PATHS, method_of, route_of
 
 SERVER_ERROR: Final = 500
-UNTRACED: Final = frozenset({"/healthz", "/readyz", "/metrics"})
-"""Paths that supervisors ask all the time."""
 
 
 class TracingMiddleware:
@@ -26,7 +24,7 @@ class TracingMiddleware:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in UNTRACED or not telemetry.is_on():
+        if scope["type"] != "http" or scope["path"] in ROUTINE_PATHS or not telemetry.is_on():
             await self._app(scope, receive, send)
             return
         method = method_of(scope)

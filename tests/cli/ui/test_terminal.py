@@ -26,6 +26,7 @@ from foveate.cli.ui.terminal import (
     printable,
     shorten,
 )
+from foveate.cli.ui.wrapping import HangingConsole
 from foveate.text import amount
 from support.command_line import AWKWARD, SHOWN
 from support.strategies import texts
@@ -218,3 +219,25 @@ def test_a_terminal_gets_no_control_characters_and_a_pipe_gets_every_byte(
     shown = capsysbinary.readouterr().out.decode()
     assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200f\u202e\u2066]", shown)
     assert show is print_exactly or json.loads(shown) == HOSTILE
+
+
+def printed_at(width: int, text: str) -> list[str]:
+    out = HangingConsole(width=width, file=io.StringIO(), highlight=False, markup=False, emoji=False)
+    out.print(line(text))
+    assert isinstance(out.file, io.StringIO)
+    return [shown.rstrip() for shown in out.file.getvalue().splitlines()]
+
+
+def test_a_line_that_wraps_keeps_its_indent() -> None:
+    assert printed_at(20, "    one two three four five six") == [
+        "    one two three",
+        "    four five six",
+    ]
+    assert printed_at(16, "one two three four") == ["one two three", "four"]
+    assert printed_at(10, "         word by word")[1:] == ["ord by", "word"], "no room beside the indent"
+
+
+@given(texts, st.integers(0, 12), st.integers(24, 80))
+def test_wrapping_with_an_indent_loses_no_word(text: str, indent: int, width: int) -> None:
+    shown = printed_at(width, " " * indent + text)
+    assert "".join("".join(shown).split()) == "".join(printable(text).split())

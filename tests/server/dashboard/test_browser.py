@@ -108,6 +108,7 @@ def base(folder: Path) -> Iterator[str]:
         for number in range(6):
             said = {"role": "user", "content": f"Question {number} about port {8000 + number}"}
             work.record([said, {"role": "assistant", "content": f"The port is {8000 + number}."}])
+        fov.session("long", title="The report of unpaid invoices for the shop in Rotterdam, and its importer")
         fov.settle()
     model = f"scripted:{folder / 'script.toml'}"
     with pytest.MonkeyPatch.context() as patch:

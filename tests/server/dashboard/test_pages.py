@@ -391,6 +391,17 @@ def test_the_costs_of_a_session_are_shown_with_its_title_even_if_it_was_not_used
     assert '<a href="/ui/sessions/costly">An old title</a>' in page
 
 
+def test_the_costs_begin_with_a_sum_and_show_the_budgets_of_keys_and_the_background_processes(tmp_path: Path) -> None:
+    with client_of(tmp_path / "keys.db") as client:
+        owner = call(client, client.fov.keys.create, "office", rights=["read"], budget_usd=20, soft_usd=15).secret
+        call(client, _pay, client.fov)
+        client.post("/ui/login", data={"key": owner}, follow_redirects=False)
+        page = client.get("/ui/costs").text
+    assert '<p class="headline">1 call for $' in page
+    assert "office: $0.00 of $20.00 a month, warning at $15.00" in page
+    assert "Background processes: none" in page
+
+
 async def _pay(fov: Foveate) -> None:
     await fov.session("costly", title="An old title")
     for number in range(20):
@@ -530,3 +541,31 @@ def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(tmp_pat
             400,
             422,
         )
+
+
+def test_a_session_without_a_title_is_named_once_and_its_page_has_the_commands_of_the_terminal(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "plain"})
+        said = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "8443."}]
+        client.post("/api/v1/sessions/plain/turns", json={"messages": said})
+        row = client.get("/").text.partition('<tbody id="rows"')[2]
+        assert row.count(">plain<") == 1
+        page = client.get("/ui/sessions/plain").text
+        assert "foveate handoff plain --to claude" in page
+        assert "foveate erase plain T-1" in page
+        assert "Compressing: 0 of 1 turns" in page
+        form = {"session": "plain", "budgets": "4k 8k", "strategy": "standard"}
+        files = {"file": ("", b"")}
+        assert client.post("/ui/compare", data=form, files=files, follow_redirects=False).status_code == 303
+        assert "<code>FOVEATE_SESSION__BUDGET_TOKENS=…</code>" in client.get("/ui/settings?q=budget_tokens").text
+
+
+def test_a_turn_is_put_on_the_board_in_place_and_a_search_counts_its_hits(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "plain"})
+        said = [{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "8443."}]
+        client.post("/api/v1/sessions/plain/turns", json={"messages": said})
+        answer = client.post("/ui/sessions/plain/retrieve", data={"turn": "T-1"}, headers={"hx-request": "true"})
+        assert "Put on the board as" in answer.text
+        client.post("/api/v1/sessions/plain/settle")
+        assert " in 1 session." in client.get("/ui/search?q=port").text

@@ -12,10 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from foveate.plan import Block, KeptPlan, Ledger, Plan, TurnInfo
+from foveate.plan import Block, KeptPlan, Ledger, Plan, State, TurnInfo
 from foveate.strategy.gradient import Gradient
 from foveate.strategy.gradient.knapsack import KnapsackPlanner
-from foveate.strategy.gradient.rebuild import KEPT_WORTH, RebuildState, settings_key
+from foveate.strategy.gradient.rebuild import (
+    APPENDED_SHARE,
+    FILLED_SHARE,
+    KEPT_WORTH,
+    RebuildState,
+    settings_key,
+)
 from foveate.strategy.gradient.tail import work_share
 from foveate.testing.histories import exchange
 from support.drawn_histories import covered
@@ -132,6 +138,43 @@ def test_old_blocks_stay_if_a_new_plan_is_worth_nearly_the_same() -> None:
     plan = rebuilt_after(grown(CHAT), kept)
     assert plan.kept_blocks > len(kept.rows) // 2
     assert plan.rows[: plan.kept_blocks] == kept.rows[: plan.kept_blocks]
+
+
+def test_new_turns_stand_behind_a_plan_that_stays_whole_and_leave_room_for_the_next_ones() -> None:
+    most = ROOM - int((ROOM - int(ROOM * FILLED_SHARE)) * APPENDED_SHARE)
+    turns = [exchange(turn, 60, 60) for turn in range(1, 6 * ROOM // 120)]
+    whole = 0
+    for made in rebuilds(GRADIENT, turns, LEDGER):
+        kept = made.snapshot.kept
+        if kept and kept.rows and made.plan.kept_blocks == len(kept.rows) < len(made.plan.rows):
+            whole += 1
+            assert made.plan.rows[made.plan.kept_blocks].first == kept.last_turn + 1
+            assert made.tokens <= most
+    assert whole > 1
+
+
+@pytest.mark.parametrize("turn_tokens", [60, 120, 200, 300, 450])
+def test_with_turns_of_one_size_a_third_of_the_rebuilds_rewrite_no_block(turn_tokens: int) -> None:
+    turns = [exchange(turn, turn_tokens // 2, turn_tokens // 2) for turn in range(1, 6 * ROOM // turn_tokens)]
+    made = [(each.plan, each.snapshot.kept.rows) for each in rebuilds(GRADIENT, turns, LEDGER) if each.snapshot.kept]
+    again = [(plan, rows) for plan, rows in made if rows]
+    whole = [plan for plan, rows in again if plan.kept_blocks == len(rows)]
+    assert len(whole) > len(again) / 3
+    kept_tokens = sum(row.tokens for plan, _ in again for row in plan.rows[: plan.kept_blocks])
+    assert kept_tokens > 0.8 * sum(plan.tokens for plan, _ in again)
+
+
+def test_the_share_of_work_is_that_of_the_plan_until_it_is_off_by_two_steps() -> None:
+    turns = [exchange(turn, *([60] * 10 if turn % 4 == 0 else [60, 60])) for turn in range(1, 200)]
+    shares = []
+    kept: KeptPlan | None = None
+    state: State = {}
+    for end in range(1, len(turns) + 1):
+        plan, after = GRADIENT.plan(SteppedSnapshot(turns[:end], kept=kept), state, LEDGER)
+        if not plan.is_kept and plan.rows:
+            shares.append(after["work"])
+            kept, state = kept_of(plan, end), after
+    assert len(set(shares)) == 1, shares
 
 
 def poor() -> KeptPlan:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 import click
 from click.core import ParameterSource
 
-from foveate.errors import InputError, StoreError
+from foveate.errors import Damaged, InputError, StoreError
 from foveate.text import without_password
 
 if TYPE_CHECKING:
@@ -132,7 +132,8 @@ def opened(store_path: Path, *, create: bool = False) -> Iterator[sync.Foveate]:
 
 
 def store_file(store_path: Path, *, create: bool = False) -> Path:
-    """Return the path of the store; with `create`, make the folder of the default store."""
+    """Return the path of the store; with `create`, make the folder of the default store. Without, a file of zero
+    bytes is an error: opening it would make it a new store."""
     path = store_path.expanduser()
     if create and "://" not in os.fspath(path) and path.parent == DEFAULT_STORE.parent.expanduser():
         try:
@@ -144,6 +145,8 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
             str(store_path),
             "does not exist yet; 'foveate import' creates it, and --db names another",
         )
+    if not create and Path(path).is_file() and not Path(path).stat().st_size:  # a URL is no file
+        raise Damaged(str(store_path), "has zero bytes; restore it from a backup, or remove it to begin a new store")
     return path
 
 

@@ -101,6 +101,8 @@ def draw_reason(out: Console, turn: TurnReason, call: str) -> None:
     size = f"{turn.tokens:,} tokens" if turn.level == "R" else f"{turn.tokens:,} of its {turn.raw_tokens:,} tokens"
     out.print(f"{size}: {turn.meaning}; {cached}.")
     out.print(turn.why)
+    if turn.on_board:
+        out.print(f"On the board as {turn.on_board}.")
     if turn.displaced:
         out.print(turn.displaced)
     if turn.raise_by:
@@ -134,7 +136,7 @@ def _fixed(picture: Picture) -> Iterator[str | tuple[str, str]]:
     """Yield the tokens of the parts outside the history, and the free ones."""
     share = picture.tokens / max(1, picture.budget_tokens)
     yield f"{picture.tokens:,} of {picture.budget_tokens:,} tokens ({share:.0%})"
-    if fixed := ", ".join(f"{part.name} {part.tokens:,}" for part in picture.parts if not part.turns):
+    if fixed := ", ".join(f"{part.name} {part.tokens:,}" for part in picture.parts if not part.shown_turns):
         yield f"; {fixed}"
     yield (f", free {picture.free_tokens:,}", "dim")
 
@@ -184,16 +186,17 @@ def _dates(picture: Picture, size: int, width: int) -> str:
 def _levels(picture: Picture) -> Iterator[Sequence[str | Text]]:
     """Yield the rows of the table, the most detailed level first."""
     for part in reversed(picture.parts):
-        if not part.turns:
+        shown = part.shown_turns
+        if not shown:
             continue
         is_hollow = part.colour == ABSENT
         yield (
             line((f" {HOLLOW if is_hollow else part.colour} ", HOLLOW_STYLE if is_hollow else _on(part))),
             level_name(part.colour),
             "" if is_hollow else MEANINGS[LEVELS[part.colour]],
-            f"{len(part.turns):,}",
-            f"T-{part.turns[0]}",
-            f"T-{part.turns[-1]}",
+            f"{len(part.turns):,}" if part.turns else "in part",
+            f"T-{shown[0]}",
+            f"T-{shown[-1]}",
             f"{part.tokens:,}",
         )
 

@@ -44,9 +44,9 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 def console(*, stderr: bool = False) -> Console:
-    from rich.console import Console
+    from foveate.cli.ui.wrapping import HangingConsole
 
-    return Console(highlight=False, markup=False, emoji=False, stderr=stderr)
+    return HangingConsole(highlight=False, markup=False, emoji=False, stderr=stderr)
 
 
 @dataclass(frozen=True, slots=True)

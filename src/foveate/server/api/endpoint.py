@@ -62,6 +62,8 @@ Where = tuple[str, ...]
 SERVER_ERROR = 500
 MAX_KEPT_BYTES = 65_536
 """Larger responses are not kept: those are contexts, which can be made again."""
+MAX_ALL_KEPT_BYTES = 64 * 1_048_576
+"""Responses of all keys together; beyond it the oldest are dropped."""
 CALLER = 2
 """Parts of a `Where` that name the caller."""
 MAX_RUNNING = 256
@@ -276,19 +278,23 @@ def encode(value: object) -> bytes:
         return json.dumps(msgspec.to_builtins(value)).encode()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Reply:
     """The response to a request with this body, as the task that makes it."""
 
     digest: bytes
     answer: asyncio.Task[Response]
+    is_outdated: bool = False
+    """Something was erased since it began."""
 
 
 class Replies:
     """The latest responses of one server, by Idempotency-Key."""
 
     def __init__(self, limit: int) -> None:
-        self._kept: BoundedCache[Where, _Reply] = BoundedCache(limit)
+        self._kept: BoundedCache[Where, _Reply] = BoundedCache(
+            limit, most_bytes=MAX_ALL_KEPT_BYTES, size=lambda reply: len(reply.answer.result().body)
+        )
         self._running: dict[Where, _Reply] = {}
         """Calls in progress, which no number of others removes."""
 
@@ -311,8 +317,10 @@ class Replies:
         return _again(await _result(known.answer))
 
     def forget(self) -> None:
-        """Drop all kept responses: they may contain what was erased."""
+        """Drop all kept responses, and later those in progress: they may contain what was erased."""
         self._kept.clear()
+        for reply in self._running.values():
+            reply.is_outdated = True
 
     async def stop(self) -> None:
         """Cancel the calls in progress."""
@@ -328,7 +336,7 @@ class Replies:
         if reply.answer.cancelled() or reply.answer.exception() is not None:
             return
         made = reply.answer.result()
-        if made.status_code < SERVER_ERROR and len(made.body) <= MAX_KEPT_BYTES:
+        if made.status_code < SERVER_ERROR and len(made.body) <= MAX_KEPT_BYTES and not reply.is_outdated:
             self._kept[where] = reply
 
 

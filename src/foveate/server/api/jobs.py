@@ -101,6 +101,8 @@ class Jobs:
         )
         self._unfinished: dict[str, ServerJob] = {}
         self._ended: BoundedCache[str, ServerJob] = BoundedCache(MAX_KEPT)
+        self._outdated: set[str] = set()
+        """Jobs in progress whose results are dropped."""
 
     def start(
         self, principal: Principal, kind: str, session_id: str, *, total: int, work: Work, pool: str = ""
@@ -138,8 +140,9 @@ class Jobs:
         return sorted(jobs, key=lambda job: job.created_at, reverse=True)
 
     def forget_results(self) -> None:
-        """Drop the jobs that have ended: their results may contain what was erased."""
+        """Drop the jobs that have ended, and later those in progress: their results may contain what was erased."""
         self._ended.clear()
+        self._outdated |= self._unfinished.keys()
 
     async def stop(self) -> None:
         """Cancel all jobs."""
@@ -153,6 +156,9 @@ class Jobs:
         if job.status not in ENDED:  # cancelled before it began
             job.status, job.ended_at = "cancelled", datetime.now(UTC)
         del self._unfinished[job.id]
+        if job.id in self._outdated:
+            self._outdated.remove(job.id)
+            return
         self._ended[job.id] = job
         own = [known.id for _, known in self._ended.items() if known.tenant == job.tenant]
         if len(own) > MAX_KEPT_OF_TENANT:

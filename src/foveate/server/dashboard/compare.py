@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -20,6 +21,8 @@ from foveate.server.time_limits import allow_long
 from foveate.settings import strategy_names
 
 pages = Pages()
+_BETWEEN = re.compile(r"[,;\s]+")
+"""Separates budgets."""
 KIND = "compare-page"
 MAX_BUDGETS = 10
 MAX_CHOICES = 500
@@ -48,7 +51,7 @@ async def start_compare(visit: Visit) -> Response:
     allow_long(visit.request)
     async with visit.request.form(max_files=1) as form:
         names = [str(name) for name in form.getlist("strategy")]
-        budgets = [whole_number(part, "a budget", least=100) for part in str(form.get("budgets", "")).split(",")]
+        budgets = [whole_number(part, "a budget", least=100) for part in _BETWEEN.split(str(form.get("budgets", "")))]
         amounts = tuple(dict.fromkeys(tokens for tokens in budgets if tokens))
         if not amounts:
             raise ProblemError(422, "give at least one budget, e.g. 16k, 64k")

@@ -29,7 +29,8 @@ async def show_costs(visit: Visit) -> Response:
     shown = sessions[:MAX_SESSIONS]
     is_gateway = any(row.name == GATEWAY for row in purposes)
     tenant = visit.principal.tenant
-    names = {info.id: info.name for info in await visit.parts.fov.keys.list() if tenant in ("", info.tenant)}
+    known = [info for info in await visit.parts.fov.keys.list() if tenant in ("", info.tenant)]
+    names = {info.id: info.name for info in known}
     return visit.page(
         "costs.html",
         title="Costs",
@@ -39,11 +40,12 @@ async def show_costs(visit: Visit) -> Response:
         keys=keys if is_gateway else (),
         projects=projects if len(projects) > 1 else (),
         sessions=shown,
-        saved_usd=sum(row.saved_usd for row in purposes),
+        budgets=[info for info in known if info.use is not None and info.revoked_at is None],
         titles=await _titles(visit, [row.name for row in shown if row.name]) | names,
-        providers=await visit.view.providers() if not visit.principal.tenant else (),
-        index=await visit.view.index_state() if not visit.principal.tenant else None,
+        providers=await view.providers() if not tenant else (),
+        index=await view.index_state() if not tenant else None,
         jobs=[job.shown(visit.principal) for job in visit.parts.jobs.list(visit.principal)[:50]],
+        workers=Counter(one.kind for one in (await view.queue_state()).workers) if not tenant else None,
         queues=await _queues(visit, await visit.view.sessions(limit=RECENT_SESSIONS)),
         agents=Counter(agent.state for agent in await visit.view.agents.list(limit=MAX_AGENTS)),
     )

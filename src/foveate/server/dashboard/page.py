@@ -277,12 +277,14 @@ def when(moment: datetime | None) -> str:
 
 
 def age(moment: datetime) -> str:
-    """Return how long ago a time was, e.g. `3 hours`."""
+    """Return how long ago a time was, e.g. `3 h ago`."""
     seconds = (datetime.now(UTC) - moment).total_seconds()
+    if seconds < MINUTE:
+        return "just now"
     for limit, size, unit in ((HOUR, MINUTE, "min"), (DAY, HOUR, "h"), (10 * WEEK, DAY, "d")):
         if seconds < limit:
-            return f"{max(0, int(seconds // size))} {unit}"
-    return f"{int(seconds // WEEK)} weeks"
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{int(seconds // WEEK)} weeks ago"
 
 
 def whole_number(text: str, name: str, *, least: int = 1, most: int = 100_000_000) -> int | None:

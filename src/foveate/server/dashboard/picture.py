@@ -74,6 +74,7 @@ class Place:
     left: float
     width: float
     blocks: tuple[Block, ...]
+    is_on_board: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +86,8 @@ class Key:
     tokens: int
     turns: int
     meaning: str
+    steps_of: int
+    """Number of turns at another level of which it shows some steps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +175,7 @@ def _class(colour: str) -> str:
 def _place(column: Column, left: float, width: float) -> Place:
     """Place a column; the turns of a range beside one another, the most detailed last, like the timeline itself."""
     shares = list(reversed(column.counts.items()))
+    is_on_board = any(turn.is_on_board for turn in column.turns)
     drawn = width * COLUMN_SHARE
     blocks, start = [], left
     for level, count in shares:
@@ -179,7 +183,7 @@ def _place(column: Column, left: float, width: float) -> Place:
         height = HOLLOW_HEIGHT if level == ABSENT else UNIT * HEIGHTS[LEVELS[level]]
         blocks.append(Block(_class(level), round(start, 3), round(size, 3), CHART_HEIGHT - height, height))
         start += size
-    return Place(column.name, column.last, round(left, 3), round(width, 3), tuple(blocks))
+    return Place(column.name, column.last, round(left, 3), round(width, 3), tuple(blocks), is_on_board)
 
 
 def _labels(columns: tuple[Column, ...], scale: float) -> Iterator[tuple[float, str]]:
@@ -210,7 +214,7 @@ def _keys(picture: Picture) -> Iterator[Key]:
     """Yield the legend: one line for each part of the bar."""
     for part in picture.parts:
         meaning = MEANINGS[LEVELS[part.colour]] if part.colour in LEVELS else ""
-        yield Key(part.name, _class(part.colour), part.tokens, len(part.turns), meaning)
+        yield Key(part.name, _class(part.colour), part.tokens, len(part.turns), meaning, len(part.steps_of))
 
 
 def _short(value: object) -> str:

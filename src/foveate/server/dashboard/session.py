@@ -88,7 +88,7 @@ async def show_reason(visit: Visit, session: str) -> Response:
     number = whole_number(visit.query("turn").removeprefix("T-"), "the turn")
     async with visit.parts.open_sessions.use(visit.view, session) as found:
         turn = await found.explain_turn(number or found.info.turns, await _looked_at(visit, found))
-        return visit.part("why.html", turn=turn, info=found.info)
+        return visit.part("why.html", turn=turn, info=found.info, is_new=False)
 
 
 async def _looked_at(visit: Visit, session: Session) -> Context:
@@ -159,6 +159,8 @@ async def retrieve_turn(visit: Visit, session: Session, form: Form) -> Response:
     """Put a turn on the board, word for word, as if the model had read it."""
     await session.load_turn(form.get("turn", ""))
     await session.call_tool("get_turn", {"turn_id": form["turn"], "level": "R"})
+    if visit.is_fragment:
+        return visit.part("why.html", turn=await session.explain_turn(form["turn"]), info=session.info, is_new=True)
     return visit.go(session_path(session.id, "#board"))
 
 

@@ -2,8 +2,9 @@
 
 A context's history is a plan of the older turns, in tags, and the newest turns verbatim behind it. Between two rebuilds
 the plan is repeated byte for byte and new turns are appended, so each prompt begins with the one before it, which is
-what provider caches match. When the room is full, the oldest verbatim steps become part of the plan. The plan's oldest
-blocks stay as they are, as long as a new plan would not be worth clearly more: the older a block, the rarer it changes.
+what provider caches match. When the room is full, the oldest verbatim steps become part of the plan: in blocks behind
+the others, as long as there is room and a new plan would not be worth clearly more. Otherwise only the oldest blocks
+stay, as many as leave the plan that worth: the older a block, the rarer it changes.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from foveate.plan import (
     Snapshot,
     State,
 )
-from foveate.strategy.gradient.tail import tail_start, verbatim_share, work_share
+from foveate.strategy.gradient.tail import WORK_STEP, tail_start, verbatim_share, work_share
 from foveate.turn import Json
 
 if TYPE_CHECKING:
     from foveate.strategy.gradient import Gradient
+    from foveate.strategy.gradient.knapsack import KnapsackPlanner
 
 FILLED_SHARE = 0.85
 """Share of its room that a history fills after a rebuild by `watermark`."""
@@ -44,6 +46,8 @@ MAX_TAILS = 4
 """with at most this many attempts."""
 KEPT_WORTH = 0.8
 """Worth of a plan that keeps old blocks, relative to a new plan, above which they are kept."""
+APPENDED_SHARE = 0.5
+"""Share of the free room that a plan which stays whole may use for new blocks, and of what is left of it each time."""
 LEAST_ERA_TURNS = 32
 """Minimum turns of an era after which blocks can be divided."""
 MOST_WORK = 0.5
@@ -78,6 +82,8 @@ class RebuildState:
     budget_tokens: int
     """The session's budget when the plan was made; `settings_key` identifies the settings of that time."""
     settings_key: str
+    work: float = 0.0
+    """The share of work with tools that the plan was made for."""
     awaited_turn: int = 0
     """Turns up to this one had no renditions, so some are cut or only named; 0 if there are none."""
 
@@ -110,7 +116,7 @@ class Rebuild:
         plan = self._filled(cause) if settings.fills else self._by_turns(cause)
         settled = self._snapshot.settled_turn
         awaited = max((row.last for row in plan.rows if _is_makeshift(row, settled)), default=0)
-        state = RebuildState(ledger.asked_tokens, settings_key(settings), awaited)
+        state = RebuildState(ledger.asked_tokens, settings_key(settings), self._work, awaited)
         return replace(plan, notes=notes_of(settings, cause, awaited)), asdict(state)
 
     def _same(self) -> Plan:
@@ -152,8 +158,12 @@ class Rebuild:
 
     @cached_property
     def _work(self) -> float:
-        """The share of work with tools in the newest turns."""
-        return work_share(self._snapshot)
+        """The share of work with tools in the newest turns; that of the current plan until it is off by two steps.
+
+        Between two steps it changes with every few turns, and with it the verbatim part and the room of all others.
+        """
+        share = work_share(self._snapshot)
+        return self._state.work if self._state and abs(share - self._state.work) <= WORK_STEP else share
 
     def _gives_nothing_back(self) -> bool:
         """Return whether memory gets only what is free: for a turn that begins, in work with tools."""
@@ -214,15 +224,16 @@ class Rebuild:
         if left < (min(LEAST_OLDER_TOKENS, limit * LEAST_SHARE) if reach[0] else 0):
             # The newest turn leaves no room for the others: all are planned, for this context.
             return settings.levels(snapshot, ledger.room_tokens)
-        room = ledger.target_tokens
+        room, most = ledger.target_tokens, 0
         if room is None:
             free = 0 if ledger.is_preview else limit - int(limit * (settings.low_water or FILLED_SHARE))
             room = max(left - free, min(left, int(limit * LEAST_SHARE)))
+            most = max(room, left - int(free * APPENDED_SHARE))
         older_tokens = self._raw_tokens(reach[0] - bool(reach[1]))
-        # Beside memory, the prefix that is cached counts more than the best choice of old turns.
-        plan = self._older(reach, room, 0.0 if ledger.needed_tokens else KEPT_WORTH)
+        plan = self._appended(reach, room, most) or self._older(reach, room)
         bands = self._bands(plan, reach, limit - left)
-        return replace(plan, bands=bands, reach=reach, raw_tokens=older_tokens, target_tokens=room)
+        target = plan.target_tokens or room
+        return replace(plan, bands=bands, reach=reach, raw_tokens=older_tokens, target_tokens=target)
 
     def _bands(self, plan: Plan, reach: tuple[int, int], tokens: int) -> tuple[Band, ...]:
         """Return the bands of a plan, with the verbatim turns after it."""
@@ -236,27 +247,31 @@ class Rebuild:
         tail = Band("R", min([first, *(band.first for band in raw)]), last, turns, share, tokens)
         return (tail, *(band for band in plan.bands if band.level != "R"))
 
-    def _older(self, reach: tuple[int, int], room: int, least_worth: float) -> Plan:
-        """Plan the turns up to here, and keep as many of the oldest blocks of the current plan as leave this share of
-        its worth."""
-        snapshot = self._snapshot
-        planned = snapshot.until(*reach)
-        if not planned.last_turn:
-            return Plan((), (), 0, room)
-        from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
+    def _appended(self, reach: tuple[int, int], room: int, most: int) -> Plan | None:
+        """Plan the turns after the current plan in blocks behind it; None if it can't stay whole, or loses its worth.
 
-        is_open = any(info.is_open for info in snapshot.infos(reach[0], reach[0]))
-        planner = KnapsackPlanner(
-            self._settings,
-            planned,
-            room,
-            has_tail=reach < (snapshot.last_turn, 0) or bool(reach[1]),
-            is_divided=bool(reach[1]) and not is_open,
-            work=self._work,
-        )
+        The new blocks use a share of what is left up to `most`, so that those of the next rebuilds have room as well.
+        """
+        seams = list(_seams(self._kept)) if self._kept and most else []
+        if not seams or self._ledger.needed_tokens or seams[-1].tokens >= most:
+            return None
+        rows, tokens = seams[-1].rows, seams[-1].tokens
+        target = max(room, tokens + int((most - tokens) * APPENDED_SHARE))
+        planner = self._planner(reach, target)
+        plan = planner.plan_after(rows, tokens)
+        if plan is None or planner.worth(plan.rows) < KEPT_WORTH * planner.worth(planner.plan().rows):
+            return None
+        return replace(plan, kept_blocks=len(rows), target_tokens=target)
+
+    def _older(self, reach: tuple[int, int], room: int) -> Plan:
+        """Plan the turns up to here, and keep as many of the oldest blocks of the current plan as leave its worth."""
+        if not reach[0]:
+            return Plan((), (), 0, room)
+        planner = self._planner(reach, room)
         best = planner.plan()
         seams = list(_seams(self._kept)) if self._kept else []
-        least = least_worth * planner.worth(best.rows) if seams else 0.0
+        # Beside memory, the prefix that is cached counts more than the best choice of old turns.
+        least = KEPT_WORTH * planner.worth(best.rows) if seams and not self._ledger.needed_tokens else 0.0
         low, high = 0, len(seams) - 1
         while low <= high:
             middle = (low + high) // 2
@@ -266,6 +281,21 @@ class Rebuild:
             else:
                 high = middle - 1
         return best
+
+    def _planner(self, reach: tuple[int, int], room: int) -> KnapsackPlanner:
+        """Return the planner of the turns up to here."""
+        from foveate.strategy.gradient.knapsack import KnapsackPlanner  # noqa: PLC0415 - numpy loads with the first plan
+
+        snapshot = self._snapshot
+        is_open = any(info.is_open for info in snapshot.infos(reach[0], reach[0]))
+        return KnapsackPlanner(
+            self._settings,
+            snapshot.until(*reach),
+            room,
+            has_tail=reach < (snapshot.last_turn, 0) or bool(reach[1]),
+            is_divided=bool(reach[1]) and not is_open,
+            work=self._work,
+        )
 
     def _by_turns(self, cause: Cause) -> Plan:
         """Plan all turns, with room for those until the next rebuild."""

@@ -15,6 +15,8 @@ FRAMING_TOKENS = 4
 """Tokens that a provider adds around each message."""
 FIRST_TURNS = 32
 """Number of turns that are looked at first; doubled each time."""
+WORK_STEP = 0.25
+"""The share of work is measured in quarters."""
 FIRST_CUT = 2
 """The prompt of a turn is not divided from its first answer."""
 
@@ -58,7 +60,7 @@ def work_share(snapshot: Snapshot) -> float:
     total = sum(info.tokens for info in infos)
     with_code = {item.turn for item in islice(snapshot.newest(), FIRST_TURNS) if item.is_work}
     work = sum(info.tokens for info in infos if info.turn in with_code or any(each.is_result for each in info.messages))
-    return round(4 * work / max(1, total)) / 4
+    return round(work / max(1, total) / WORK_STEP) * WORK_STEP
 
 
 def _newest(snapshot: Snapshot) -> Iterator[TurnInfo]:
