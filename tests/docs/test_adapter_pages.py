@@ -1,8 +1,9 @@
-"""The example of each adapter's page runs as it is, against a scripted provider."""
+"""The example of each adapter runs as it is, against a scripted provider."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -15,25 +16,26 @@ from support.paths import ROOT
 from support.provider_process import provider
 from support.upstream import Upstream, say
 
-PAGES = {
-    "claude-agent-sdk": "claude_agent_sdk",
-    "clients": "openai",
-    "langchain": "langchain_openai",
-    "litellm": "litellm",
-    "openai-agents": "agents",
-    "pydantic-ai": "pydantic_ai",
+PAGE = ROOT / "docs" / "guides" / "frameworks.md"
+SECTIONS = {
+    "Claude Agent SDK": "claude_agent_sdk",
+    "The packages openai and anthropic": "openai",
+    "LangChain and LangGraph": "langchain_openai",
+    "LiteLLM": "litellm",
+    "OpenAI Agents SDK": "agents",
+    "Pydantic AI": "pydantic_ai",
 }
-"""Pages, and the package that each needs."""
+"""Sections of the page, and the package that each needs."""
 ANSWERS = ("Aye, noted.", "Port 8443, matey.")
 CLAUDE_CODE = {"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1", "IS_SANDBOX": "1"}
 """The Claude Agent SDK runs Claude Code, which needs the second to run as root."""
 
 
-@pytest.mark.parametrize(("page", "package"), PAGES.items())
-def test_the_pages_examples_run(page: str, package: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("section", "package"), SECTIONS.items())
+def test_the_examples_of_an_adapter_run(section: str, package: str, tmp_path: Path) -> None:
     if find_spec(package) is None:
         pytest.skip(f"{package} is not installed; `make adapters` runs this")
-    examples = python_examples(ROOT / "docs" / "guides" / "adapters" / f"{page}.md")
+    examples = python_examples(PAGE, section)
     upstream = Upstream(lambda body: say(ANSWERS["Which port" in str((body.get("messages") or body["input"])[-1])]))
     with provider(upstream) as variables:
         environment = {**os.environ, **variables, **CLAUDE_CODE, "HOME": str(tmp_path)}
@@ -46,8 +48,8 @@ def test_the_pages_examples_run(page: str, package: str, tmp_path: Path) -> None
     assert all("The dev server is on port 8443." in body for body in asked), "the model sees the first turn"
 
 
-def test_every_adapter_has_a_page() -> None:
+def test_every_adapter_has_an_example() -> None:
     shared = {"__init__", "bridge", "pydantic_ai_store", "wrap"}
     adapters = {path.stem for path in (ROOT / "src" / "foveate" / "adapters").glob("*.py")} - shared
-    pages = {path.stem.replace("-", "_") for path in (ROOT / "docs" / "guides" / "adapters").glob("*.md")}
-    assert pages == adapters | {"clients"}
+    imported = set(re.findall(r"^from foveate\.adapters\.(\w+) import", PAGE.read_text("utf-8"), re.MULTILINE))
+    assert imported - shared == adapters

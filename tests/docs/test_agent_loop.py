@@ -15,7 +15,8 @@ from support.docs_examples import python_examples, run_example
 from support.faulty_server import FaultyServer, Said, environment, faulty_server, plain
 from support.paths import ROOT
 
-OPENAI, ANTHROPIC = python_examples(ROOT / "docs" / "guides" / "agent-loop.md")
+PAGE = ROOT / "docs" / "guides" / "agent-loop.md"
+(OPENAI,), (ANTHROPIC,) = (python_examples(PAGE, section) for section in ("OpenAI", "Anthropic"))
 
 
 @pytest.fixture(scope="module")

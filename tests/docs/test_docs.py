@@ -59,7 +59,7 @@ def test_the_chats_example_runs(tmp_path: Path) -> None:
 
 def test_the_architecture_page_names_every_package_and_every_module_of_a_strategy() -> None:
     source = ROOT / "src" / "foveate"
-    page = (ROOT / "docs" / "concepts" / "architecture.md").read_text("utf-8")
+    page = (ROOT / "docs" / "lab" / "architecture.md").read_text("utf-8")
     tree = set(re.findall(r"\w+", page.partition("## Where everything is")[2].partition("```")[2].partition("```")[0]))
     entries = [*source.iterdir(), *(source / "strategy").rglob("*.py")]
     names = {path.stem for path in entries if path.suffix == ".py" or (path.is_dir() and path.name != "__pycache__")}
@@ -82,8 +82,6 @@ Mode: developer.
 
 EXAMPLES = {
     "images": "image/png\n",
-    "concurrency": "20\n",
-    "streaming": "",
     "cabinet": CABINET,
     "prompts": PROMPTS,
     "agents": "queued 1\ndone There are 12 sheep.\nTrue\n",
@@ -93,6 +91,12 @@ EXAMPLES = {
 @pytest.mark.parametrize(("page", "printed"), EXAMPLES.items())
 def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
     (example,) = python_examples(ROOT / "docs" / "guides" / f"{page}.md")
+    assert run_example(example, tmp_path) == printed
+
+
+@pytest.mark.parametrize(("section", "printed"), [("Streaming", ""), ("Concurrency", "20\n")])
+def test_the_short_examples_of_the_agent_loop_run(section: str, printed: str, tmp_path: Path) -> None:
+    (example,) = python_examples(ROOT / "docs" / "guides" / "agent-loop.md", section)
     assert run_example(example, tmp_path) == printed
 
 

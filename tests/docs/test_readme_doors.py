@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 from itertools import pairwise
 from pathlib import Path
 
@@ -38,6 +39,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
     return tmp_path
+
+
+def test_a_readers_own_history_is_imported_and_searched(home: Path) -> None:
+    importing, search, sessions = (words[1:] for words in block("foveate import ~/.claude/projects"))
+    shutil.copytree(ROOT / "tests/fixtures/claude_code", home / ".claude/projects/tidepool")
+    shell = Shell(home / "chat.db")
+    assert "8 sessions, 98 messages" in shell(*(word.replace("~", str(home)) for word in importing))
+    assert "Fix the tide table after the clock change\n  T-1" in shell(*search)
+    assert "Fix the tide table" in shell(*sessions)
 
 
 def test_a_coding_agent_is_connected_served_and_disconnected(home: Path) -> None:
