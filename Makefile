@@ -76,7 +76,7 @@ $(VENV)/.light: pyproject.toml constraints.txt
 	    uv pip install --compile-bytecode --python $(BIN)/python --constraint constraints.txt --editable .; \
 	  else \
 	    $(PYTHON) -m venv $(VENV) && \
-	    $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable .; \
+	    $(BIN)/python -m pip install --disable-pip-version-check --constraint constraints.txt --editable .; \
 	  fi; }
 	@touch $@
 

@@ -36,6 +36,7 @@ PAGES = (
     f"{SESSION}/picture",
     f"{SESSION}/turns",
     f"{SESSION}/turns/T-5",
+    "/ui/sessions/large/picture",
     "/ui/search?q=port",
     "/ui/compare",
     "/ui/costs",
@@ -45,6 +46,9 @@ PAGES = (
     "/ui/prompts",
 )
 ROUNDS = 5
+LARGE_LINE = "The tide table of the harbour lists berth 17 with a depth of 9 metres.\n"
+LARGE_BYTES = 50_000_000
+"""The newest message of a second session."""
 IDLE_SECONDS = 30
 
 
@@ -60,6 +64,9 @@ def fill(path: Path, turns: int, sessions: int) -> None:
                 said.append({"role": "assistant", "content": f"Service {number} listens on {8000 + number % 999}."})
             long.record(said)
         fov.prepare("long")
+        question = {"role": "user", "content": LARGE_LINE * (LARGE_BYTES // len(LARGE_LINE))}
+        fov.session("large").record([question, {"role": "assistant", "content": "Read."}])
+        fov.settle()
 
 
 def main() -> None:
@@ -115,7 +122,7 @@ def measure_browser(path: Path, browser: str) -> None:
             page.goto(f"{url}{SESSION}", wait_until="commit")
             page.locator("h1").wait_for()
             text = time.perf_counter() - start
-            page.locator(".cell").first.wait_for()
+            page.locator(".timeline .column").first.wait_for()
             print(
                 f"{place}: text after {text * 1000:.0f} ms, picture after {(time.perf_counter() - start) * 1000:.0f} ms"
             )

@@ -1,6 +1,7 @@
 """The gateway against a plain proxy, on a fixed piece of work, and on a real conversation.
 
     python bench/gateway.py [latency|streams|memory|work|session]
+    python bench/gateway.py beside                        this gateway beside one without accounts and logs
     python bench/gateway.py beside --other FOLDER/src     this gateway beside that of another version
 
 `session` needs ../shared/data.
@@ -76,24 +77,24 @@ def main() -> None:
     if arguments.part in ("work", "all"):
         asyncio.run(work())
     if arguments.part == "beside":
-        if arguments.other is None:
-            parser.error("beside needs --other")
-        asyncio.run(beside(arguments.requests, arguments.other.resolve()))
+        asyncio.run(beside(arguments.requests, arguments.other.resolve() if arguments.other else None))
     if arguments.part in ("session", "all"):
         asyncio.run(session(arguments.transcript, arguments.turns, arguments.budget))
 
 
 @contextmanager
-def servers(*, budget: int = 100_000, other: Path | None = None) -> Iterator[dict[str, str]]:
-    """The upstream, the plain proxy and the gateway; their URLs. With `other` that version's gateway, too."""
+def servers(*, budget: int = 100_000, with_other: bool = False, other: Path | None = None) -> Iterator[dict[str, str]]:
+    """The upstream, the plain proxy and the gateway; their URLs. `with_other`: also the gateway of the version in
+    `other`, or without it this version's without accounts and logs."""
     with tempfile.TemporaryDirectory() as folder:
-        names = ("upstream", "proxy", "gateway", *(["other"] if other else []))
+        names = ("upstream", "proxy", "gateway", *(["other"] if with_other else []))
         ports = {name: _free_port() for name in names}
         urls = {name: f"http://127.0.0.1:{port}" for name, port in ports.items()}
         environment = {**os.environ, "FOVEATE_SESSION__BUDGET_TOKENS": str(budget), "BENCH_UPSTREAM": urls["upstream"]}
         uvicorn = [sys.executable, "-m", "uvicorn", "--app-dir", str(FOLDER), "--log-level", "warning"]
         uvicorn += ["--timeout-keep-alive", "600", "--port"]
-        serve = [sys.executable, "-m", "foveate", "serve", "--upstream", urls["upstream"], "--port"]
+        options = ["serve", "--upstream", urls["upstream"], "--port"]
+        serve = [sys.executable, "-m", "foveate", *options]
         started = [
             subprocess.Popen([*uvicorn, str(ports["upstream"]), "gateway_servers:upstream"], env=environment),
             subprocess.Popen([*uvicorn, str(ports["proxy"]), "gateway_servers:proxy"], env=environment),
@@ -104,12 +105,14 @@ def servers(*, budget: int = 100_000, other: Path | None = None) -> Iterator[dic
                 stderr=None if VERBOSE else subprocess.DEVNULL,
             ),
         ]
-        if other:
+        if with_other:
+            without = [sys.executable, f"{FOLDER}/gateway_servers.py", *options]
             started.append(
                 subprocess.Popen(
-                    [*serve, str(ports["other"]), "--db", f"{folder}/other.db"],
-                    env={**environment, "PYTHONPATH": str(other)},
+                    [*(serve if other else without), str(ports["other"]), "--db", f"{folder}/other.db"],
+                    env={**environment, "PYTHONPATH": str(other)} if other else environment,
                     stdout=subprocess.DEVNULL,
+                    stderr=None if VERBOSE else subprocess.DEVNULL,
                 )
             )
         try:
@@ -151,21 +154,20 @@ async def latency(count: int) -> None:
             )
 
 
-async def beside(count: int, other: Path) -> None:
-    """First byte and CPU time of two versions of the gateway, request by request in turns, so that both meet the same
-    load of the machine."""
-    with servers(other=other) as urls:
+async def beside(count: int, other: Path | None) -> None:
+    """First byte and CPU time of two gateways (the other, this). They take turns, so both meet the same load."""
+    with servers(with_other=True, other=other) as urls:
         pids = {"gateway": urls["pid"], "other": urls["other_pid"]}
-        print(f"{'':10} {'other p50':>10} {'this p50':>10} {'median of pairs':>16} {'CPU other':>10} {'CPU this':>10}")
+        print(f"{'':10} {'other p50':>10} {'this p50':>10} {'median of pairs':>16} {'CPU':>14} {'of the loop':>14}")
         for name, size in SIZES.items():
             measured: dict[str, list[float]] = {where: [] for where in pids}
             clients = {where: _history(size, where) for where in pids}
             async with httpx2.AsyncClient(timeout=60) as client:
-                used: dict[str, float] = {}
+                used: dict[str, tuple[float, float]] = {}
                 for number in range(count + 5):
                     if number == 5:  # the first ones warm up
                         await asyncio.sleep(2)
-                        used = {where: _cpu_ms(pid) for where, pid in pids.items()}
+                        used = {where: (_cpu_ms(pid), _loop_ms(pid)) for where, pid in pids.items()}
                     for where in sorted(pids, reverse=bool(number % 2)):
                         history = clients[where]
                         history.append(_user(f"question {number}"))
@@ -174,11 +176,13 @@ async def beside(count: int, other: Path) -> None:
                         if number >= 5:
                             measured[where].append(seconds * 1_000)
                 await asyncio.sleep(2)  # what is written afterwards counts
-                cpu = {where: (_cpu_ms(pid) - used[where]) / count for where, pid in pids.items()}
+                cpu = {where: (_cpu_ms(pid) - used[where][0]) / count for where, pid in pids.items()}
+                loop = {where: (_loop_ms(pid) - used[where][1]) / count for where, pid in pids.items()}
             pairs = [this - that for this, that in zip(measured["gateway"], measured["other"], strict=True)]
             print(
                 f"{name:10} {_percentile(measured['other'], 50):10.2f} {_percentile(measured['gateway'], 50):10.2f} "
-                f"{_percentile(pairs, 50):+16.2f} {cpu['other']:10.1f} {cpu['gateway']:10.1f}"
+                f"{_percentile(pairs, 50):+16.2f} {cpu['other']:6.1f}{cpu['gateway']:8.1f} "
+                f"{loop['other']:6.2f}{loop['gateway']:8.2f}"
             )
 
 
@@ -393,6 +397,11 @@ def _cpu_ms(pid: str) -> float:
     """CPU time of a process so far, with the processes it started and waited for."""
     fields = Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK") * 1_000
+
+
+def _loop_ms(pid: str) -> float:
+    """CPU time so far of a process's main thread, where the event loop runs: what requests wait for each other."""
+    return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text("utf-8").split()[0]) / 1e6
 
 
 def _resident_mb(pid: str) -> float:

@@ -1,4 +1,7 @@
-"""The scripted upstream and the plain proxy of bench/gateway.py, as ASGI apps."""
+"""The scripted upstream and the plain proxy of bench/gateway.py, as ASGI apps.
+
+python bench/gateway_servers.py serve …     `foveate serve` without accounts, requests as sent and logs
+"""
 
 from __future__ import annotations
 
@@ -101,3 +104,21 @@ upstream = Starlette(
     ]
 )
 proxy = Starlette(routes=[Route("/v1/messages", _forward, methods=["POST"]), Route("/healthz", _health)])
+
+
+def serve_unaccounted() -> None:
+    """Run a command of `foveate` without what the gateway accounts and logs for each request."""
+    from foveate.cli import main
+    from foveate.server import app
+    from foveate.server.gateway import routes
+
+    def unlogged(inner: Any) -> Any:
+        return inner
+
+    vars(routes)["CallNote"] = lambda **_: None
+    vars(app)["RequestLogMiddleware"] = unlogged
+    main()
+
+
+if __name__ == "__main__":
+    serve_unaccounted()

@@ -49,6 +49,7 @@ def picture(session: foveate.Session) -> None:
     out = Console(record=True, width=WIDTH, file=io.StringIO(), highlight=False, force_terminal=True)
     context = session.context()
     draw(out, context, session.picture(context, columns=timeline_width(WIDTH)), one_off=False)
+    out.print()  # or the descenders of the last line are cut off
     svg = out.export_svg(title="foveate context demo")
     # A picture must not fetch anything: the reader's own fixed-width font does.
     PICTURE.write_text(re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL), "utf-8")

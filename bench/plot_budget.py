@@ -77,7 +77,7 @@ def bars(found: Sequence[tuple[str, str, float, float]], x: float, y: float) -> 
         colour = COLOURS[set_name] if condition.startswith("live") else BASELINE
         yield label(x + name_width - 6, y + 11, CONDITIONS[condition], anchor="end")
         yield f'<rect x="{x + name_width}" y="{y:g}" width="{scale * score:.1f}" height="{height}" fill="{colour}"/>'
-        yield label(x + name_width + scale * score + 5, y + 11, f"{score:.3f}   {tokens:,.0f} tokens", size=11)
+        yield label(x + name_width + scale * score + 5, y + 11, f"{score:.3f} with {tokens:,.0f} tokens", size=11)
         y += step
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 import subprocess
 import sys
 import threading
@@ -223,6 +224,25 @@ def test_a_refused_call_has_the_status_as_its_error(tmp_path: Path, collected: C
     assert SECRET not in collected.text()
 
 
+def test_metrics_have_a_limited_number_of_names_of_models(collected: Collected) -> None:
+    for number in range(telemetry.MAX_NAMES + 20):
+        telemetry.model_call(
+            telemetry.ModelCall(
+                provider="openai",
+                operation="chat",
+                model=f"m{number}",
+                outcome="ok",
+                seconds=0.1,
+                session_id="",
+                address="",
+            )
+        )
+    names = {point.attributes["gen_ai.request.model"] for point in collected.points("gen_ai.client.operation.duration")}
+    assert len(names) == telemetry.MAX_NAMES + 1
+    assert "other" in names
+    assert len({span.name for span in collected.spans}) == telemetry.MAX_NAMES + 20
+
+
 def test_a_call_of_its_own_models_is_a_client_span(tmp_path: Path, collected: Collected) -> None:
     script = tmp_path / "script.json"
     script.write_text(json.dumps({"reply": [{"says": SECRET}, {"fails": "server"}]}))
@@ -355,6 +375,37 @@ def test_a_server_exports_to_a_collector_by_the_usual_variables(tmp_path: Path) 
     assert "foveate.operation.duration" in {metric.name for metric in collector.metrics}
     assert collector.services == {"foveate-test"}
     assert SECRET not in str(collector.spans) + str(collector.metrics)
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def test_a_real_collector_accepts_what_a_server_exports(tmp_path: Path) -> None:
+    """Rotel, a collector that is a package; it prints what it received. Without it the test is skipped."""
+    agent = Path(pytest.importorskip("rotel").__file__).with_name("rotel-agent")
+    ports = [_free_port() for _ in range(2)]
+    command = [str(agent), "start", "--otlp-http-endpoint", f"127.0.0.1:{ports[0]}", "--otlp-grpc-endpoint"]
+    command += [f"127.0.0.1:{ports[1]}", "--exporter", "blackhole", "--debug-log-verbosity", "detailed"]
+    command += ["--debug-log", "traces", "--debug-log", "metrics"]
+    variables = {
+        "FOVEATE_TELEMETRY__ENABLED": "true",
+        "OTEL_EXPORTER_OTLP_ENDPOINT": f"http://127.0.0.1:{ports[0]}",
+    }
+    printed = tmp_path / "collector.txt"
+    with printed.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as collector:
+        with served(Shell(tmp_path / "chat.db"), **variables) as (process, ready):
+            with httpx2.Client(base_url=ready["url"]) as client:
+                client.post("/api/v1/sessions", json={"id": "chat"}).raise_for_status()
+                client.post("/api/v1/sessions/chat/turns", json={"messages": SAID}).raise_for_status()
+            process.terminate()
+            assert process.wait() == 0
+        names = {"create_memory", "foveate.operation.duration"}
+        wait_until(lambda: all(name in printed.read_text() for name in names))
+        collector.terminate()
+    assert SECRET not in printed.read_text()
 
 
 def test_a_worker_runs_without_a_collector(tmp_path: Path) -> None:

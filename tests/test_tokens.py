@@ -345,3 +345,12 @@ def test_a_calibrated_count_covers_what_was_reported(factor: float, counted: int
 @pytest.mark.parametrize(("counted", "reported"), [(0, 100), (-5, 100), (1000, 0), (1000, -1), (10, 25)])
 def test_a_nonsense_report_and_a_tiny_prompt_change_nothing(counted: int, reported: int) -> None:
     assert calibrate(1.2, counted_tokens=counted, reported_tokens=reported) == 1.2
+
+
+def test_an_upper_bound_is_exact_for_what_a_model_can_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "The tide table lists berth 17 with a depth of 9 metres.\n" * 5_000
+    exact = tokens.O200K.base(text)
+    assert tokens.O200K.upper_bound(text) == exact
+    monkeypatch.setattr("foveate.tokens.MAX_COUNTED_TOKENS", 1_000)
+    assert tokens.O200K.upper_bound(text) > exact
+    assert tokens.O200K.upper_bound("é" * 100_000) >= tokens.O200K.base("é" * 100_000)

@@ -3,6 +3,7 @@
     python bench/clients/run.py install                      # by name from the package indexes, into the cache
     python bench/clients/run.py record OUT [CLIENT…]         # straight: what each client sends, as OUT/CLIENT.jsonl
     python bench/clients/run.py check [CLIENT…]              # through `foveate serve`
+    python bench/clients/run.py through URL PORT OUT [CLIENT…]    # any gateway whose provider is 127.0.0.1:PORT
     python bench/clients/run.py large [CLIENT…]              # 2 MB of history in each agent
     python bench/clients/run.py long [CLIENT…]               # the packages: 2 MB of history, 300 turns in 16,000 tokens
     python bench/clients/run.py session                      # the session of Claude Code in docs/guides/gateway.md
@@ -74,8 +75,8 @@ def process(command: Sequence[str], url: str, out: Path) -> Iterator[None]:
 
 
 @contextmanager
-def upstream(log: Path, *options: str) -> Iterator[str]:
-    port = free_port()
+def upstream(log: Path, *options: str, port: int | None = None) -> Iterator[str]:
+    port = port or free_port()
     url = f"http://127.0.0.1:{port}"
     with process(
         [sys.executable, str(HERE / "upstream.py"), str(port), str(log), *options], url, log.with_suffix(".out")
@@ -121,17 +122,22 @@ def talk(agent: Agent, place: Place, url: str) -> list[str]:
     return done
 
 
-def record(out: Path, names: Sequence[str]) -> None:
-    """What each client sends when nothing is between it and the provider."""
+def record(out: Path, names: Sequence[str], *, through: tuple[str, int] | None = None) -> None:
+    """What the provider gets from each client: directly, or through a gateway's URL with the provider on this port.
+
+    A request that a strict provider would reject is rejected if there is a gateway; without one it is counted.
+    """
+    gateway_url, port = through or (None, None)
+    options = () if through else ("lenient",)
     out.mkdir(parents=True, exist_ok=True)
     for name in names:
         log = out / f"{name}.jsonl"
         log.unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory() as folder, upstream(log, "lenient") as url:
+        with tempfile.TemporaryDirectory() as folder, upstream(log, *options, port=port) as provider:
             place = Place(CACHE, Path(folder) / "home", Path(folder) / "work")
             started = time.monotonic()
             try:
-                steps = talk(AGENTS[name], place, url)
+                steps = talk(AGENTS[name], place, gateway_url or provider)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"{name}: {error}")
                 continue
@@ -139,8 +145,9 @@ def record(out: Path, names: Sequence[str]) -> None:
                 shutil.rmtree(place.home, ignore_errors=True)
         entries = [entry for line in log.read_text("utf-8").splitlines() if (entry := json.loads(line))["format"]]
         found = Counter(fault for entry in entries for fault in entry["faults"])
-        seconds = time.monotonic() - started
-        print(f"{name}: {len(steps)} prompts, {len(entries)} requests, {seconds:.0f} s, {dict(found.most_common(3))}")
+        seconds, most = time.monotonic() - started, max(map(tokens_of, entries), default=0)
+        sent = f"{len(steps)} prompts, {len(entries)} requests, at most {most:,} tokens"
+        print(f"{name}: {sent}, {seconds:.0f} s, {dict(found.most_common(3)) or 'nothing rejected'}")
 
 
 @dataclass
@@ -287,7 +294,7 @@ def show_session() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)
         log, db = root / "upstream.jsonl", root / "chat.db"
-        with upstream(log) as provider, gateway(db, provider, 30_000) as url:
+        with upstream(log) as provider, gateway(db, provider, 48_000) as url:
             print(f"$ foveate serve --upstream {provider}\n{db.with_suffix('.out').read_text().strip()}\n")
             for prompt in (*prompts, "What is the port of the harbour service?"):
                 said = json.loads(agent.ask(Place(CACHE, root / "home", root / "work"), url, prompt, known))["result"]
@@ -314,6 +321,8 @@ def main(words: Sequence[str]) -> None:
             install(CACHE)
         case ["record", out, *names]:
             record(Path(out), names or list(AGENTS))
+        case ["through", url, port, out, *names]:
+            record(Path(out), names or list(AGENTS), through=(url, int(port)))
         case ["check", *names]:
             check(names or list(AGENTS))
         case ["large", *names]:

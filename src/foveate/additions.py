@@ -98,11 +98,13 @@ _NOT_TYPED: Final = (
 )
 _CHANGING: Final = ("x-anthropic-billing-header:", "Today's date is ")  # Claude Code
 _AIDER_EXAMPLES_END: Final = "I switched to a new code base. Please don't consider the above files"
-_EDIT_RULES: Final = re.compile(
-    r"^[^\S\n]*(?:To suggest changes to a file you MUST return|# \*SEARCH/REPLACE block\* Rules:|# File editing rules:"
-    r"|# V4A Diff Format Rules:)",
-    re.MULTILINE,
+_EDIT_TITLES: Final = (
+    "To suggest changes to a file you MUST return",
+    "# *SEARCH/REPLACE block* Rules:",
+    "# File editing rules:",
+    "# V4A Diff Format Rules:",
 )
+_EDIT_RULES: Final = re.compile(rf"^[^\S\n]*(?:{'|'.join(map(re.escape, _EDIT_TITLES))})", re.MULTILINE)
 """Aider's rules at the end of the newest prompt."""
 
 # Instructions: what a client tells the model besides the prompt. They are never compressed.
@@ -245,7 +247,8 @@ def without_reminders(text: str) -> str:
 
 def split_rules(text: str) -> tuple[str, str]:
     """Split a prompt from the rules that Aider adds at its end; they are empty if there are none."""
-    if (rules := _EDIT_RULES.search(text, 1)) is None:
+    has_title = any(title in text for title in _EDIT_TITLES)  # far faster than the pattern
+    if not has_title or (rules := _EDIT_RULES.search(text, 1)) is None:
         return text, ""
     end = text.find("\n", len(text[: rules.start()].rstrip()))
     return text[:end], text[end:]

@@ -1,9 +1,9 @@
-"""A mapping with a limit: when it is full, the least recently used entry is dropped."""
+"""A mapping with a limit: when it is full, the least recently used entries are dropped."""
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import ItemsView
+from collections.abc import Callable, ItemsView
 from typing import Generic, TypeVar
 
 K = TypeVar("K")
@@ -11,11 +11,16 @@ V = TypeVar("V")
 
 
 class BoundedCache(Generic[K, V]):
-    """Up to `limit` entries. Reading or writing an entry counts as a use. Not safe for threads."""
+    """Up to `limit` entries, and up to `most_bytes` of all together, if their size is given. Reading or writing an
+    entry counts as a use. Not safe for threads."""
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int, *, most_bytes: int = 0, size: Callable[[V], int] = lambda _: 0) -> None:
+        """`size` returns the bytes of an entry, which must not change."""
         assert limit > 0, f"a cache of {limit} entries"
         self.limit = limit
+        self._most_bytes = most_bytes
+        self._size = size
+        self._bytes = 0
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def get(self, key: K) -> V | None:
@@ -26,14 +31,18 @@ class BoundedCache(Generic[K, V]):
         return value
 
     def __setitem__(self, key: K, value: V) -> None:
+        self.pop(key)
         self._entries[key] = value
-        self._entries.move_to_end(key)
-        if len(self._entries) > self.limit:
-            self._entries.popitem(last=False)
+        self._bytes += self._size(value)
+        while len(self._entries) > self.limit or self._bytes > self._most_bytes:
+            self.pop(next(iter(self._entries)))
 
     def pop(self, key: K) -> V | None:
         """Remove an entry and return its value; None if it is not cached."""
-        return self._entries.pop(key, None)
+        value = self._entries.pop(key, None)
+        if value is not None:
+            self._bytes -= self._size(value)
+        return value
 
     def items(self) -> ItemsView[K, V]:
         """Return keys and values, the least recently used first. This does not count as a use."""
@@ -51,3 +60,4 @@ class BoundedCache(Generic[K, V]):
 
     def clear(self) -> None:
         self._entries.clear()
+        self._bytes = 0

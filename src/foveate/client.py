@@ -20,7 +20,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from foveate import telemetry
-from foveate.errors import InputError, InvalidMessage, NotOpened, Refused, RightMissing, SessionExists, SessionNotFound
+from foveate.errors import (
+    InputError,
+    InvalidMessage,
+    NotFound,
+    NotOpened,
+    Refused,
+    RightMissing,
+    SessionExists,
+    SessionNotFound,
+)
 from foveate.events import Event, EventBus, EventKind, Subscription
 from foveate.history.kept_plans import stored_state
 from foveate.history.late_writes import LateWrites
@@ -44,6 +53,7 @@ from foveate.session.knowledge import Knowledge
 from foveate.session.memory import Memory
 from foveate.session.prompts import Prompts
 from foveate.session.record import check_session_id, check_text
+from foveate.session.sent import SentRequest
 from foveate.session.shared import SharedParts
 from foveate.session.subagents import Agents
 from foveate.session.tenant import SEPARATOR, check_tenant, check_unreserved, public_id, stored_id
@@ -338,6 +348,14 @@ class Foveate:
     async def find_session(self, address: str) -> Session:
         """Open a session by its id, a unique beginning of its id, or its title."""
         return await self.open_session(find_session(await self.sessions(), address).id)
+
+    async def find_request(self, request_id: str) -> SentRequest:
+        """Return a request of the gateway by its id, e.g. from the header X-Foveate-Request-Id or the log, as sent."""
+        found = await self._store.sent.find(request_id)
+        if found is None or (self._tenant and public_id(self._tenant, found[0]) == found[0]):
+            raise NotFound(f"no request {request_id!r} is kept; 'foveate requests SESSION' lists those of a session")
+        session = await self.open_session(public_id(self._tenant, found[0]))
+        return await session.request(found[1])
 
     async def sessions(
         self, *, platform: str | None = None, channel: str | None = None, limit: int | None = None

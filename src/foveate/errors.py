@@ -8,7 +8,7 @@ FoveateError
 │   ├── UnknownStrategy   no strategy of that name
 │   ├── SettingsError     a setting, with its key and the accepted values
 │   ├── BudgetExceeded    the parts of a context that can't be compressed are larger than its budget
-│   ├── PinsExceedBudget  the pins alone are larger than the budget
+│   ├── PinsExceedBudget  the pins are larger than the budget, or than the part of it for pins
 │   ├── InvalidToolCall   a model's call of a history tool
 │   ├── KeyReused         a key that was used for different messages
 │   ├── HistoryExceedsBudget  the history does not fit, and the strategy is set to fail
@@ -30,6 +30,7 @@ FoveateError
 │   ├── SessionExists
 │   ├── ForkInUse         forks share the turns to be deleted
 │   ├── ErasureOutdated   messages were recorded while a text was erased
+│   ├── ErasedMeanwhile   something was erased while this was made from it
 │   ├── PinLocked
 │   ├── TurnBegun         the messages' turn has ended: a later one began
 │   ├── SessionContinued  others recorded messages meanwhile
@@ -194,13 +195,20 @@ class BudgetExceeded(InputError):
         self.parts = parts
 
 
-class PinsExceedBudget(InputError):
-    """The pins alone are larger than the budget; `pins` has the tokens of each."""
+LISTED_PINS = 10
+"""Pins that an error lists, the largest ones."""
 
-    def __init__(self, budget_tokens: int, pins: dict[str, int]) -> None:
-        listed = ", ".join(f"{pin_id} {tokens:,}" for pin_id, tokens in pins.items())
+
+class PinsExceedBudget(InputError):
+    """The pins are larger than the budget, or a new one than the part of it for pins; `pins` has the tokens of each."""
+
+    def __init__(self, budget_tokens: int, pins: dict[str, int], limit_tokens: int = 0) -> None:
+        largest = sorted(pins, key=lambda pin_id: -pins[pin_id])[:LISTED_PINS]
+        listed = ", ".join(f"{pin_id} {tokens:,}" for pin_id, tokens in pins.items() if pin_id in largest)
+        more = ", …" if len(pins) > LISTED_PINS else ""
+        most = "" if limit_tokens in (0, budget_tokens) else f", more than the {limit_tokens:,} that pins may have"
         super().__init__(
-            f"the pins take {sum(pins.values()):,} tokens of a budget of {budget_tokens:,} ({listed}); "
+            f"the pins take {sum(pins.values()):,} tokens of a budget of {budget_tokens:,}{most} ({listed}{more}); "
             "unpin some, shorten them, or raise the budget"
         )
         self.budget_tokens = budget_tokens
@@ -364,6 +372,14 @@ class ForkInUse(Refused):
 class ErasureOutdated(Refused):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id!r} changed while a text in it was erased; nothing was erased, try again")
+        self.session_id = session_id
+
+
+class ErasedMeanwhile(Refused):
+    def __init__(self, session_id: str) -> None:
+        super().__init__(
+            f"something was erased in session {session_id!r} meanwhile; what was made before is not stored"
+        )
         self.session_id = session_id
 
 

@@ -33,6 +33,9 @@ SESSION: Final = "gen_ai.conversation.id"
 OPERATION: Final = "gen_ai.operation.name"
 RECORDS: Final = "gen_ai.memory.record.count"
 ERROR: Final = "error.type"
+MODEL: Final = "gen_ai.request.model"
+MAX_NAMES: Final = 100
+"""Names with a label of their own; clients choose those of models, so the rest is `other`."""
 DURATION_SECONDS: Final = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92)
 """Buckets of durations, as the conventions recommend."""
 TOKENS: Final = tuple(4**power for power in range(14))
@@ -138,6 +141,19 @@ class ModelCall:
     status: int = 0
 
 
+class LabelNames:
+    """The names that a label of metrics may have: the first ones, later ones are `other`."""
+
+    def __init__(self) -> None:
+        self._known: set[str] = set()
+
+    def name(self, name: str) -> str:
+        if name not in self._known and len(self._known) >= MAX_NAMES:
+            return "other"
+        self._known.add(name)
+        return name
+
+
 class _Telemetry:
     """The tracer and the instruments of this process."""
 
@@ -146,6 +162,7 @@ class _Telemetry:
         from opentelemetry.context import Context  # noqa: PLC0415
         from opentelemetry.trace import SpanKind, Status, StatusCode  # noqa: PLC0415
 
+        self.models = LabelNames()
         self.tracer = (tracers or trace.get_tracer_provider()).get_tracer(SCOPE)
         meter = (meters or metrics.get_meter_provider()).get_meter(SCOPE)
         self.kinds = SpanKind
@@ -296,6 +313,7 @@ def model_call(call: ModelCall) -> None:
     if ERROR in named:
         span.set_status(_active.failed)
     span.end(end_ns)
+    named[MODEL] = _active.models.name(call.model)
     _active.calls.record(call.seconds, named)
     if call.first_seconds:
         _active.first.record(call.first_seconds, named)
@@ -310,7 +328,7 @@ def _described(call: ModelCall) -> tuple[dict[str, str | int], dict[str, str | i
     named: dict[str, str | int] = {
         OPERATION: call.operation,
         "gen_ai.provider.name": PROVIDERS.get(call.provider, call.provider),
-        "gen_ai.request.model": call.model,
+        MODEL: call.model,
     }
     try:
         url = urlsplit(call.address)

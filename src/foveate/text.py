@@ -123,7 +123,7 @@ def message_pieces(message: Message) -> Iterator[str]:
 def _message_pieces(message: Message, show: Callable[[Part], Iterable[str]]) -> Iterator[str]:
     if message.kind == "display":
         return
-    speaker = f"{message.role} {_one_line(message.name)}" if message.name else message.role
+    speaker = f"{message.role} {one_line(message.name)}" if message.name else message.role
     mark = f"[injected {speaker}]" if message.kind == "injection" else f"[{speaker}]"
     spoken = False
     if not message.parts:
@@ -137,39 +137,50 @@ def _message_pieces(message: Message, show: Callable[[Part], Iterable[str]]) -> 
         spoken = isinstance(part, Text)
 
 
-def turn_text(messages: tuple[Message, ...]) -> str:
-    return "".join(map(message_text, messages))
+def turn_text(messages: Iterable[Message], attached: Callable[[Attachment], str] | None = None) -> str:
+    """Return the text of all messages; `attached` replaces `attachment_text`."""
+    if attached is None:
+        return "".join(map(message_text, messages))
+    return "".join(message_text(message, lambda part: part_text(part, attached=attached)) for message in messages)
 
 
-def part_text(part: Part, words: str | None = None) -> str:
+def attachment_text(attachment: Attachment, note: str = "") -> str:
+    """Name an attachment behind its mark, on one line."""
+    known = (attachment.name, attachment.media_type, attachment.uri, attachment.file_id)
+    return " ".join([f"[{attachment.media}]", *(one_line(word) for word in known if word), *([note] if note else [])])
+
+
+def part_text(part: Part, words: str | None = None, attached: Callable[[Attachment], str] = attachment_text) -> str:
     """Write a part after its mark; `words` replace its own, except in an attachment, which has none."""
-    return "".join(_part_pieces(part, words))
+    return "".join(_part_pieces(part, words, attached))
 
 
-def _part_pieces(part: Part, words: str | None = None) -> Iterable[str]:
+def _part_pieces(
+    part: Part, words: str | None = None, attached: Callable[[Attachment], str] = attachment_text
+) -> Iterable[str]:
     match part:
         case Text(text):
             return _escaped(text if words is None else words)
         case Reasoning(text):
             return "[reasoning] ", *_escaped(text if words is None else words)
         case ToolCall(name, arguments):
-            return f"[call {_one_line(name)}] ", *_escaped(compact_json(arguments) if words is None else words)
+            return f"[call {one_line(name)}] ", *_escaped(compact_json(arguments) if words is None else words)
         case ToolResult():
-            return _result_pieces(part, words)
+            return _result_pieces(part, words, attached)
         case Attachment():
-            return (_attachment_text(part),)
+            return (attached(part),)
         case Opaque(format_, data):
-            return f"[other {_one_line(format_)}] ", *_escaped(compact_json(data) if words is None else words)
+            return f"[other {one_line(format_)}] ", *_escaped(compact_json(data) if words is None else words)
 
 
 def _escaped(text: str) -> Iterable[str]:
     return (escape_marks(text),) if len(text) <= SLICE_CHARS else _escaped_slices(text)
 
 
-def _result_pieces(result: ToolResult, words: str | None) -> Iterator[str]:
+def _result_pieces(result: ToolResult, words: str | None, attached: Callable[[Attachment], str]) -> Iterator[str]:
     outcome = [f"exit {result.exit_code}"] if result.exit_code is not None else []
     outcome += ["error"] if result.is_error else []
-    mark = " ".join(["result", *([_one_line(result.name)] if result.name else []), *outcome])
+    mark = " ".join(["result", *([one_line(result.name)] if result.name else []), *outcome])
     yield f"[{mark}] "
     shown: Sequence[Part] = result.content
     if words is not None:
@@ -177,12 +188,7 @@ def _result_pieces(result: ToolResult, words: str | None) -> Iterator[str]:
         shown = [*([Text(words)] if words or not kept else []), *kept]
     for index, part in enumerate(shown):
         yield from ["\n"] if index else []
-        yield from _part_pieces(part)
-
-
-def _attachment_text(attachment: Attachment) -> str:
-    known = (attachment.name, attachment.media_type, attachment.uri, attachment.file_id)
-    return " ".join([f"[{attachment.media}]", *(_one_line(word) for word in known if word)])
+        yield from _part_pieces(part, attached=attached)
 
 
 def weigh_json(value: object, most: int = sys.maxsize) -> int:
@@ -241,7 +247,7 @@ def call_text(name: str, *values: str, **named: str | int | None) -> str:
     return f"{name}({', '.join(given)})"
 
 
-def _one_line(word: str) -> str:
+def one_line(word: str) -> str:
     """Make a name safe inside a mark, so that it can't end it."""
     return re.sub(r"[\]\s]+", "_", word)
 

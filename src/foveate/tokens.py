@@ -25,6 +25,10 @@ EncodingName = Literal["o200k_base", "cl100k_base"]
 ENCODINGS: tuple[EncodingName, ...] = get_args(EncodingName)
 CHUNK_CHARS = 16_384
 """Longer text is counted in chunks of one to two times this: tiktoken overflows its stack on 1,000,000 spaces."""
+MAX_COUNTED_TOKENS = 2_000_000
+"""More than models read: beyond it a text is not counted where only its size relative to a budget matters."""
+MAX_CHAR_BYTES = 4
+"""Of one character in UTF-8."""
 MAX_CALIBRATION = 3.0
 """Maximum calibration of a session's counts by providers' reports."""
 MIN_CALIBRATION = 0.5
@@ -97,6 +101,16 @@ def count_pieces(
     return sum(len(encode(chunk)) for chunk in _chunks(pieces, chunk_chars))
 
 
+def _upper_bound(text: str, encoding: EncodingName) -> int:
+    encode, count, read = _encoding(encoding).encode_ordinary, 0, 0
+    for chunk in _chunks((text,), CHUNK_CHARS):
+        if count > MAX_COUNTED_TOKENS:
+            break
+        count += len(encode(chunk))
+        read += len(chunk)
+    return count + MAX_CHAR_BYTES * (len(text) - read)  # no token is shorter than a byte
+
+
 def _chunks(pieces: Iterable[str], chunk_chars: int) -> Iterator[str]:
     text = ""
     for piece in pieces:
@@ -162,6 +176,10 @@ class Counter:
     def base(self, text: str) -> int:
         """Return the exact count in `encoding`; bases add up, scaled counts round up each time."""
         return count_tokens(text, self.encoding)
+
+    def upper_bound(self, text: str) -> int:
+        """Return the `base` of a text up to `MAX_COUNTED_TOKENS`, and an upper bound of what no model can read."""
+        return _upper_bound(text, self.encoding)
 
     def stable_base(self, text: str) -> int:
         """Return the cached `base` of a text that is used repeatedly, such as a system prompt."""

@@ -134,6 +134,13 @@ def test_a_summary_has_every_figure_and_no_single_prompts() -> None:
     assert "points" not in runs[0]
 
 
+def test_no_strategy_is_recommended_if_all_show_everything() -> None:
+    runs = [replace(run, strip="R" * COMPARISON.turns) for run in (RUN, RIVAL)]
+    said = replace(COMPARISON, runs=tuple(runs), raw_tokens=2_780).recommendation
+    assert said.startswith("No recommendation: every strategy shows every turn word for word.")
+    assert "below the conversation's 2,780 tokens" in said
+
+
 def test_one_recommendation_leads_with_what_it_keeps_and_costs() -> None:
     assert COMPARISON.recommendation == (
         "Recommended: gradient, which keeps 60% of the facts at 4,000 tokens (645 paid per call)."

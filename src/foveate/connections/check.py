@@ -69,7 +69,7 @@ def check_gateway(client: Client, url: str) -> CheckFinding:
         return CheckFinding(False, f"{url} answers with {error.code}; is it 'foveate serve'?")
     except (URLError, OSError) as error:
         reason = getattr(error, "reason", error)
-        advice = f"start 'foveate serve', or run 'foveate disconnect {client.name}' to do without it"
+        advice = f"start 'foveate serve --upstream URL', or run 'foveate disconnect {client.name}' to do without it"
         return CheckFinding(False, f"no gateway at {url} ({reason}), so {client.title} can't connect: {advice}")
 
 

@@ -90,9 +90,11 @@ async def recall(fov: Foveate, call: HookCall) -> str:
 
 
 def shortened(text: str) -> str:
-    """Shorten a memory layer to the limit of a hook: complete lines, and its closing tag."""
-    lines = [line for line in text.splitlines(keepends=True) if not line.startswith("Found again by")]
-    *body, closing = lines
+    """Shorten a memory layer, without its caption, to the limit of a hook: complete lines, and its closing tag."""
+    from foveate.history import memory_layer  # noqa: PLC0415 - a prompt that needs no recall must not wait for it
+
+    captions = (memory_layer.LEAD_OF_SCOPE, memory_layer.LEAD)
+    *body, closing = [line for line in text.splitlines(keepends=True) if not line.endswith(captions)]
     room = MAX_CONTEXT_CHARS - len(LEAD) - len(closing)
     kept: list[str] = []
     for line in body:

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from foveate.errors import InvalidMessage
 from foveate.formats.parse import ContentBlock, Record, media_of
 from foveate.formats.providers import anthropic, gemini, openai, openai_responses
+from foveate.text import attachment_text, one_line
 from foveate.tokens import CLAUDE_4, counter_for
 from foveate.turn import Attachment, Part
 
@@ -177,13 +178,22 @@ def _other_file_tokens(attachment: Attachment, data: str, rule: ImageRule) -> fl
 
 def media_note(attachment: Attachment, tokens: int) -> str:
     """Return the note that replaces an attachment which does not fit."""
-    pixels = image_size(attachment.data) if attachment.media == "image" and attachment.data else None
     known = [attachment.name, attachment.media_type, attachment.uri, attachment.file_id]
-    told = [word for word in known if word] + ([f"{pixels.width}x{pixels.height}"] if pixels else [])
-    if attachment.data:
-        told.append(f"{_bytes_of(attachment.data):,} bytes")
-    about = ", ".join([*told, f"{tokens:,} tokens"])
+    about = ", ".join([*(one_line(word) for word in known if word), *_size_words(attachment), f"{tokens:,} tokens"])
     return f"[{attachment.media} left out, it does not fit: {about}; it is stored, ask the user to send it again]"
+
+
+def attachment_note(attachment: Attachment) -> str:
+    """Name an attachment in a text, which can't hold it, with its size and how to get it."""
+    note = ", ".join([*_size_words(attachment), "not in this text: ask the user to send it again"])
+    return attachment_text(attachment, note)
+
+
+def _size_words(attachment: Attachment) -> list[str]:
+    if not attachment.data:
+        return []
+    pixels = image_size(attachment.data) if attachment.media == "image" else None
+    return [*([f"{pixels.width}x{pixels.height}"] if pixels else []), f"{_bytes_of(attachment.data):,} bytes"]
 
 
 def file_text(attachment: Attachment) -> str | None:

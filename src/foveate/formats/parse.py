@@ -183,8 +183,10 @@ def number_at(record: Json, *path: str) -> float | None:
 
 
 def count_at(record: Json, *path: str) -> int:
-    """Return a whole number, 0 if there is none."""
+    """Return a whole number, also one that is written with a fraction of 0; 0 if there is none."""
     value = value_at(record, *path)
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= MAX_NUMBER else 0
 
 

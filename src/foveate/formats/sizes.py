@@ -17,9 +17,16 @@ from foveate.formats import render_messages
 from foveate.formats.acceptance import Acceptance
 from foveate.formats.exchanges import stray_result, wrap_system
 from foveate.formats.files import encode_json
-from foveate.formats.media_tokens import ImageRule, block_media, image_rule, media_note, media_tokens
+from foveate.formats.media_tokens import (
+    ImageRule,
+    attachment_note,
+    block_media,
+    image_rule,
+    media_note,
+    media_tokens,
+)
 from foveate.formats.parse import Record
-from foveate.text import LISTS, OBJECTS, compact_json
+from foveate.text import LISTS, OBJECTS, attachment_text, compact_json, turn_text
 from foveate.tokens import Counter, EncodingName, session_counter
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -115,6 +122,22 @@ class SentSizes:
     def extra_tokens(self, messages: Iterable[Message]) -> int:
         """Return the base tokens of the messages beyond those of `message_text`, in the format with the most."""
         return sum(map(self._extra, messages))
+
+    def tagged_text(self, messages: Iterable[Message]) -> str:
+        """Return the text of messages in tags, where attachments are notes unless those are larger."""
+        return turn_text(messages, self._attachment_text)
+
+    def _attachment_text(self, attachment: Attachment) -> str:
+        note = attachment_note(attachment)
+        return note if self.counter.base(note) <= self.media_tokens(attachment) else attachment_text(attachment)
+
+    def beyond_text_tokens(self, messages: Sequence[Message]) -> int:
+        """Return the base tokens of the messages beyond those of `tagged_text`."""
+        extra = self.extra_tokens(messages)
+        if not has_media(messages):
+            return extra
+        notes = self.counter.base(self.tagged_text(messages)) - self.counter.base(turn_text(messages))
+        return max(0, extra - notes)
 
     def note_tokens(self, results: Iterable[ToolResult]) -> int:
         """Return the base tokens of the headings of results whose calls are not in the request."""

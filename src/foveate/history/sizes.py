@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import attrgetter
 
 from foveate.cache import BoundedCache
 from foveate.context.costs import content_tokens
 from foveate.context.dates import begins
+from foveate.context.tags import content_text
 from foveate.formats.sizes import SentSizes
 from foveate.history.worth import WordTable, WorthCache, is_of_work, weigh
 from foveate.plan import Era, MessageSize, ShownLevel, SizeTable, TurnInfo, TurnSizes, WordWeights, step_starts
@@ -181,6 +182,9 @@ async def _read_infos(store: Store, session_id: str, first: int, last: int) -> l
 def _info(turn: int, outlines: Sequence[MessageOutline]) -> TurnInfo:
     sizes: list[MessageSize] = []
     is_answered = False
+    moments = [outline.at_us for outline in outlines]
+    if all(outline.pruned for outline in outlines):
+        outlines = outlines[:1]  # one note replaces all messages, so no plan divides the turn
     for place, outline in enumerate(outlines):
         tokens = outline.tokens
         if outline.pruned:
@@ -190,7 +194,6 @@ def _info(turn: int, outlines: Sequence[MessageOutline]) -> TurnInfo:
             is_result = outline.role == "tool" or (outline.role == "user" and is_answered)
         is_answered = is_answered or outline.role == "assistant"
         sizes.append(MessageSize(place, outline.role, outline.kind, tokens, is_result))
-    moments = [outline.at_us for outline in outlines]
     return TurnInfo(turn, tuple(sizes), min(moments), max(moments))
 
 
@@ -262,12 +265,14 @@ class Step:
 
 
 def split_steps(messages: Sequence[Message]) -> list[Step]:
-    """Split a turn into steps; the first is the part before the first answer. Tool calls stay with their results."""
+    """Split a turn into steps; the first is the part before the first answer. Tool calls stay with their results.
+
+    A pruned turn has no messages, and no steps.
+    """
     starts = step_starts([(message.role, message.kind) for message in messages])
-    ends = [*starts[1:], len(messages)]
     return [
         Step(number, tuple(messages[start:end]), start)
-        for number, (start, end) in enumerate(zip(starts, ends, strict=True), 1)
+        for number, (start, end) in enumerate(pairwise([*starts, len(messages)]), 1)
     ]
 
 
@@ -321,7 +326,7 @@ class RunningSteps:
         item = TurnSizes(
             turn,
             step.number,
-            size(turn_text(step.messages), "R") + extra,
+            counter.upper_bound(content_text(turn_text(step.messages), "R", in_steps=True)) + extra,
             size(made.smoothed, "S"),
             size(made.compressed, "C"),
             size(made.tiny, "T"),

@@ -19,7 +19,7 @@ from foveate.context.costs import counting, overheads
 from foveate.context.dates import Dates
 from foveate.context.pairs import TurnMessages
 from foveate.context.tags import MARKED, SUMS, TagBlock, TagEntry, escape_text
-from foveate.formats.sizes import SentSizes
+from foveate.formats.sizes import SentSizes, has_media
 from foveate.history.blocks import ONLY_NAMED, artefact_entry, joined_removed, log_text, write_text
 from foveate.history.sizes import PRUNED, RunningSteps, SizeCache, Step, StoredSizes, gather, split_steps
 from foveate.history.times import READ_GAP_TURNS, TurnTimes, runs_of
@@ -483,13 +483,15 @@ class TextReader:
         if not messages:
             return 0
         whole = None if row.first_step or row.first != row.last else self._cache.closed.get(row.first)
-        return whole.extra_tokens if whole else self._sent.extra_tokens(messages)
+        return whole.extra_tokens if whole else self._sent.beyond_text_tokens(messages)
 
     def _step_entry(self, row: Block, step: Step, counter: Counter, made_before: Mapping[str, Artefact]) -> TagEntry:
         if row.level in ("U", "M"):
             return TagEntry(step.number, log_text(row, step.messages, made_before, step=step))
         if row.level == "R":
-            return TagEntry(step.number, turn_text(without_added(step.messages) if row.is_cut else step.messages))
+            return TagEntry(
+                step.number, self._sent.tagged_text(without_added(step.messages) if row.is_cut else step.messages)
+            )
         known = self._steps.texts(row.first, step, counter)
         made, item = known.made, known.item
         match row.level:
@@ -567,7 +569,8 @@ def _restored(rows: Sequence[MessageRow], sizes: SentSizes, begun: RawTurn | Non
     counted = sum(row.tokens for row in rows) + (begun.counted_tokens if begun else 0)
     if not messages:
         return RawTurn((), f"{PRUNED}\n", counted, None)
-    text = turn_text(messages)
-    extra = (begun.extra_tokens if begun else 0) + sizes.extra_tokens(added)
-    is_plain = not extra and escape_text(text, "R") == text
+    text = sizes.tagged_text(messages)
+    extra = (begun.extra_tokens if begun else 0) + sizes.beyond_text_tokens(added)
+    # A note on an attachment is not in the stored count.
+    is_plain = not extra and not has_media(messages) and escape_text(text, "R") == text
     return RawTurn(messages, text, counted, counted if is_plain else None, extra)

@@ -317,6 +317,11 @@ class Comparison:
         """Recommend a strategy for each budget, in a sentence."""
         if not self.runs:
             return ""
+        if len(self.strategies) > 1 and all(set(run.strip) == {"R"} for run in self.runs):
+            return (
+                "No recommendation: every strategy shows every turn word for word. Compare at a budget below the "
+                f"conversation's {self.raw_tokens:,} tokens."
+            )
         best = [self.best(budget) for budget in self.budgets]
         kept = [
             f"{_percent(run.facts_on_average)} of the facts at {run.budget_tokens:,} tokens "

@@ -55,7 +55,7 @@ _USAGE: Final = UsageKeys(
 
 
 def recognises(data: Json) -> bool:
-    if not isinstance(data, Mapping) or data.get("type") not in ROLES:
+    if not isinstance(data, Mapping) or data.get("type") not in tuple(ROLES):
         return False
     inner = data.get("data")
     return isinstance(inner, Mapping) and "content" in inner

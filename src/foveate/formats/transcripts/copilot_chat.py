@@ -82,13 +82,14 @@ def _holder(session: Any, path: Sequence[Any]) -> Any:
 
 
 def _change(holder: Any, key: Any, entry: Record, value: Json) -> None:
-    is_place = isinstance(holder, list) and isinstance(key, int) and key < len(holder)
+    is_place = isinstance(holder, list) and isinstance(key, int) and 0 <= key < len(holder)
     if not is_place and not (isinstance(holder, dict) and isinstance(key, str)):
         return
     if entry.get("kind") == SET:
         holder[key] = value
     elif entry.get("kind") == REMOVE:
-        del holder[key]
+        if is_place or key in holder:
+            del holder[key]
     elif entry.get("kind") == ADD:
         if isinstance(holder, dict):
             holder.setdefault(key, [])

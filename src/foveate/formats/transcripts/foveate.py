@@ -43,7 +43,7 @@ _TYPES: Final[dict[type[Part], str]] = {
 
 
 def recognises(data: Json) -> bool:
-    return isinstance(data, Mapping) and data.get("kind") in KINDS and "role" in data and "parts" in data
+    return isinstance(data, Mapping) and data.get("kind") in tuple(KINDS) and "role" in data and "parts" in data
 
 
 def render(messages: Sequence[Message]) -> list[Json]:
