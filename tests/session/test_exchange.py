@@ -100,6 +100,19 @@ def test_an_answer_to_a_turn_that_another_program_ended_is_an_error(tmp_path: Pa
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+def test_a_turn_without_its_with_block_says_so(tmp_path: Path) -> None:
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        turn = session.turn("How is the tide?")
+        with pytest.raises(InvalidMessage, match="async with chat.turn"):
+            await turn.request("openai")
+        with pytest.raises(InvalidMessage, match="async with chat.turn"):
+            await turn.record({"role": "assistant", "content": "Rising."})
+        assert (await session.refresh()).turns == 0
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
 def test_the_old_name_of_extra_tools_still_works(tmp_path: Path) -> None:
     with sync.open(tmp_path / "chat.db") as fov:
         chat = fov.session("s")

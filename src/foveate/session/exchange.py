@@ -98,6 +98,7 @@ class Exchange:
         The history tools are included as soon as a turn is no longer sent as messages; `tools` includes them always or
         never. `extra_tools` are your own tools, in the provider's format.
         """
+        self._check_begun()
         newest = (await self._session.refresh()).turns
         if newest != self._number:
             raise TurnBegun(self._session.id, turn=self._number, newest=newest)
@@ -112,9 +113,16 @@ class Exchange:
 
     async def record(self, messages: Recordable, *, format: str | None = None, key: str | None = None) -> RecordedTurn:  # noqa: A002
         """Record an answer, or the results of its tool calls, in this turn; `TurnBegun` if a later turn has begun."""
+        self._check_begun()
         if self._unanswered is not None:
             self._session.engine.came_from(self._unanswered)
             self._unanswered = None
         recorded = await self._session.record(messages, format=format, key=key, turn=self._number)
         self._number = recorded.number
         return recorded
+
+    def _check_begun(self) -> None:
+        """Raise `InvalidMessage` outside of the `with` block, where the prompt is not recorded."""
+        if not self._number:
+            problem = "its prompt is not recorded yet; write 'async with chat.turn(…) as turn:' ('with', if blocking)"
+            raise InvalidMessage("turn", problem)
