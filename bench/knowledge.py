@@ -1,6 +1,6 @@
 """What is learned from invented histories, compared with what was said: facts, updates, decoys and planted rules.
 
-    python bench/knowledge.py                      # both halves; of the half set apart only the figures
+    python bench/knowledge.py                      # all halves; of those set apart only the figures
     python bench/knowledge.py --half dev --missed  # what was missed and what is wrong, to work on
     python bench/knowledge.py --scale 10000        # seconds of a first and of an incremental run
 
@@ -58,11 +58,11 @@ def main() -> None:
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--half", choices=HALVES, help="default: both")
+    parser.add_argument("--half", choices=HALVES, help="default: all")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--missed", action="store_true", help="list what was missed and what is wrong, of dev alone")
     parser.add_argument(
-        "--show-apart", action="store_true", help="list it of the half set apart, too: it is spent then"
+        "--show-apart", action="store_true", help="list it of the halves set apart, too: they are spent then"
     )
     parser.add_argument("--scale", type=int, metavar="TURNS", help="measure time only")
     return parser.parse_args()

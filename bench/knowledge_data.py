@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 HERE = Path(__file__).parent / "data" / "knowledge"
-Half = Literal["dev", "apart"]
-HALVES: tuple[Half, ...] = ("dev", "apart")
-FILES = {"dev": "dev", "apart": "set_apart"}
+Half = Literal["dev", "apart", "third"]
+HALVES: tuple[Half, ...] = ("dev", "apart", "third")
+FILES = {"dev": "dev", "apart": "set_apart", "third": "third"}
 KINDS = ("coding", "chat", "support")
 LANGUAGES = ("en", "de", "fr", "es")
 FACT_TYPES = (

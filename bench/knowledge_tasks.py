@@ -1,7 +1,7 @@
-"""Whether knowledge helps in new sessions: 40 tasks whose right answer needs a rule or fact of an old session.
+"""Whether knowledge helps in new sessions: 60 tasks whose right answer needs a rule or fact of an old session.
 
     python bench/knowledge_tasks.py --shown dev                   # whether the contexts state it, without readers
-    python bench/knowledge_tasks.py --reader FOLDER               # write the contexts of both halves for readers
+    python bench/knowledge_tasks.py --reader FOLDER               # write the contexts of all halves for readers
     python bench/knowledge_tasks.py --judge-sheet FOLDER answers-*.jsonl
     python bench/knowledge_tasks.py --score FOLDER verdicts-*.jsonl --write
 
@@ -124,7 +124,7 @@ def parse_options() -> argparse.Namespace:
     step.add_argument("--shown", choices=HALVES, metavar="HALF", help="whether the contexts state what is needed")
     step.add_argument("--reader", type=Path, metavar="FOLDER", help="write items for readers into a new folder")
     add_later_steps(step)
-    parser.add_argument("--half", nargs="*", choices=HALVES, help="of --reader; default: both")
+    parser.add_argument("--half", nargs="*", choices=HALVES, help="of --reader; default: all")
     parser.add_argument("--conditions", nargs="*", choices=TASK_CONDITIONS, default=list(DEFAULT_CONDITIONS))
     parser.add_argument("--write", action="store_true", help="save the verdicts in bench/data/knowledge and the table")
     options = parser.parse_args()
