@@ -1,10 +1,12 @@
-"""How many of 70 kinds of secrets are found, and how many innocent texts are taken for one.
+"""How many of 70 kinds of secrets, and of 50 secrets in people's own words, are found; and how many innocent texts are
+taken for one.
 
 Run from the project's root: python bench/find_secrets.py [--misses]
 
 `data/secrets.toml` and `data/innocent.txt` were written before the detector was tuned, but the last ten kinds and
 twelve innocent texts after it missed some. Every other line is in the half to tune on, the rest is only measured. Each
-kind is drawn `DRAWS` times; it is found if no part of it is left in any draw.
+kind is drawn `DRAWS` times; it is found if no part of it is left in any draw. `data/stated_secrets.txt` and the last 51
+innocent texts were written before the rules for sentences.
 `--misses` prints what was missed or taken for a secret, of the half to tune on alone.
 """
 
@@ -68,10 +70,19 @@ def secret_samples(half: Half, draws: int = DRAWS) -> list[Sample]:
     return found
 
 
+def stated_samples(half: Half) -> list[Sample]:
+    """Return the sentences of this half that state a secret."""
+    lines = _lines("stated_secrets.txt")[HALVES.index(half) :: 2]
+    return [Sample(line, _MARKED.sub(r"\1", line), tuple(_MARKED.findall(line))) for line in lines]
+
+
 def innocent_texts(half: Half) -> list[str]:
     """Draw the texts without secrets of this half."""
-    lines = [line for line in (HERE / "innocent.txt").read_text("utf-8").splitlines() if not line.startswith("# ")]
-    return [fill(line, random.Random(line)) for line in lines[HALVES.index(half) :: 2]]
+    return [fill(line, random.Random(line)) for line in _lines("innocent.txt")[HALVES.index(half) :: 2]]
+
+
+def _lines(name: str) -> list[str]:
+    return [line for line in (HERE / name).read_text("utf-8").splitlines() if not line.startswith("# ")]
 
 
 def fill(template: str, draw: random.Random) -> str:
@@ -123,10 +134,13 @@ def main() -> None:
         kinds = len(dict.fromkeys(sample.kind for sample in samples))
         innocent = innocent_texts(half)
         wrong = [text for text in innocent if redact(text) != text]
+        sentences = stated_samples(half)
+        unseen = [sample for sample in sentences if not sample.is_found]
         print(f"{half}: {kinds - len(missed)} of {kinds} kinds found", end="; ")
+        print(f"{len(sentences) - len(unseen)} of {len(sentences)} sentences", end="; ")
         print(f"{len(wrong)} of {len(innocent)} innocent texts masked")
         if "--misses" in sys.argv and half == "tuned":
-            print("missed:", *(f"{sample.text}  ->  {redact(sample.text)}" for sample in lost), sep="\n  ")
+            print("missed:", *(f"{sample.text}  ->  {redact(sample.text)}" for sample in [*lost, *unseen]), sep="\n  ")
             print("taken for secrets:", *(f"{text}  ->  {redact(text)}" for text in wrong), sep="\n  ")
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from find_secrets import HALVES, Half, innocent_texts, secret_samples
+from find_secrets import HALVES, Half, innocent_texts, secret_samples, stated_samples
 from foveate.models.failures import CallTarget
 from foveate.models.names import load_model
 from foveate.models.settings import ModelsSettings
@@ -46,6 +46,7 @@ REPEATED = [
         "machine a login b ",
         "Authorization: ",
     ),
+    *("door 4471 ", "the alarm is 1 2 3 4 ", "login a1b2c ", "safe 1-2-3-"),
     *("-----BEGIN ", "-----BEGIN PRIVATE KEY-----", "1234 ", "123-45-", "4111111111111111 "),
 ]
 """Beginnings of all patterns, to be repeated."""
@@ -331,6 +332,26 @@ def test_every_listed_kind_of_secret_is_found_and_at_most_one_innocent_text_in_a
     assert [sample.text for sample in secret_samples(half, draws=3) if not sample.is_found] == []
     innocent = innocent_texts(half)
     assert sum(redact(text) != text for text in innocent) <= len(innocent) / 100
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_most_secrets_that_people_state_in_their_own_words_are_found(half: Half) -> None:
+    samples = stated_samples(half)
+    assert sum(sample.is_found for sample in samples) >= len(samples) * 7 / 10
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My user ID is anna_lee_6825 and the reservation is YAX4DR.",
+        "Sign in with OAuth2, the router is an AX3000.",
+        "The alarm goes off at 6:45, the safe cost 1200 euros and gate 4 opens in 2027.",
+        "- **Login:** the column is `db.String(120), nullable=False`",
+        "door = 4471; lock(9031)",
+    ],
+)
+def test_a_number_or_name_beside_a_login_or_a_lock_stays(text: str) -> None:
+    assert redact(text) == text
 
 
 @pytest.mark.thorough  # a pattern that scans a text more than once would take hours

@@ -104,9 +104,9 @@ def test_a_turn_without_its_with_block_says_so(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")
         turn = session.turn("How is the tide?")
-        with pytest.raises(InvalidMessage, match="async with chat.turn"):
+        with pytest.raises(InvalidMessage, match=r"async with chat\.turn"):
             await turn.request("openai")
-        with pytest.raises(InvalidMessage, match="async with chat.turn"):
+        with pytest.raises(InvalidMessage, match=r"async with chat\.turn"):
             await turn.record({"role": "assistant", "content": "Rising."})
         assert (await session.refresh()).turns == 0
 

@@ -31,6 +31,7 @@ from foveate.server.gateway.wires import AnthropicWire, ClientRequest
 from foveate.server.settings import ServerSettings
 from foveate.store.database import Database
 from support.gateway import FORMATS, HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
+from support.patience import until
 from support.recount import recount
 from support.upstream import Blocks, Upstream, call, say
 from support.validators import faults
@@ -1261,8 +1262,7 @@ def test_a_session_that_is_gone_when_its_answer_arrives_is_one_line_in_the_log(
             async def app(scope: Any, receive: Any, send: Any) -> None:
                 fov = opened[0]
                 session = await fov.open_session("s")
-                while not await session.load_turns():  # the prompt is recorded while the request is on its way
-                    await asyncio.sleep(0.01)
+                await until(session.load_turns)  # the prompt is recorded while the request is on its way
                 if how == "delete":
                     await fov.delete_session("s")
                 else:

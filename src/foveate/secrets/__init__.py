@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice, pairwise
 from urllib.parse import quote, unquote, urlsplit
 
+from foveate.secrets.sentences import find_stated
+
 MASK = "[key]"
 SHOWN_CHARS = 300
 """Characters shown of a provider's message in an error."""
@@ -186,6 +188,7 @@ def find(text: str) -> list[tuple[int, int]]:
     spans += [match.span() for match in _BASE64_40.finditer(text) if _changes(match[0]) > MIN_CHANGES]
     spans += [match.span() for match in _CARD.finditer(text) if _is_card(match[0])]
     spans += [match.span() for match in _SOCIAL_SECURITY.finditer(text)]
+    spans += find_stated(text)
     spans += [match.span() for match in _IBAN.finditer(text) if _is_iban(match[0])]
     spans += [_span(match) for match in _HEADER.finditer(text) if _is_credential(text[slice(*_span(match))])]
     for pattern in (_COMMAND, _IN_URL, _PHRASE, _PASSPHRASE, _SOCIAL_SECURITY_NAMED, _OF_PINS):
