@@ -40,10 +40,10 @@ _STRONG = _words(r"""
     (?:code|clave)_(?:de|del)_(?:(?:ma|mon|la|le|mi)_)?(?:téléphone|carte\w*) clave_(?:de|del)
 """)
 _PLACES = _words(r"""
-    alarm(?:anlage|e|a)? safe tresor coffre caja_fuerte vault (?:bike_|combination_|pad)?lock fahrradschloss
-    zahlenschloss cadenas candado gate hoftor gartentor portail port[óo]n puerta (?:front_|back_)?door haustür
-    tür porte garage key_?box lockbox schlüssel(?:kasten|box|tresor) boîte_à_clés locker spind voicemail mailbox
-    building immeuble edificio keypad gym
+    alarm(?:anlage|e|a)? (?:the|my|our|a|your)_safe safe_(?:code|combination|opens) tresor coffre caja_fuerte
+    vault (?:bike|combination|door|shed|front|number|smart)_lock padlock fahrradschloss zahlenschloss cadenas
+    candado gate hoftor gartentor portail port[óo]n puerta (?:front_|back_)?door haustür tür porte garage
+    key_?box lockbox schlüssel(?:kasten|box|tresor) boîte_à_clés locker spind voicemail immeuble edificio keypad
 """)
 _ENTRY = _words(r"""
     log(?:ging|s|ged)?_?(?:in|on|into) login logon sign(?:s|ed|ing)?_in anmeld\w* einlogg\w* zugang zugangsdaten
@@ -80,28 +80,26 @@ _NUMBERED = _words(
     r"""
     (?:error|exit|status|http|zip|post|postal|area|country|promo|discount|article|bar|source|fehler|artikel)[-_]?(?:codes?)?
     items? orders? invoice ports? lines? version room floor suite extension durchwahl ticket page seite number
-    nummer no nr n° since in year until from by seit im jahr bis depuis en desde gpio steps? day tag flight
-    gleis platform model modell modelo modèle phone tel telefon téléphone call postleitzahl plz code_postal
-    código_postal zip
+    nummer no nr n° since in year until from by seit im jahr bis depuis en desde gpio pid process thread worker
+    job build id steps? day tag flight gleis platform model modell modelo modèle phone tel telefon téléphone
+    call postleitzahl plz code_postal código_postal zip
     """,
     before=r"(?:\b(?:",
     after=r")(?: (?:is|ist|est|es))?|[$€£#+])[ :.#]{0,3}\Z",
 )
 """What a number that opens nothing is preceded by."""
-_UNIT = _words(
+_BEHIND = _words(
     r"""
-    percent prozent characters chars zeichen caract[eè]res digits days? tage?n? jours? días? hours? stunden?
-    heures? horas? minutes? min minuten minutos seconds? sekunden? s ms weeks? wochen? months? monate?n? mois
-    meses years? jahre?n? ans años times mal fois veces tries attempts versuche\w* users? people personen
-    persons? euros? dollars? francs? pesos [kmg]b km m cm mm kg g ml l am pm uhr o['\u2019]clock rows lines
-    tokens bits? bytes? approvers points pieces stück of_the in_the doors? locks? keys?
+    and then to before after for or if when but so plus hash star pound und dann danach auf ein bevor oder für
+    wenn raute puis et pour si avant dièse y luego después antes para si o as on at again now
     """,
-    before=r"\A ?(?:[%€$£°]|(?:",
+    before=r"\A[#*]?(?:\s*(?:\Z|[.,;:!?)\"'\u2019\u201d\u2013\u2014-]|\((?!\d))|\s+(?:",
     after=r")\b)",
 )
+"""What follows a code; another word is what a number counts or measures."""
 _TOKEN = re.compile(r"[^\s,;\"'`«»“”„()\[\]]+")
 _DIGITS = re.compile(
-    r"(?<![\w.,:/@+(-])(?:\d{2,4}(?:[ -]\d{2,4}){2,4}|\d(?: \d){3,7}|\d{1,2}(?: ?- ?\d{1,2}){2,5}|\d{3,8})[#*]?"
+    r"(?<![\w.,:/@+(-])(?:\d{2,4}(?:[ -]\d{2,4}){2,4}|\d(?: \d){3,7}|\d{1,2}(?: ?- ?\d{1,2}){2,5}|\d{3,8})"
     r"(?![\w@]|[.:/,]\d|-\d)"
 )
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
@@ -110,8 +108,8 @@ _NO_CODE = re.compile(
     r"|[/~.*].*|.*[/\\].*|.*\*|\w+=\w*|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
 )
 """Addresses, versions, tickets, measures, times, paths, markup, assignments, prices."""
-_NAME = re.compile(r"\A(?:[A-Z][A-Za-z]*\d{1,4}|[A-Za-z]+(?:_[A-Za-z]+)*_\d+)\Z")
-"""Of a product, a standard or a user: `OAuth2`, `AX3000`, `anna_lee_12`; beside a password it may be one."""
+_NAME = re.compile(r"\A(?:[A-Z][A-Za-z]*\d{1,4}|[A-Za-z]+(?:[_-][A-Za-z]+)*[_-]\d+)\Z")
+"""Of a product, a standard, a host or a user: `OAuth2`, `db-11`, `anna_lee_12`; beside a password it may be one."""
 _SIGN = re.compile(r"[!?#$%&*@^+=~]")
 
 
@@ -154,7 +152,7 @@ def _secrets(sentence: str) -> Iterator[tuple[int, int]]:
 def _values(sentence: str) -> Iterator[_Value]:
     """Yield numbers that count, date and measure nothing, and words with digits or signs."""
     for match in _DIGITS.finditer(sentence):
-        if not _NUMBERED.search(sentence[: match.start()]) and not _UNIT.match(sentence[match.end() :]):
+        if not _NUMBERED.search(sentence[: match.start()]) and _BEHIND.match(sentence[match.end() :]):
             yield _Value(match.start(), match.end(), match[0], is_number=True)
     for match in _TOKEN.finditer(sentence):
         token = match[0].rstrip(".:!?,")
