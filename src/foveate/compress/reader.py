@@ -13,8 +13,8 @@ import numpy as np
 
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
-from foveate.compress.cues import bare, estimate_tokens, is_meta
-from foveate.compress.facts import Facts, find_facts, find_names, names_error
+from foveate.compress.cues import bare, estimate_tokens
+from foveate.compress.facts import Facts, find_facts, names_error
 from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
 from foveate.compress.worth import Floats, WorthModel, chances, load_worth
 from foveate.compress.worth.features import Passage
@@ -29,15 +29,8 @@ MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
 """Factors of a fact by its speaker: the user, the assistant's final answer, the assistant while working, and so on."""
-_BY_KIND: dict[ClauseKind, float] = {
-    "prose": 1.0,
-    "item": 0.95,
-    "heading": 0.5,
-    "code": 0.45,
-    "row": 0.9,
-    "caption": 0.1,
-}
-META = 0.5
+CAPTION = 0.1
+"""Factor of a fact in the description of an image or a file."""
 LEAST_TOLD, TOLD = 0.15, 2.0
 """Factor of the facts of a clause that no reader keeps, and the addition for the mean chance that one keeps its words.
 Together they are at most 1."""
@@ -163,13 +156,12 @@ def read_turn(messages: Sequence[Message], worth: WorthModel | None = None) -> T
     results: dict[str | None, ToolResult] = {
         result.call_id: result for message in shown for result in message.tool_results if result.call_id
     }
-    names = find_names("\n".join(message.text for message in shown if message.role in ("user", "assistant")))
     last = max((place for place, message in enumerate(shown) if _speaks(message)), default=-1)
     for place, message in enumerate(shown):
         if len(reading.candidates) >= MAX_CANDIDATES and place < last:
             reading.tool_calls += len(message.tool_calls)
             continue
-        _read_message(reading, message, place=place, is_last=place == last, results=results, names=names)
+        _read_message(reading, message, place=place, is_last=place == last, results=results)
     for before, one in pairwise(reading.candidates):
         if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
             one.about = _last_title(before.text)
@@ -242,12 +234,11 @@ def _read_message(
     place: int,
     is_last: bool,
     results: dict[str | None, ToolResult],
-    names: frozenset[str],
 ) -> None:
     reading.tool_calls += len(message.tool_calls)
     for part in message.parts:
         for said in _said(message, part, is_last=is_last, results=results):
-            reading.candidates.append(_candidate(said, len(reading.candidates), place, names))
+            reading.candidates.append(_candidate(said, len(reading.candidates), place))
 
 
 def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | None, ToolResult]) -> Iterator[_Said]:
@@ -290,19 +281,17 @@ def _errors(lines: Sequence[str], note: str) -> list[str]:
     return [line for line in worth if line in best and worth[line] >= NOTED_WORTH]
 
 
-def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
-    kind, factor = said.clause.kind, said.factor
+def _candidate(said: _Said, place: int, message: int) -> Candidate:
+    kind = said.clause.kind
     text = said.clause.text if kind == "code" else plain(said.clause.text)
-    factor *= _BY_KIND[kind]
-    factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
     return Candidate(
         place=place,
         message=message,
         speaker=said.speaker,
         kind=kind,
         text=text,
-        facts=find_facts(text, names),
-        factor=factor,
+        facts=find_facts(text),
+        factor=said.factor * (CAPTION if kind == "caption" else 1.0),
         label=said.label,
         tokens=estimate_tokens(text),
     )
