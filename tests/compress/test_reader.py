@@ -90,11 +90,3 @@ def test_what_is_said_of_the_second_name_does_not_move_to_the_first() -> None:
     for text in (made.compressed, made.tiny, made.brief):
         assert "Flask 2.0" not in text
         assert "2.0.19" not in text or "SQLAlchemy 2.0.19" in text
-
-
-def test_a_clause_keeps_the_name_that_it_refers_to() -> None:
-    made = compressed(
-        "Maria: One of them, Wilma, is ill. She pulls the cart to the chapel, but she mostly loves to eat."
-    )
-    assert any(text.startswith("Maria: (Wilma) ") for text in (made.compressed, made.tiny))
-    assert all("Wilma" in text for text in (made.compressed, made.tiny, made.brief))

@@ -13,7 +13,7 @@ from foveate.compress.cut import BRIEF, LINE, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import Ranking, Source, rank, sentence
+from foveate.compress.rank import COURTESY_CHANCE, Ranking, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
@@ -245,7 +245,7 @@ def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     speaker, speech = "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(candidate.written(text, "\n".join(lines) if candidate.about else ""))
+        said = escape_inline(candidate.written(text))
         if candidate.kind == "prose":
             said = sentence(said)
         if candidate.label and candidate.speech != speech:
@@ -272,7 +272,7 @@ def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list
 
 
 def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
-    """Return the units for eras, best first."""
+    """Return the units for eras, best first; a courtesy only if there is nothing else."""
     places = [place for place, one in enumerate(reading.candidates) if one.kind not in ("code", "caption")]
     places = places or list(range(min(20, len(reading.candidates))))
     candidates = [reading.candidates[place] for place in places]
@@ -284,10 +284,10 @@ def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> t
         candidate = candidates[place]
         phrase = ranking.phrase(places[place], PHRASE_TOKENS / scale)
         text = (phrase or cut.get(places[place], "")).rstrip(".;, ")
-        if not text:
+        if not text or (units and candidate.chance < COURTESY_CHANCE):
             continue
         worth = candidate.worth * (1.0 if phrase else CUT)
-        said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text, ""))))
+        said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text))))
         units.append(Unit(turn, said, round(worth, 3), frozenset(candidate.facts)))
         left -= choices[place].tokens + 1
         if left < MIN_LEFT_TOKENS:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
 from foveate.compress.cues import bare, estimate_tokens
 from foveate.compress.facts import Facts, find_facts, names_error
-from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
+from foveate.compress.lexicon import ERRORS, common_words
 from foveate.compress.worth import Floats, WorthModel, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
@@ -34,7 +33,6 @@ CAPTION = 0.1
 LEAST_TOLD, TOLD = 0.15, 2.0
 """Factor of the facts of a clause that no reader keeps, and the addition for the mean chance that one keeps its words.
 Together they are at most 1."""
-FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
 
 LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
 _SPEECH = re.compile(
@@ -42,16 +40,6 @@ _SPEECH = re.compile(
     re.IGNORECASE,
 )
 """Signs that a text was spoken by somebody, and is not an entry such as `Deadline: 5 May`."""
-_REFERS = re.compile(
-    r"(?:(?:and|but|so|then|also|yeah|yes|definitely|still),? )*"
-    r"(?:it|its|that|this|he|she|they|his|her|their|what an?|such an?)\b",
-    re.IGNORECASE,
-)
-_NAME = r"(?!I\b)[A-Z][a-z][\w-]*"
-_TITLE = re.compile(
-    rf"\"[^\"\n]{{2,60}}\"|“[^”\n]{{2,60}}”|(?<=[\w,'’] ){_NAME}(?: (?:of |the |and )?{_NAME})*(?=[ ,;)]|['’]s\b)"
-)
-"""A name or a title inside a clause; at its end, names are mostly those of who is spoken to."""
 _BRACKETS = {"[": "]", "<": ">", "{": "}"}
 _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
 _MARKED_NAME = re.compile(r"(?<![\w`])`(?=[^`]*(?:[\d_./()]|[a-z][A-Z]))([\w./()-]+)`(?![\w`])")
@@ -79,17 +67,20 @@ class Candidate:
     """`Maria: ` if a message begins with its speaker's name."""
     tokens: int
     """Approximate tokens of its text."""
-    about: str = ""
-    """The name that its `it` or `she` refers to, in the clause before."""
     scores: Floats | None = None
     """What the model of worth says of each word; None of lines of output beside what was said."""
-    told: float = 1.0
-    """The part of its facts that a reader keeps, at most 1."""
+    chance: float = 1.0
+    """Mean chance that a reader keeps its words; 1 for lines of output beside what was said."""
 
     @property
     def who(self) -> str:
         """The speaker of its mark: calls are the assistant's."""
         return "assistant" if self.speaker == "call" else self.speaker
+
+    @property
+    def told(self) -> float:
+        """The part of its facts that a reader keeps."""
+        return min(1.0, LEAST_TOLD + TOLD * self.chance)
 
     @property
     def is_whole(self) -> bool:
@@ -101,11 +92,8 @@ class Candidate:
         """The message and the speaker that it names: each is named once in a row."""
         return self.message, self.label
 
-    def written(self, text: str, before: str) -> str:
-        """Return kept words of the clause: with the name that they refer to, if `before` lacks it; a caption in its
-        brackets."""
-        if self.about and self.about.split()[-1].strip('"”') not in f"{before} {text}":
-            return f"({self.about}) {text}"
+    def written(self, text: str, before: str = "") -> str:  # noqa: ARG002 - `tiny.py` names what comes before
+        """Return kept words of the clause; a caption in its brackets."""
         if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
             return text
         return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
@@ -162,10 +150,6 @@ def read_turn(messages: Sequence[Message], worth: WorthModel | None = None) -> T
             reading.tool_calls += len(message.tool_calls)
             continue
         _read_message(reading, message, place=place, is_last=place == last, results=results)
-    for before, one in pairwise(reading.candidates):
-        if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
-            one.about = _last_title(before.text)
-    _boost(reading.candidates)
     _weigh(reading.without_output().candidates, worth or load_worth())
     reading.facts = _heaviest(reading.candidates)
     return reading
@@ -195,7 +179,7 @@ def _weigh(candidates: Sequence[Candidate], worth: WorthModel) -> None:
     for one in candidates:
         first, last = last, last + one.text.count(" ") + 1
         one.scores = scores[first:last]
-        one.told = min(1.0, LEAST_TOLD + TOLD * (kept[last] - kept[first]) / (last - first))
+        one.chance = (kept[last] - kept[first]) / (last - first)
         one.factor *= one.told
 
 
@@ -205,12 +189,6 @@ def plain(text: str) -> str:
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
     return _MARKED_NAME.sub(r"\1", text) if "`" in text else text
-
-
-def _last_title(text: str) -> str:
-    """Return the last name or title of a clause; as its second word it is that of who is spoken to: `Wow, Anna, …`."""
-    found = [title for title in _TITLE.finditer(text) if title[0][0] in '"“' or text.count(" ", 0, title.start()) > 1]
-    return found[-1].group() if found else ""
 
 
 def _speaks(message: Message) -> bool:
@@ -350,19 +328,3 @@ def _stand_in(part: Attachment | Opaque) -> str:
         return f"{{{part.format}}}"
     known = part.name or part.uri or part.file_id or part.media_type or ""
     return f"{{{part.media}: {known[:120]}}}" if known else f"{{{part.media}}}"
-
-
-def _boost(candidates: list[Candidate]) -> None:
-    """Raise the weight of the first question and the last result, and of decisions, errors and outcomes."""
-    asked = [candidate for candidate in candidates if candidate.speaker == "user"]
-    questions = [candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))]
-    for place in {candidate.place for candidate in (*asked[:1], *questions[:1])}:
-        candidates[place].factor *= FIRST_BOOST
-    answers = [one for one in candidates if one.speaker == "assistant" and one.kind in ("prose", "item")]
-    for candidate in answers:
-        words = [*map(bare, candidate.text.split())]
-        if not OUTCOMES.isdisjoint(words) or not ERRORS.isdisjoint(words):
-            candidate.factor *= CUE_BOOST
-    final = [one for one in answers if one.kind == "prose" and one.message == answers[-1].message]
-    for place in {candidate.place for candidate in (*final[:1], *final[-1:])}:
-        candidates[place].factor *= OUTCOME_BOOST
