@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
+from foveate.compress.choose import FIXED_COST, MIN_LEFT_TOKENS
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.cut import BRIEF, LINE, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
@@ -25,8 +25,6 @@ from foveate.turn import Message
 
 RETRY_SHARE = 1.3
 """Factor by which the room grows when a rendition that lost too much is made once more."""
-AGAIN = 0.3
-"""Factor for a fact that a chosen clause already has: an answer often decides in the words of the question."""
 EXCERPT_SHARE: Final = 0.7
 """Share of C for lines of output, in a turn that is nothing else."""
 LEAST_EXCERPT_TOKENS = 12
@@ -260,36 +258,24 @@ def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     return "\n".join(lines).strip() or NOTHING
 
 
-def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list[Choice]:
-    return [
-        Choice(
-            candidate.message,
-            cost,
-            tuple((key, weight * candidate.factor) for key, weight in candidate.facts.items()),
-        )
-        for candidate, cost in zip(candidates, tokens, strict=True)
-    ]
-
-
 def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
     """Return the units for eras, best first; a courtesy only if there is nothing else."""
     places = [place for place, one in enumerate(reading.candidates) if one.kind not in ("code", "caption")]
     places = places or list(range(min(20, len(reading.candidates))))
-    candidates = [reading.candidates[place] for place in places]
-    choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
     cut = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
+    costs = {place: min(MAX_UNIT_TOKENS, reading.candidates[place].tokens * scale) for place in places}
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
-    for place in best_first(choices, again=AGAIN):
-        candidate = candidates[place]
-        phrase = ranking.phrase(places[place], PHRASE_TOKENS / scale)
-        text = (phrase or cut.get(places[place], "")).rstrip(".;, ")
-        if not text or (units and candidate.chance < COURTESY_CHANCE):
+    for place in sorted(places, key=lambda place: -reading.candidates[place].worth / (costs[place] + FIXED_COST)):
+        candidate = reading.candidates[place]
+        phrase = ranking.phrase(place, PHRASE_TOKENS / scale)
+        text = (phrase or cut.get(place, "")).rstrip(".;, ")
+        if not text or candidate.worth <= 0 or (units and candidate.chance < COURTESY_CHANCE):
             continue
         worth = candidate.worth * (1.0 if phrase else CUT)
         said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text))))
         units.append(Unit(turn, said, round(worth, 3), frozenset(candidate.facts)))
-        left -= choices[place].tokens + 1
+        left -= costs[place] + 1
         if left < MIN_LEFT_TOKENS:
             break
     return tuple(units)
