@@ -22,7 +22,6 @@ from foveate.compress.lexicon import (
     MONTHS,
     NEGATIONS,
     NUMBER_WORDS,
-    OPENERS,
     PERIOD_OPENERS,
     PERIODS,
     QUANTITIES,
@@ -149,7 +148,7 @@ def find_facts(text: str) -> Facts:  # noqa: C901, PLR0912 - a call per word tak
             continue
         if op == "name?":
             key, weight = _name_or_word(key, weight, is_name=weight > (1.0 if at_start else MIN_NAME_WEIGHT))
-        at_start = at_start and key[2:] in OPENERS
+        at_start = False
         if weight <= 0:
             continue
         if weight > facts.get(key, 0.0):

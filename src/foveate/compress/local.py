@@ -89,7 +89,7 @@ class LocalCompressor:
     worth_model: str = ""
     """File of the model of worth; by default the one in the package."""
     name: str = "local"
-    version: int = 10
+    version: int = 11
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
