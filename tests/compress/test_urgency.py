@@ -36,6 +36,7 @@ def urgency_of(text: str) -> float:
         "Only admins can delete projects.",
         "Der Bericht soll am Freitag fertig sein.",
         "Verwende nur kleine Buchstaben.",
+        "Verwenden Sie keine Abkürzungen.",
         "Auf keinen Fall den Schlüssel weitergeben.",
         "Veuillez envoyer le contrat.",
         "Les fichiers doivent rester privés.",

@@ -13,6 +13,9 @@ FIXED_COST = 2.0
 MIN_LEFT_TOKENS = 5
 """Less room than this is left empty."""
 
+REGION_FADING = 0.99
+"""Factor for the other choices of a region after each choice from it, if groups fade."""
+
 
 @dataclass(frozen=True, slots=True)
 class Choice:
@@ -23,6 +26,8 @@ class Choice:
     tokens: float
     """Cost in tokens."""
     weights: tuple[tuple[str, float], ...]
+    region: int = 0
+    """Choices of one region share their attention too, but less closely."""
 
 
 def best_first(
@@ -35,7 +40,7 @@ def best_first(
     information are never returned.
     """
     covered: set[str] = set()
-    taken: Counter[int] = Counter()
+    taken: Counter[tuple[str, int]] = Counter()
     heap = [(-_gain(choice, covered, again, fixed), place, 0) for place, choice in enumerate(choices)]
     heapq.heapify(heap)
     turn = 0
@@ -43,7 +48,8 @@ def best_first(
         gain, place, seen = heapq.heappop(heap)
         choice = choices[place]
         if seen != turn:
-            fresh = _gain(choice, covered, again, fixed) * fading ** taken[choice.group]
+            fresh = _gain(choice, covered, again, fixed) * fading ** taken["group", choice.group]
+            fresh *= REGION_FADING ** taken["region", choice.region]
             if fresh <= 0:
                 continue
             if heap and -fresh > heap[0][0]:
@@ -54,7 +60,8 @@ def best_first(
         yield place
         turn += 1
         covered.update(key for key, _ in choice.weights)
-        taken[choice.group] += 1
+        taken["group", choice.group] += 1
+        taken["region", choice.region] += fading < 1
 
 
 def best_that_fit(choices: Sequence[Choice], room: float, *, fading: float = 1.0, again: float = 0.0) -> list[int]:

@@ -134,6 +134,8 @@ def _is_imperative(words: Sequence[str], cores: Sequence[str]) -> bool:
         return True
     if core in _WITHOUT_VERB:
         return core != "no" or (not place and bool(rest) and FINITE_VERBS.isdisjoint(rest))
+    if following == "sie":
+        return core.endswith("en") and core not in _NO_VERBS
     is_name = place > 0 and words[place][:1].isupper()
     return following in _OBJECTS and not is_name and _may_be_verb(core)
 
