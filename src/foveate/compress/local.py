@@ -7,6 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
+import numpy as np
+
 from foveate.compress.choose import FIXED_COST, MIN_LEFT_TOKENS
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.cut import BRIEF, LINE, PHRASES
@@ -54,17 +56,7 @@ MOST_SHARE: Final = 0.9
 
 def compressed_share(raw_tokens: int, medium_share: float = MEDIUM_SHARE) -> float:
     """Return the share for C: the longer a turn, the smaller; `medium_share` for one of 1,000 tokens."""
-    return min(MOST_SHARE, _usual_share(raw_tokens) * medium_share / MEDIUM_SHARE)
-
-
-def _usual_share(raw_tokens: int) -> float:
-    below_tokens, below_share = 0, _SHARES[0][1]
-    for tokens, share in _SHARES:
-        if raw_tokens <= tokens:
-            part = (raw_tokens - below_tokens) / (tokens - below_tokens)
-            return below_share + part * (share - below_share)
-        below_tokens, below_share = tokens, share
-    return below_share
+    return min(MOST_SHARE, float(np.interp(raw_tokens, *zip(*_SHARES, strict=True))) * medium_share / MEDIUM_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
