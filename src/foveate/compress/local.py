@@ -45,18 +45,19 @@ BRIEF_SHARE: Final = 0.7
 """Maximum share of a turn for its brief form."""
 SAMPLE_CHARS = 40_000
 """Characters of a turn from which the ratio of real to estimated tokens is computed."""
-_SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.39), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
-"""Size of a turn in raw tokens, and the maximum share of its compressed form; larger ones get the last."""
+_SIZES = (25, 60, 150, 400, 1_000, 4_000, 20_000)
+_SHARES = (0.85, 0.55, 0.42, 0.39, 0.35, 0.31, 0.28)
+"""Maximum share of C for turns of these raw tokens; larger ones get the last."""
 
 
-MEDIUM_SHARE: Final = dict(_SHARES)[1_000]
+MEDIUM_SHARE: Final = 0.35
 MOST_SHARE: Final = 0.9
 """Maximum share of a turn for C."""
 
 
 def compressed_share(raw_tokens: int, medium_share: float = MEDIUM_SHARE) -> float:
     """Return the share for C: the longer a turn, the smaller; `medium_share` for one of 1,000 tokens."""
-    return min(MOST_SHARE, float(np.interp(raw_tokens, *zip(*_SHARES, strict=True))) * medium_share / MEDIUM_SHARE)
+    return min(MOST_SHARE, float(np.interp(raw_tokens, _SIZES, _SHARES)) * medium_share / MEDIUM_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
