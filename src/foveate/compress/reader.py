@@ -18,6 +18,7 @@ from foveate.compress.lexicon import ERRORS, common_words
 from foveate.compress.worth import Floats, WorthModel, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from foveate.words.grammar import QUESTION_MARKS
 
 MAX_CANDIDATES = 6_000
 """Limit of the clauses of a turn that are read one by one, except those of the last message."""
@@ -33,6 +34,8 @@ CAPTION = 0.1
 LEAST_TOLD, TOLD = 0.15, 2.0
 """Factor of the facts of a clause that no reader keeps, and the addition for the mean chance that one keeps its words.
 Together they are at most 1."""
+FIRST_BOOST = 1.2
+"""Factor of the user's first clause and first question: what the turn is about."""
 
 LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
 _SPEECH = re.compile(
@@ -150,6 +153,10 @@ def read_turn(messages: Sequence[Message], worth: WorthModel | None = None) -> T
             reading.tool_calls += len(message.tool_calls)
             continue
         _read_message(reading, message, place=place, is_last=place == last, results=results)
+    asked = [one for one in reading.candidates if one.speaker == "user"]
+    questions = [one for one in asked if one.text.endswith(QUESTION_MARKS)]
+    for place in {one.place for one in (*asked[:1], *questions[:1])}:
+        reading.candidates[place].factor *= FIRST_BOOST
     _weigh(reading.without_output().candidates, worth or load_worth())
     reading.facts = _heaviest(reading.candidates)
     return reading
