@@ -23,6 +23,7 @@ from foveate.session.record import check_session_id, printable_text
 from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
+from foveate.store.message_keys import stored_forms
 from foveate.unpack import archive_bytes
 
 if TYPE_CHECKING:
@@ -247,7 +248,8 @@ async def _is_free_or_same(store: Store, name: str, *, keys: Sequence[str]) -> b
     except SessionNotFound:
         return True
     imported = [key for key in kept if key is not None][: len(keys)]
-    return set(imported) <= set(keys) and bool(imported or not kept)
+    known = {form for key in keys for form in stored_forms(key)}
+    return set(imported) <= known and bool(imported or not kept)
 
 
 class _Import:
