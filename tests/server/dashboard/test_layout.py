@@ -1,0 +1,92 @@
+"""The dashboard's layout in a real browser: the header, empty pages, folded parts, and what a phone shows.
+
+Needs Chromium, which `make browser` installs; without it these tests are skipped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.browser import CHROMIUM, chromium
+from support.servers import listening
+
+pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+axe_sync = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is not installed")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; 'make browser' installs it")
+PHONE = {"width": 390, "height": 844}
+LARGEST_HEADER = 0.12
+EMPTY_PAGES = (
+    "/",
+    "/ui/compare",
+    "/ui/costs",
+    "/ui/knowledge",
+    "/ui/agents",
+    "/ui/prompts",
+    "/ui/cabinet",
+    "/ui/import",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server of an empty store."""
+    with listening(tmp_path_factory.mktemp("empty") / "a.db") as url:
+        yield url
+
+
+@pytest.fixture
+def phone(browser: Any) -> Iterator[Any]:
+    context = browser.new_context(viewport=PHONE)
+    context.set_default_timeout(20_000)
+    yield context.new_page()
+    context.close()
+
+
+def axe_faults(page: Any) -> list[tuple[str, str]]:
+    found = axe_sync.Axe().run(page).response["violations"]
+    return [(each["id"], each["nodes"][0]["html"]) for each in found]
+
+
+def test_the_header_of_a_phone_is_small_and_its_menu_opens_and_closes_by_keyboard(phone: Any, empty: str) -> None:
+    phone.goto(f"{empty}/ui/agents")
+    assert phone.locator("header.top").bounding_box()["height"] <= LARGEST_HEADER * PHONE["height"]
+    assert phone.locator("nav[aria-label=Pages] a:visible").count() == 0
+    phone.locator("button.menu").focus()
+    phone.keyboard.press("Enter")
+    assert phone.locator("nav[aria-label=Pages] a:visible").count() == 9
+    assert axe_faults(phone) == []
+    phone.keyboard.press("Escape")
+    assert phone.locator("nav[aria-label=Pages] a:visible").count() == 0
+    phone.keyboard.press("Enter")
+    phone.keyboard.press("Tab")
+    phone.keyboard.press("Enter")
+    phone.locator("h1", has_text="Sessions").wait_for()
+
+
+def test_an_empty_page_has_a_sentence_of_its_own_and_no_table(phone: Any, empty: str) -> None:
+    for path in EMPTY_PAGES:
+        phone.goto(f"{empty}{path}")
+        assert phone.locator("#content td[colspan]").count() == 0, path
+        assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"], path
+        assert axe_faults(phone) == [], path
+    for path in ("/ui/agents", "/ui/cabinet", "/ui/compare"):
+        phone.goto(f"{empty}{path}")
+        sentence = phone.locator("#content > p.empty, #content form > p.empty, #content > div > p.empty")
+        assert sentence.count() == 1, path
+        assert sentence.evaluate("element => getComputedStyle(element).display") == "block", path
+
+
+def test_the_first_agent_appears_on_an_empty_page_that_is_open(phone: Any, empty: str) -> None:
+    phone.goto(f"{empty}/ui/agents")
+    phone.locator("#connection", has_text="live").wait_for()
+    phone.request.post(f"{empty}/api/v1/agents", data={"task": "List the ports."})
+    phone.locator("table.cards th", has_text="List the ports.").wait_for()
