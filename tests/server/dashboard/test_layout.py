@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+import foveate.sync as foveate
 from support.browser import CHROMIUM, chromium
 from support.servers import listening
 
@@ -18,6 +19,17 @@ axe_sync = pytest.importorskip("axe_playwright_python.sync_playwright", reason="
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium; 'make browser' installs it")
 PHONE = {"width": 390, "height": 844}
 LARGEST_HEADER = 0.12
+RULES = (
+    "Never deploy on a Friday.",
+    "Always write commit messages in English.",
+    "Never squash the release branch.",
+    "Timestamps are always UTC with a trailing Z.",
+    "Always answer in two sentences.",
+    "Never use tabs in Python files.",
+    "Invoices must be kept for eleven years.",
+    "Always run the linter before a push.",
+    "Never call customers after nine in the evening.",
+)
 EMPTY_PAGES = (
     "/",
     "/ui/compare",
@@ -40,6 +52,19 @@ def browser() -> Iterator[Any]:
 def empty(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The URL of a server of an empty store."""
     with listening(tmp_path_factory.mktemp("empty") / "a.db") as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The URL of a server of a store with a session of a project, in which nine rules are stated."""
+    path = tmp_path_factory.mktemp("filled") / "a.db"
+    with foveate.open(path) as fov:
+        work = fov.session("work", channel="shop", title="The shop")
+        for rule in RULES:
+            work.record([{"role": "user", "content": rule}, {"role": "assistant", "content": "Understood."}])
+        fov.settle()
+    with listening(path) as url:
         yield url
 
 
@@ -90,3 +115,23 @@ def test_the_first_agent_appears_on_an_empty_page_that_is_open(phone: Any, empty
     phone.locator("#connection", has_text="live").wait_for()
     phone.request.post(f"{empty}/api/v1/agents", data={"task": "List the ports."})
     phone.locator("table.cards th", has_text="List the ports.").wait_for()
+
+
+def test_what_was_learned_is_decided_in_place_by_keyboard_on_a_phone(phone: Any, filled: str) -> None:
+    phone.goto(f"{filled}/ui/knowledge")
+    phone.locator("button", has_text="Learn from new turns").click()
+    phone.locator(".tiles", has_text="9 learned since yesterday").wait_for()
+    assert phone.locator(".items .actions").count() == 5
+    phone.locator(".more a", has_text="Show more (4)").click()
+    phone.locator(".items .actions").nth(8).wait_for()
+    assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    assert axe_faults(phone) == []
+    phone.locator(".items button", has_text="Approve").nth(1).focus()
+    phone.keyboard.press("Enter")
+    decided = phone.locator(".decided a:focus").inner_text()
+    phone.keyboard.press("Tab")
+    assert phone.evaluate("document.activeElement.closest('li') === document.querySelector('.decided + li')")
+    assert phone.locator(".items .actions").count() == 8
+    phone.reload()
+    phone.locator(".tiles", has_text="1 in force").wait_for()
+    assert phone.locator("#force ~ details .what").inner_text() == decided

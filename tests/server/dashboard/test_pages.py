@@ -529,11 +529,12 @@ def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(tmp_pat
         client.post("/api/v1/sessions", json={"id": "work", "channel": "shop"})
         said = [{"role": "user", "content": "Never deploy on a Friday."}]
         client.post("/api/v1/sessions/work/turns", json={"messages": said})
-        assert "Since yesterday" in client.get("/ui/knowledge").text
+        assert "Nothing was learned yet." in client.get("/ui/knowledge").text
         client.post("/ui/knowledge", data={"action": "learn"}, follow_redirects=False)
         page = client.get("/ui/knowledge").text
         assert "Never deploy on a Friday." in page
-        assert "1 new, 0 changed, 0 replaced" in page
+        assert "<b>1</b> learned since yesterday" in page
+        assert "<b>0</b> in force" in page
         written = {"title": "Ports", "text": "The shop listens on 8443.", "scope": "project:shop", "kind": "reference"}
         added = client.post("/ui/knowledge", data=written, follow_redirects=False)
         assert "8443" in client.get(added.headers["location"]).text
