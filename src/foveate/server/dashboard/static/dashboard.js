@@ -295,14 +295,23 @@ function drawChart(place) {
   if (!window.uPlot || rows.length < 2) return;
   const days = rows.map(row => Date.parse(row.dataset.day) / 1000);
   const values = name => rows.map(row => Number(row.dataset[name]));
-  const ink = getComputedStyle(document.body).color;
+  const style = getComputedStyle(document.body);
+  const ink = style.color;
   const axis = { stroke: ink, grid: { stroke: "#8884" } };
-  const series = (label, stroke, scale) => ({ label, stroke, scale, width: 2, points: { show: rows.length < 60 } });
+  const day = moment => moment == null ? "–" : new Date(moment * 1000).toISOString().slice(0, 10);
+  const share = value => value == null ? "–" : `${Math.round(value * 100)}%`;
+  const price = value => value == null ? "–" : `$${value.toFixed(value && value < 1 ? 4 : 2)}`;
+  const series = (label, stroke, scale, text) => ({ label, stroke, scale, width: 2, points: { show: rows.length < 60 }, value: (_, value) => text(value) });
   new uPlot({
     width: place.clientWidth, height: 220,
+    tzDate: moment => uPlot.tzDate(new Date(moment * 1000), "Etc/UTC"),
     scales: { share: { range: [0, 1] } },
-    axes: [axis, { ...axis, label: "$" }, { ...axis, scale: "share", side: 1, values: (_, ticks) => ticks.map(tick => `${Math.round(tick * 100)}%`) }],
-    series: [{}, series("cost", "#0068a8", "y"), series("cached", "#00805c", "share")],
+    axes: [
+      { ...axis, incrs: [1, 2, 7, 14, 28, 91, 182, 364].map(days => days * 86400), values: (_, ticks) => ticks.map(tick => day(tick).slice(5)) },
+      { ...axis, size: 64, values: (_, ticks) => ticks.map(tick => `$${+tick.toFixed(4)}`) },
+      { ...axis, scale: "share", side: 1, values: (_, ticks) => ticks.map(share) },
+    ],
+    series: [{ label: "day", value: (_, value) => day(value) }, series("cost", style.getPropertyValue("--s0"), "y", price), series("cached", style.getPropertyValue("--s2"), "share", share)],
   }, [days, values("cost"), values("cached")], place);
 }
 
