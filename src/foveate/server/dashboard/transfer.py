@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
+import inspect
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import PurePath
 from typing import BinaryIO
 
@@ -10,6 +12,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from foveate.errors import FoveateError
+from foveate.formats import transcript_formats
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, explained
@@ -26,7 +29,7 @@ pages = Pages()
 @pages.add("GET", f"{BASE}/import", right="write")
 async def show_import(visit: Visit) -> Response:
     """Show the import form."""
-    return visit.page("import.html", title="Import", results=(), problems=())
+    return visit.page("import.html", title="Import", results=(), problems=(), accepted=accepted_files())
 
 
 @pages.add("POST", f"{BASE}/import", right="write")
@@ -48,7 +51,16 @@ async def import_files(visit: Visit) -> Response:
                 problems.append((name, explained(error, visit.principal.tenant, "an import")))
     if not results and not problems:
         problems.append(("", "choose at least one file"))
-    return visit.page("import.html", title="Import", results=results, problems=problems)
+    return visit.page("import.html", title="Import", results=results, problems=problems, accepted=accepted_files())
+
+
+@cache
+def accepted_files() -> Mapping[str, str]:
+    """Describe the files of each transcript format by the first sentence of its documentation."""
+    return {
+        name: " ".join((inspect.getdoc(format_) or "").partition("\n\n")[0].split())
+        for name, format_ in transcript_formats().items()
+    }
 
 
 def upload_name(upload: UploadFile) -> str:
