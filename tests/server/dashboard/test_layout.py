@@ -135,3 +135,20 @@ def test_what_was_learned_is_decided_in_place_by_keyboard_on_a_phone(phone: Any,
     phone.reload()
     phone.locator(".tiles", has_text="1 in force").wait_for()
     assert phone.locator("#force ~ details .what").inner_text() == decided
+
+
+def test_a_session_begins_with_its_picture_and_chat_and_the_rest_opens_by_links(phone: Any, filled: str) -> None:
+    phone.goto(f"{filled}/ui/sessions/work")
+    phone.locator(".timeline .column").first.wait_for()
+    tops = [phone.locator(place).bounding_box()["y"] for place in ("#picture .headline", "#picture .budget", "#chat")]
+    assert tops == sorted(tops)
+    assert phone.locator(".folds details[open]").count() == 0
+    assert phone.locator("ol.turns:visible, form.stack:visible, #live:visible").count() == 0
+    phone.locator("a[href='#turns']").click()
+    phone.locator("ol.turns li", has_text="T-9").wait_for()
+    phone.locator("a[href='#pins']").click()
+    phone.locator("label:has-text('Pin') input[name=text]").fill("Never deploy on a Friday.")
+    phone.locator("details:has(#pins) button", has_text="Pin").click()
+    phone.locator("details:has(#pins)[open] li", has_text="Never deploy on a Friday.").wait_for()
+    assert phone.locator(".folds details[open]").count() == 1
+    assert axe_faults(phone) == []

@@ -315,11 +315,17 @@ function drawChart(place) {
   }, [days, values("cost"), values("cached")], place);
 }
 
-/* A link to a folded part opens it. */
-function openPart(event) {
-  const link = event.target.closest && event.target.closest("a[href^='#part-']");
-  const part = link && document.querySelector(link.getAttribute("href"));
-  if (part) part.open = true;
+/* A folded part opens when a link, or the address of the page, leads to it. */
+function openPart(place) {
+  const part = place && document.getElementById(decodeURIComponent(place.slice(1)));
+  const folded = part && part.closest("details");
+  if (!folded) return;
+  folded.open = true;
+  part.scrollIntoView({ block: "start" });
+}
+function followLink(event) {
+  const link = event.target.closest && event.target.closest("a[href^='#']");
+  if (link) openPart(link.getAttribute("href"));
 }
 
 /* On a phone each row of a table is a card, and each cell has the name of its column. */
@@ -389,7 +395,8 @@ function prepare(root) {
 document.addEventListener("DOMContentLoaded", () => {
   prepare(document);
   listen();
-  document.addEventListener("click", openPart);
+  document.addEventListener("click", followLink);
+  openPart(location.hash);
   document.addEventListener("click", chooseTurn);
   document.addEventListener("keydown", stepTurn);
   document.addEventListener("input", event => event.target.matches(".why input[name=turn]") && markTurn(event.target));
