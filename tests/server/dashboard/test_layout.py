@@ -30,6 +30,21 @@ RULES = (
     "Always run the linter before a push.",
     "Never call customers after nine in the evening.",
 )
+FILLED_PAGES = (
+    "/",
+    "/ui/sessions/work",
+    "/ui/sessions/work/turns/T-2",
+    "/ui/sessions/work/requests",
+    "/ui/search?q=tabs",
+    "/ui/compare",
+    "/ui/costs",
+    "/ui/knowledge",
+    "/ui/knowledge?section=decide",
+    "/ui/prompts",
+    "/ui/prompts/modes%2Fcore",
+    "/ui/import",
+    "/ui/settings?q=budget",
+)
 EMPTY_PAGES = (
     "/",
     "/ui/compare",
@@ -115,6 +130,42 @@ def test_the_first_agent_appears_on_an_empty_page_that_is_open(phone: Any, empty
     phone.locator("#connection", has_text="live").wait_for()
     phone.request.post(f"{empty}/api/v1/agents", data={"task": "List the ports."})
     phone.locator("table.cards th", has_text="List the ports.").wait_for()
+
+
+FAULTY_HEADINGS = """() => {
+    const heads = [...document.querySelectorAll("main :is(h1, h2, h3, h4, h5, h6)")];
+    const levels = heads.map(one => Number(one.tagName[1]));
+    return levels.filter((level, place) => level > (place ? levels[place - 1] : 0) + 1);
+}"""
+UNLABELLED = """() => [...document.querySelectorAll("input:not([type=hidden]), select, textarea")]
+    .filter(one => !one.labels.length && !one.getAttribute("aria-label")).map(one => one.outerHTML)"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_inputs_have_labels_headings_are_in_order_and_everything_has_contrast_with_all_parts_open(
+    browser: Any, filled: str, scheme: str
+) -> None:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    page = context.new_page()
+    page.request.post(f"{filled}/ui/knowledge", form={"action": "learn"}, headers={"Origin": filled})
+    for path in FILLED_PAGES:
+        page.goto(f"{filled}{path}")
+        page.locator(".timeline .column" if path == "/ui/sessions/work" else "h1").first.wait_for()
+        page.evaluate("document.querySelectorAll('details').forEach(part => part.open = true)")
+        assert axe_faults(page) == [], path
+        assert page.evaluate(FAULTY_HEADINGS) == [], path
+        assert page.evaluate(UNLABELLED) == [], path
+    context.close()
+
+
+def test_the_focus_is_visible_on_links_buttons_and_inputs(phone: Any, filled: str) -> None:
+    phone.goto(f"{filled}/ui/knowledge")
+    reached = set()
+    for _ in range(5):
+        phone.keyboard.press("Tab")
+        assert "solid 2px" in phone.evaluate("getComputedStyle(document.activeElement).outline")
+        reached.add(phone.evaluate("document.activeElement.tagName"))
+    assert reached == {"A", "BUTTON", "INPUT"}
 
 
 def test_what_was_learned_is_decided_in_place_by_keyboard_on_a_phone(phone: Any, filled: str) -> None:

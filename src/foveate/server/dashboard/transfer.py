@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Mapping
-from functools import cache, partial
+from functools import partial
 from pathlib import PurePath
 from typing import BinaryIO
 
@@ -12,7 +10,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from foveate.errors import FoveateError
-from foveate.formats import transcript_formats
+from foveate.importer import accepted_files
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, explained
@@ -52,15 +50,6 @@ async def import_files(visit: Visit) -> Response:
     if not results and not problems:
         problems.append(("", "choose at least one file"))
     return visit.page("import.html", title="Import", results=results, problems=problems, accepted=accepted_files())
-
-
-@cache
-def accepted_files() -> Mapping[str, str]:
-    """Describe the files of each transcript format by the first sentence of its documentation."""
-    return {
-        name: " ".join((inspect.getdoc(format_) or "").partition("\n\n")[0].split())
-        for name, format_ in transcript_formats().items()
-    }
 
 
 def upload_name(upload: UploadFile) -> str:
