@@ -570,3 +570,19 @@ def test_a_turn_is_put_on_the_board_in_place_and_a_search_counts_its_hits(tmp_pa
         assert "Put on the board as" in answer.text
         client.post("/api/v1/sessions/plain/settle")
         assert " in 1 session." in client.get("/ui/search?q=port").text
+
+
+def test_the_list_has_columns_for_costs_and_reliability_only_if_a_session_has_them(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "plain"})
+        head = client.get("/").text.partition("</thead>")[0]
+        assert ">Budget in tokens<" in head
+        assert ">Cost<" not in head
+        assert ">Reliability<" not in head
+        client.post("/api/v1/sessions", json={"id": "scored", "strategy": "checkpoint"})
+        call(client, _pay, client.fov)
+        page = client.get("/").text
+        assert ">Cost<" in page
+        assert ">Reliability<" in page
+        rows = page.partition('<tbody id="rows"')[2]
+        assert rows.count("<td") == page.count('<th scope="row">') * (page.partition("</thead>")[0].count("<th ") - 1)
