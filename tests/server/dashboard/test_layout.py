@@ -112,6 +112,12 @@ def test_the_header_of_a_phone_is_small_and_its_menu_opens_and_closes_by_keyboar
     phone.locator("h1", has_text="Sessions").wait_for()
 
 
+def test_a_session_takes_a_few_lines_of_a_phone(phone: Any, filled: str) -> None:
+    phone.goto(f"{filled}/")
+    assert phone.locator("#rows tr").first.bounding_box()["height"] < LARGEST_HEADER * PHONE["height"]
+    assert phone.locator("#rows td[data-name='Budget in tokens']").first.is_visible()
+
+
 def test_an_empty_page_has_a_sentence_of_its_own_and_no_table(phone: Any, empty: str) -> None:
     for path in EMPTY_PAGES:
         phone.goto(f"{empty}{path}")

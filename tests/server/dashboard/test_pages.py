@@ -438,6 +438,12 @@ def test_a_turn_is_explained_and_put_on_the_board(client: ServerClient) -> None:
     assert client.post(f"/ui/sessions/{SESSION}/retrieve", data={"turn": "T-999"}, headers=form).status_code == 404
 
 
+def test_each_strategy_of_a_comparison_is_described(client: ServerClient) -> None:
+    page = client.get("/ui/compare").text
+    assert "<b>gradient</b> Newest turns raw, older ones increasingly compressed." in page
+    assert len(re.findall(r"<b>[a-z]+</b> [A-Z][^<]+\.</span>", page)) == page.count('name="strategy"') == 6
+
+
 def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> None:
     before = len(client.get("/api/v1/sessions?limit=100").json()["items"])
     files = {"file": ("../odd.bin", b"\x00\x01")}
