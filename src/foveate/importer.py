@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import os
 import re
 import zipfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -139,6 +141,15 @@ async def import_transcript(
             return report
     except OSError as error:
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
+
+
+@cache
+def accepted_files() -> Mapping[str, str]:
+    """Describe the files of each transcript format by the first sentence of its documentation."""
+    return {
+        name: " ".join((inspect.getdoc(format_) or "").partition("\n\n")[0].split())
+        for name, format_ in formats.transcript_formats().items()
+    }
 
 
 def unpacked_bytes(path: Path, format_name: str | None = None) -> int:
