@@ -1,6 +1,6 @@
 """What `make docs` adds to the pages of docs/: a hook of mkdocs, which also writes llms.txt and llms-full.txt.
 
-- README.md is the home page; the change log, CONTRIBUTING.md and the examples are pages too; decisions get a list.
+- README.md is the home page; the change log and CONTRIBUTING.md are pages too; decisions get a list.
 - A link to a file of the repository that is no page becomes its path, or a link where `repo_url` is set.
 - llms.txt lists the pages of the navigation, llms-full.txt has their text (without the lab), for language models.
 - A page that would fetch something from another host fails the build.
@@ -20,7 +20,6 @@ ADDED = {
     "index.md": "README.md",
     "changelog.md": "CHANGELOG.md",
     "contributing.md": "CONTRIBUTING.md",
-    "examples.md": "examples/README.md",
 }
 """Pages of the site that are files elsewhere in the repository."""
 DECISIONS = "lab/decisions/index.md"

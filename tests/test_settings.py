@@ -233,6 +233,32 @@ def test_a_broken_file_is_refused_by_name(name: str, content: bytes, problem: st
     assert caught.value.key == str(path)
 
 
+@pytest.mark.parametrize(
+    ("content", "key", "written"),
+    [
+        ("1: x", "1", "1"),
+        ("on: x", "true", "true"),
+        ("null: x", "null", "null"),
+        ("2026-01-02: x", "2026-01-02", "2026-01-02"),
+        ("store: {1.5: x}", "store.1.5", "1.5"),
+        ("gradient: {no: x}", "gradient.false", "false"),
+        ("tools: {mcp_servers: {1: {command: x}}}", "tools.mcp_servers.1", "1"),
+        ("models: {prices: {null: [1, 2]}}", "models.prices.null", "null"),
+        ("profiles: {me: {1: {interval: 3}}}", "profiles.me.1", "1"),
+        ("store: &a {x: *a, list: [{1: *a}]}", "store.list[0].1", "1"),
+    ],
+)
+def test_a_key_of_yaml_that_is_no_text_is_refused_by_name_at_every_level(
+    content: str, key: str, written: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "f.yaml"
+    path.write_text(content)
+    with pytest.raises(SettingsError) as caught:
+        load_settings(path, environment={})
+    problem = f"YAML does not read {written} as text; write it in quotes (in {path})"
+    assert (caught.value.key, caught.value.problem) == (key, problem)
+
+
 def test_a_file_that_is_not_there_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match="can't be read: No such file") as caught:
         load_settings(tmp_path / "f.toml", environment={})

@@ -6,7 +6,7 @@
     python bench/clients/run.py through URL PORT OUT [CLIENT…]    # any gateway whose provider is 127.0.0.1:PORT
     python bench/clients/run.py large [CLIENT…]              # 2 MB of history in each agent
     python bench/clients/run.py long [CLIENT…]               # the packages: 2 MB of history, 300 turns in 16,000 tokens
-    python bench/clients/run.py session                      # the session of Claude Code in docs/guides/gateway.md
+    python bench/clients/run.py session                      # the session of Claude Code in docs/lab/gateway.md
 
 The cache is $FOVEATE_CLIENTS, or ~/.cache/foveate-clients. Not part of `make test`.
 """

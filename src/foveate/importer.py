@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import io
 import os
 import re
 import zipfile
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -23,6 +25,7 @@ from foveate.session.record import check_session_id, printable_text
 from foveate.session.tenant import stored_id
 from foveate.store import Store
 from foveate.store.codec import draft_messages, weigh
+from foveate.store.message_keys import stored_forms
 from foveate.unpack import archive_bytes
 
 if TYPE_CHECKING:
@@ -140,6 +143,15 @@ async def import_transcript(
         raise InputError(f"{path}: can't be read: {error.strerror}") from error
 
 
+@cache
+def accepted_files() -> Mapping[str, str]:
+    """Describe the files of each transcript format by the first sentence of its documentation."""
+    return {
+        name: " ".join((inspect.getdoc(format_) or "").partition("\n\n")[0].split())
+        for name, format_ in formats.transcript_formats().items()
+    }
+
+
 def unpacked_bytes(path: Path, format_name: str | None = None) -> int:
     """Return how many bytes an import of this file unpacks: 0 if it is no archive."""
     with path.open("rb") as stream:
@@ -247,7 +259,8 @@ async def _is_free_or_same(store: Store, name: str, *, keys: Sequence[str]) -> b
     except SessionNotFound:
         return True
     imported = [key for key in kept if key is not None][: len(keys)]
-    return set(imported) <= set(keys) and bool(imported or not kept)
+    known = {form for key in keys for form in stored_forms(key)}
+    return set(imported) <= known and bool(imported or not kept)
 
 
 class _Import:

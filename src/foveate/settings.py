@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import os
 import tomllib
 from collections.abc import Mapping
@@ -298,6 +299,7 @@ def _read_file(path: Path) -> dict[str, object]:
         return {}
     if not isinstance(loaded, dict):
         raise SettingsError(str(path), "must have sections such as [store]")
+    _refuse_other_keys(loaded, path)
     return loaded
 
 
@@ -308,6 +310,26 @@ def _read_yaml(text: str) -> object:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise ValueError(str(error)) from error
+
+
+def _refuse_other_keys(loaded: dict[Any, object], path: Path) -> None:
+    """Reject keys that are not text; YAML has numbers, dates, null and booleans (an unquoted `on` or `yes`) as keys."""
+    pending: list[tuple[str, object]] = [("", loaded)]
+    seen: set[int] = set()  # an alias can make a value contain itself
+    while pending:
+        place, value = pending.pop()
+        if not isinstance(value, dict | list) or id(value) in seen:
+            continue
+        seen.add(id(value))
+        if isinstance(value, list):
+            pending += ((f"{place}[{number}]", item) for number, item in enumerate(value))
+            continue
+        for key, item in value.items():
+            written = key if isinstance(key, str) else json.dumps(key, default=str).strip('"')
+            name = f"{place}.{written}" if place else written
+            if not isinstance(key, str):
+                raise SettingsError(name, f"YAML does not read {written} as text; write it in quotes (in {path})")
+            pending.append((name, item))
 
 
 def _read_environment(environment: Mapping[str, str]) -> dict[str, object]:

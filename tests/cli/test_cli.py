@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import shlex
 import signal
 import subprocess
+import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,8 @@ import click
 import pytest
 
 from foveate import sync
-from foveate.cli import NESTED, cli
+from foveate.cli import NESTED, cli, main
+from foveate.cli.ui.output import CLOSED_PIPE
 from support.command_line import AWKWARD, SHOWN, Shell, command, shell_with
 from support.command_line_page import PAGE, generate, helps
 from support.patience import PATIENCE_SECONDS, wait_until
@@ -242,7 +246,38 @@ def test_a_reader_that_goes_away_ends_the_command_quietly(words: list[str], tmp_
         assert process.stdout.read(100)
         process.stdout.close()
         assert process.stderr.read() == b""
-        assert process.wait(PATIENCE_SECONDS) in (0, 1)
+        assert process.wait(PATIENCE_SECONDS) == CLOSED_PIPE
+
+
+FULL = Path("/dev/full")
+"""A device that takes no byte."""
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="this system has no device that is always full")
+@pytest.mark.parametrize("is_buffered", [True, False])
+def test_a_full_disk_under_standard_output_is_one_sentence_in_every_command(
+    is_buffered: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = shell_with(tmp_path)
+    monkeypatch.setenv("FOVEATE_DB", str(shell.db))
+    answers = [words for words in STORE_COMMANDS if words[0] not in ("fork", "unpin")]  # errors here, of another kind
+    helps_of_all = [[*words, "--help"] for words in COMMANDS]
+    for words in (["--version"], ["--help"], ["sessions", "--json"], *answers, *helps_of_all):
+        below = FULL.open("wb", buffering=-1 if is_buffered else 0)
+        with io.TextIOWrapper(below, write_through=not is_buffered) as full, monkeypatch.context() as patched:
+            patched.setattr(sys, "argv", ["foveate", *words])
+            patched.setattr(sys, "stdout", full)
+            with pytest.raises(SystemExit) as ended:
+                main()
+        last = capsys.readouterr().err.splitlines()[-1]
+        assert (ended.value.code, last) == (1, "Error: standard output: No space left on device"), words
+
+
+def test_a_stream_that_was_closed_before_the_start_discards_the_output(tmp_path: Path) -> None:
+    shell = shell_with(tmp_path)
+    script = f"{shlex.join(command('sessions'))} >&-"
+    run = subprocess.run(["sh", "-c", script], env=shell.environment(), capture_output=True, check=False)
+    assert (run.returncode, run.stdout, run.stderr) == (0, b"", b"")
 
 
 def test_an_interrupt_ends_an_import_in_a_sentence_and_keeps_a_sound_store(tmp_path: Path) -> None:

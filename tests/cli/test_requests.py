@@ -89,9 +89,23 @@ def test_the_list_of_keys_shows_what_is_spent_and_booked_of_their_budgets(tmp_pa
     assert (intern["use"]["spent_usd"], intern["use"]["booked_usd"]) == (2.0, 3.0)
     assert intern["use"]["resets_at"].endswith("-01T00:00:00+00:00")
     shown = " ".join(shell("keys", "list").split())
-    assert "$20 a month $2.0000 $3.0000" in shown
+    assert "$20 a month $2.00 $3.00" in shown
     assert "$9 a month; $2.0000 spent, $3.0000 booked" in shell("keys", "budget", key, "--budget-usd", "9")
     assert shell.json("keys", "budget", key, "--budget-usd", "9")["booked_usd"] == 3
+
+
+def test_the_list_of_keys_fits_80_columns_and_names_the_tenant_and_the_budget(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=80)
+    shell("keys", "create", "the laptop at the harbour office")
+    shell("keys", "create", "team", "--tenant", "acme", "--model", "gpt-5*", "--route", "chat", "--route", "models")
+    shell("keys", "create", "intern", "--budget-usd", "20", "--soft", "15", "--per", "month")
+    lines = shell("keys", "list").splitlines()
+    assert len(lines) == 5
+    assert max(map(len, lines)) <= 80
+    assert lines[0].split() == ["key", "name", "tenant", "rights", "budget", "spent"]
+    assert "acme" in lines[3]
+    assert "$20 a month  $0.00" in lines[4]
+    assert {"models", "routes", "budget", "created_at"} <= shell.json("keys", "list")[1].keys()
 
 
 def test_a_keys_budget_is_set_shown_and_removed(tmp_path: Path) -> None:
@@ -99,7 +113,7 @@ def test_a_keys_budget_is_set_shown_and_removed(tmp_path: Path) -> None:
     made = shell.json("keys", "create", "intern", "--budget-usd", "20", "--soft", "15", "--per", "day")["info"]
     assert made["budget"] == {"usd": 20.0, "soft_usd": 15.0, "period": "day"}
     assert made["rights"] == ["gateway"]
-    assert "$20 a day, warns at $15" in " ".join(shell("keys", "list").split())
+    assert "$20 a day $15" in " ".join(shell("keys", "list").split())
     assert "$20 a day, warns at $15; $0.0000 spent" in shell("keys", "budget", made["id"])
     assert "$5 a day; $0.0000 spent" in shell("keys", "budget", made["id"], "--budget-usd", "5"), "the period stays"
     assert "$5 a day; $0.0000 spent" in shell("keys", "budget", made["id"]), "looking changes nothing"

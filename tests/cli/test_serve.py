@@ -177,7 +177,7 @@ def test_every_kind_of_job_is_done_by_a_server_with_settings_of_its_own(tmp_path
             (kind.split()[0], "done", None) for kind in JOBS
         }
         page = next(job for job in jobs() if job["kind"] == "compare-page")
-        assert "Recommended: " in client.get(f"/ui/compare/{page['id']}").text
+        assert "No recommendation: only " in client.get(f"/ui/compare/{page['id']}").text
 
 
 def test_listening_to_others_needs_a_key(tmp_path: Path) -> None:

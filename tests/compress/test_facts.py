@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from foveate.compress.facts import KINDS, base_weight, find_facts, find_names, number_key
+from foveate.compress.facts import KINDS, base_weight, find_facts, number_key
 from support.strategies import texts
 
 
@@ -42,7 +42,7 @@ from support.strategies import texts
     ],
 )
 def test_a_fact_is_found_with_its_normal_form(text: str, key: str) -> None:
-    assert key in find_facts(text, find_names(text))
+    assert key in find_facts(text)
 
 
 def test_a_number_with_a_unit_is_another_fact_than_the_bare_number() -> None:
@@ -59,18 +59,13 @@ def test_a_word_in_capitals_is_no_identifier() -> None:
     assert not [key for key in find_facts("YOU SHOULD ALWAYS REMEMBER THIS") if key.startswith("i:")]
 
 
-def test_a_name_seen_inside_a_sentence_is_one_at_its_start() -> None:
-    text = "Then Ole came. Ole is allergic."
-    assert "n:ole" in find_facts("Ole is allergic.", find_names(text))
-
-
 def test_words_everybody_says_weigh_nothing() -> None:
     assert not find_facts("the and of a to it is")
 
 
 @given(texts | st.text(max_size=300))
 def test_every_fact_has_a_kind_and_a_weight(text: str) -> None:
-    for key, weight in find_facts(text, find_names(text)).items():
+    for key, weight in find_facts(text).items():
         assert key[0] in KINDS
         assert weight > 0
         assert base_weight(key) > 0

@@ -81,16 +81,17 @@ Mode: developer.
 
 
 EXAMPLES = {
-    "images": "image/png\n",
-    "cabinet": CABINET,
-    "prompts": PROMPTS,
-    "agents": "queued 1\ndone There are 12 sheep.\nTrue\n",
+    ("concepts/context.md", "Images and files"): "image/png\n",
+    ("guides/tools.md", "Large results"): CABINET,
+    ("guides/models.md", "Prompts"): PROMPTS,
+    ("guides/agents.md", "Background agents"): "queued 1\ndone There are 12 sheep.\nTrue\n",
 }
 
 
-@pytest.mark.parametrize(("page", "printed"), EXAMPLES.items())
-def test_the_pages_examples_run(page: str, printed: str, tmp_path: Path) -> None:
-    (example,) = python_examples(ROOT / "docs" / "guides" / f"{page}.md")
+@pytest.mark.parametrize(("place", "printed"), EXAMPLES.items())
+def test_the_examples_of_a_section_run(place: tuple[str, str], printed: str, tmp_path: Path) -> None:
+    page, section = place
+    (example,) = python_examples(ROOT / "docs" / page, section)
     assert run_example(example, tmp_path) == printed
 
 

@@ -148,30 +148,28 @@ RUN_BY = {
     "concepts/checkpoint.md": "strategy/checkpoint/test_checkpoint.py",
     "concepts/hybrid.md": "session/test_context_hybrid.py",
     "concepts/oneshot.md": "docs/test_oneshot.py",
+    "concepts/strategies.md": "replay/test_compare.py",
     "concepts/topics.md": "session/test_topics.py",
     "guides/agent-loop.md": "docs/test_agent_loop.py",
     "guides/frameworks.md": "docs/test_adapter_pages.py",
-    "guides/compare.md": "replay/test_compare.py",
+    "guides/plugins.md": "docs/test_tools_page.py",
     "guides/tools.md": "docs/test_tools_page.py",
-    "guides/tutorial-strategy.md": "docs/test_strategy_tutorial.py",
-    "guides/tutorial-tool.md": "docs/test_tools_page.py",
     "start/quickstart.md": "docs/test_docs.py",
     **dict.fromkeys(
-        [f"guides/{page}.md" for page in ("agents", "cabinet", "chat", "images", "prompts")],
+        [f"guides/{page}.md" for page in ("agents", "chat", "models")],
         "docs/test_docs.py",
     ),
 }
 """Pages whose programs another test runs, and that test."""
 PROGRAMS = {
-    "concepts/context.md": r"\d+ \[.*'history'.*\]\n.*8443.*",
-    "concepts/recall.md": r"yesterday T-1 .*Grand Hotel.*\n",
-    "concepts/search.md": r"T-1 user The storage port is 9000, see src/store.py.\n",
+    "concepts/context.md": r"\d+ \[.*'history'.*\]\n.*8443.*image/png\n",
+    "concepts/recall.md": r"yesterday T-1 .*Grand Hotel.*\nT-1 user The storage port is 9000, see src/store.py.\n",
     "concepts/store.md": "",
     "guides/knowledge.md": r"1 person The shop listens on 8443. it moved\n2 person The shop listens on 8444. \n",
     "reference/settings.md": r"\[\]\n",
 }
 """Pages whose programs run here, and what they print."""
-FRAGMENTS = {"guides/postgresql.md": "needs a server", "reference/library.md": "signatures, written from the code"}
+FRAGMENTS = {"guides/deployment.md": "needs a server", "reference/library.md": "signatures, written from the code"}
 
 
 def test_every_program_of_a_page_is_run_by_a_test() -> None:
@@ -192,5 +190,5 @@ def test_the_programs_of_a_page_run(page: str, printed: str, tmp_path: Path) -> 
 
 
 def test_a_fragment_is_python() -> None:
-    for example in python_examples(DOCS / "guides" / "postgresql.md"):
-        compile(example, "postgresql.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    for example in python_examples(DOCS / "guides" / "deployment.md"):
+        compile(example, "deployment.md", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import subprocess
 import sys
 import tomllib
@@ -10,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from support.docs_examples import examples
 from support.paths import ROOT
 
-PAGE = ROOT / "docs" / "guides" / "tutorial-strategy.md"
+PAGE = ROOT / "docs" / "guides" / "plugins.md"
 
 
 def _blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return examples(PAGE, language, "A strategy")
 
 
 @pytest.fixture

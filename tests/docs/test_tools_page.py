@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -18,16 +17,18 @@ import pytest
 from foveate.context.tools import HISTORY_TOOLS
 from foveate.tools import Toolbox, Workspace, packs, registry
 from support.command_line import Shell
-from support.docs_examples import python_examples
+from support.docs_examples import examples, python_examples
 from support.paths import ROOT
 from support.tooling import allow
 
 PAGE = ROOT / "docs" / "guides" / "tools.md"
-TUTORIAL = ROOT / "docs" / "guides" / "tutorial-tool.md"
+TUTORIAL = ROOT / "docs" / "guides" / "plugins.md"
+SECTION = "A tool"
+"""Of the tutorial's page."""
 
 
 def _blocks(page: Path, language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```", page.read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return examples(page, language, SECTION if page == TUTORIAL else "")
 
 
 def _commands(page: Path) -> list[list[str]]:
@@ -40,7 +41,7 @@ def test_the_program_and_the_commands_of_the_page_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (program,) = python_examples(PAGE)
+    (program,) = python_examples(PAGE, "From a program")
     exec(compile(program, PAGE.name, "exec"), {})
     printed = capsys.readouterr().out
     assert "notes.md:1:The gateway uses port 8443.\n" in printed
@@ -65,7 +66,7 @@ def test_the_page_names_every_tool() -> None:
 @pytest.fixture
 def site(tmp_path: Path) -> Path:
     """The tutorial's package as an installer would leave it."""
-    module, _, tests = python_examples(TUTORIAL)
+    module, _, tests = python_examples(TUTORIAL, SECTION)
     project = tomllib.loads(_blocks(TUTORIAL, "toml")[0])["project"]
     folder = tmp_path / "site"
     metadata = folder / "foveate_tides-1.0.dist-info"
@@ -107,7 +108,7 @@ def test_the_tutorials_tool_is_shown_called_and_tested(site: Path) -> None:
 
 
 def test_the_tutorials_tool_that_writes_is_confined(tmp_path: Path) -> None:
-    _, program, _ = python_examples(TUTORIAL)
+    _, program, _ = python_examples(TUTORIAL, SECTION)
     names: dict[str, Any] = {}
     exec(compile(program, TUTORIAL.name, "exec"), names)
     box = Toolbox([names["save_tide"]], Workspace.at([tmp_path]), approve=allow)

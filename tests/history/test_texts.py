@@ -1,6 +1,7 @@
 """Texts that plans ask for: large turns don't hold up the event loop, and a cut one keeps what people typed."""
 
 import asyncio
+import gc
 import threading
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from foveate import Foveate
+from foveate.context.assemble import BlockText
 from foveate.context.costs import overheads
 from foveate.history import texts
 from foveate.plan import BRIEF_LINE, Block
@@ -148,5 +150,22 @@ def test_a_turn_that_is_pruned_while_it_is_read_stays_out_of_memory(
         monkeypatch.setattr(store, "read", pruned_meanwhile)
         assert "albatross" in (await reader.raw_turn(row, 1)).text
         assert "albatross" not in (await session.context("And now?")).text
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
+
+
+def test_an_open_session_holds_the_texts_that_its_contexts_show_and_not_all_it_ever_had(tmp_path: Path) -> None:
+    def held(kind: type) -> int:
+        gc.collect()
+        return sum(isinstance(value, kind) for value in gc.get_objects())
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s", budget_tokens=1_500)
+        before = held(texts.RawTurn), held(BlockText)
+        for number in range(150):
+            await session.record([user(f"Question {number}"), assistant(f"Answer {number}: {'yes ' * 60}")])
+            await session.context("And now?", recall=False)
+        assert held(texts.RawTurn) - before[0] < 75
+        assert held(BlockText) - before[1] < 75
 
     asyncio.run(with_store(tmp_path / "chat.db", job))

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from foveate import Foveate
 from foveate.knowledge.run import learn
+from foveate.knowledge.statements import says_change
 from foveate.knowledge.truth import read_claim
 from support.engine import with_store
 from support.knowledge import SHOP, record
 
+PAIRS = tomllib.loads(Path(__file__).with_name("statement_pairs.toml").read_text("utf-8"))["pair"]
 REPLACED = (
     (
         "production deploys only on Tuesdays before noon",
@@ -67,6 +70,26 @@ def test_a_statement_on_another_subject_replaces_nothing(before: str, now: str) 
 def test_a_case_or_place_replaces_no_general_rule_even_if_the_model_takes_it_for_a_change() -> None:
     for before, now in KEPT[:5]:
         assert not read_claim(now, is_change=True).replaces(read_claim(before))
+
+
+@pytest.mark.parametrize(
+    ("half", "relation", "least", "of"),
+    [
+        ("tuned", "replaces", 13, 16),
+        ("tuned", "both", 9, 9),
+        ("tuned", "unrelated", 7, 7),
+        ("apart", "replaces", 13, 16),
+        ("apart", "both", 5, 9),
+        ("apart", "unrelated", 6, 7),
+    ],
+)
+def test_pairs_of_statements_are_told_apart(half: str, relation: str, least: int, of: int) -> None:
+    """What was measured; nothing was tuned to the half set apart."""
+    chosen = [each for each in PAIRS if (each["half"], each["relation"]) == (half, relation)]
+    assert len(chosen) == of
+    changed = [read_claim(each["now"], is_change=says_change(each["now"])) for each in chosen]
+    found = (now.replaces(read_claim(each["before"])) for now, each in zip(changed, chosen, strict=True))
+    assert sum(each is (relation == "replaces") for each in found) >= least
 
 
 async def _current(fov: Foveate) -> list[str]:

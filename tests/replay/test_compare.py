@@ -177,6 +177,6 @@ def test_an_empty_history_has_figures_too() -> None:
 
 
 def test_the_docs_example_runs(tmp_path: Path) -> None:
-    (example,) = python_examples(ROOT / "docs" / "guides" / "compare.md")
+    (example,) = python_examples(ROOT / "docs" / "concepts" / "strategies.md")
     shown = run_example(example, tmp_path)
     assert shown.startswith("gradient 1 of 1 turns word for word, nothing left out; 100% of the facts")

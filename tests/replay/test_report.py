@@ -82,7 +82,7 @@ def test_the_parts_of_a_prompt_add_up() -> None:
 
 
 def test_the_best_of_a_row_wins_and_where_all_are_equal_nobody_does() -> None:
-    assert figure("facts kept") == {"gradient"}
+    assert figure("facts at end") == {"gradient"}
     assert figure("price") == {"gradient"}
     assert figure("word for word") == frozenset()
     assert figure("over budget") == frozenset()
@@ -91,7 +91,7 @@ def test_the_best_of_a_row_wins_and_where_all_are_equal_nobody_does() -> None:
 
 def test_what_the_text_does_not_tell_apart_is_a_tie() -> None:
     close = replace(COMPARISON, runs=(RUN, replace(RIVAL, facts_kept=0.501), replace(RIVAL, strategy="hybrid")))
-    facts = next(one for one in FIGURES if one.name == "facts kept")
+    facts = next(one for one in FIGURES if one.name == "facts at end")
     assert close.winners(facts, 4_000) == {"gradient", "standard"}
 
 
@@ -101,7 +101,7 @@ def test_a_line_says_what_is_seen_what_is_kept_and_what_it_costs() -> None:
         "3 of 10 turns word for word, the others shorter; 50% of the facts at the end, 60% on average"
     )
     assert "645 uncached tokens" in said
-    assert "Best at: in sight, facts kept" in said
+    assert "Best at: in sight, facts at end" in said
     assert "7 out of sight" in COMPARISON.words(RIVAL)
     assert COMPARISON.words(replace(RUN, overruns=2)).startswith("2 prompts exceeded the budget!")
 
@@ -130,7 +130,7 @@ def test_a_summary_has_every_figure_and_no_single_prompts() -> None:
     runs = summary["runs"]
     assert isinstance(runs, list)
     assert runs[0]["levels_at_end"]["T"] == 0.4
-    assert runs[0]["best_at"][:2] == ["in sight", "facts kept"]
+    assert runs[0]["best_at"][:2] == ["in sight", "facts at end"]
     assert "points" not in runs[0]
 
 
@@ -141,38 +141,63 @@ def test_no_strategy_is_recommended_if_all_show_everything() -> None:
     assert "below the conversation's 2,780 tokens" in said
 
 
-def test_one_recommendation_leads_with_what_it_keeps_and_costs() -> None:
+def test_the_cheapest_of_those_that_keep_the_most_facts_is_recommended_with_the_reason() -> None:
     assert COMPARISON.recommendation == (
-        "Recommended: gradient, which keeps 60% of the facts at 4,000 tokens (645 paid per call)."
+        "Recommended at 4,000 tokens: gradient, because it keeps the most facts on average (60%), like standard, and "
+        "costs the least of these per call (645 tokens, standard 3,000)."
     )
-    cheap = replace(RIVAL, strategy="topics", facts_on_average=0.2, price=0.1)
-    said = replace(COMPARISON, runs=(RUN, cheap)).recommendation
-    assert said.endswith(" The cheapest at 4,000 is topics: 20% (300).")
+    alone = replace(COMPARISON, runs=(RUN, replace(RIVAL, facts_on_average=0.5)))
+    assert alone.recommendation == (
+        "Recommended at 4,000 tokens: gradient, because it keeps the most facts on average (60%), for 645 tokens "
+        "per call."
+    )
 
 
-def test_of_strategies_that_keep_about_the_same_the_cheapest_is_recommended() -> None:
-    close = replace(RIVAL, facts_on_average=0.615)
-    assert replace(COMPARISON, runs=(RUN, close)).best(4_000) is RUN
-    assert replace(COMPARISON, runs=(RUN, replace(close, facts_on_average=0.63))).best(4_000).strategy == "standard"
+def test_a_strategy_that_keeps_more_at_the_end_is_named() -> None:
+    said = replace(COMPARISON, runs=(RUN, replace(RIVAL, facts_kept=0.8))).recommendation
+    assert said.endswith(" At the end standard keeps more (80%, gradient 50%).")
+
+
+def test_no_strategy_is_clearly_better_if_a_cheaper_one_saves_more_than_it_loses() -> None:
+    dear = replace(RIVAL, strategy="oneshot", facts_on_average=0.62, price=0.26)
+    compared = replace(COMPARISON, runs=(RUN, dear))
+    assert compared.recommended(4_000) is None
+    assert compared.recommendation == (
+        "No strategy is clearly better at 4,000 tokens: oneshot keeps the most facts on average (62%); gradient keeps "
+        "60% and costs 17% less per call (645 tokens, oneshot 780)."
+    )
+    little = replace(COMPARISON, runs=(RUN, replace(dear, price=0.22)))
+    assert little.recommended(4_000) is little.runs[1]
+
+
+def test_no_strategy_is_clearly_better_if_two_show_the_same_figures() -> None:
+    compared = replace(COMPARISON, runs=(RUN, replace(RUN, strategy="oneshot")))
+    assert compared.recommended(4_000) is None
+    assert compared.recommendation == (
+        "No strategy is clearly better at 4,000 tokens: gradient and oneshot keep the most facts on average (60%), and "
+        "a call costs 645 tokens."
+    )
 
 
 def test_a_strategy_that_exceeded_a_budget_is_not_recommended() -> None:
     over = replace(RIVAL, facts_on_average=0.9, overruns=1)
-    assert replace(COMPARISON, runs=(RUN, over)).best(4_000) is RUN
+    assert replace(COMPARISON, runs=(RUN, over)).recommended(4_000) is RUN
+    both = replace(COMPARISON, runs=(replace(RUN, overruns=1), over))
+    assert both.recommendation == "No recommendation at 4,000 tokens: every strategy exceeded it."
 
 
-def test_budgets_with_different_winners_are_both_named() -> None:
-    large = [replace(RUN, budget_tokens=8_000), replace(RIVAL, budget_tokens=8_000, facts_on_average=0.9)]
-    assert replace(COMPARISON, runs=(RUN, RIVAL, *large)).recommendation == (
-        "Recommended: gradient, which keeps 60% of the facts at 4,000 tokens (645 paid per call); "
-        "standard, which keeps 90% of the facts at 8,000 tokens (3,000 paid per call)."
-    )
+def test_each_budget_has_a_sentence_and_one_strategy_alone_has_none() -> None:
+    large = [replace(RUN, budget_tokens=8_000), replace(RIVAL, budget_tokens=8_000, facts_on_average=0.9, price=0.2)]
+    said = replace(COMPARISON, runs=(RUN, RIVAL, *large)).recommendation
+    assert "Recommended at 4,000 tokens: gradient, because" in said
+    assert "Recommended at 8,000 tokens: standard, because it keeps the most facts on average (90%)" in said
+    assert replace(COMPARISON, runs=(RUN,)).recommendation == "No recommendation: only gradient was replayed."
 
 
 def test_rows_that_are_the_same_for_all_are_one_sentence() -> None:
     names = [one.name for one in COMPARISON.differing(4_000)]
     assert {"over budget", "model tokens", "word for word"}.isdisjoint(names)
-    assert "facts kept" in names
+    assert "facts at end" in names
     assert "over budget 0" in COMPARISON.alike(4_000)
     page = write_page("a", COMPARISON)
     assert page.count("over budget") == 1

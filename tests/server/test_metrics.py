@@ -22,10 +22,11 @@ from foveate.server.metrics import FILL, Metrics
 from foveate.session.client_calls import CallRow
 from foveate.settings import load_settings
 from foveate.store.rows import RunningWorker
+from foveate.store.sql import now_us
 from foveate.telemetry import MAX_NAMES
 from support.command_line import HELLO
 from support.gateway import HEADERS, body_of
-from support.servers import ServerClient, call, client_of
+from support.servers import ServerClient, bearer, call, client_of
 from support.upstream import Upstream, say
 
 LINE = re.compile(r'(\w+)(\{(?:\w+="(?:[^"\\]|\\.)*",?)+\})? (\S+)')
@@ -125,6 +126,31 @@ def test_the_queue_and_its_workers_are_shown(tmp_path: Path) -> None:
         found = _scraped(client)
         assert (found['foveate_workers{kind="worker"}'], found['foveate_workers{kind="serve"}']) == (0, 0)
         assert {"foveate_queue_sessions", "foveate_queue_waited_seconds", "foveate_requests_in_progress"} <= set(found)
+
+
+def test_what_a_key_spent_of_its_budget_is_shown_until_it_is_revoked(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        made = call(client, client.fov.keys.create, "intern", rights=["admin"], budget_usd=20, period="day")
+        call(client, client.fov.keys.create, "free")
+        paid = _row(purpose="gateway", key_id=made.info.id, at_us=now_us(), nano_usd=2_500_000_000)
+        call(client, client.fov.store.calls.add_clients_calls, [(None, paid)])
+        client.headers.update(bearer(made.secret))
+        found = _scraped(client)
+        assert found[f'foveate_key_spent_usd{{key="{made.info.id}"}}'] == 2.5
+        assert found[f'foveate_key_budget_usd{{key="{made.info.id}"}}'] == 20
+        assert len([name for name in found if name.startswith("foveate_key_")]) == 2
+        other = call(client, client.fov.keys.create, "office", rights=["admin"])
+        call(client, client.fov.keys.revoke, made.info.id)
+        client.headers.update(bearer(other.secret))
+        assert not [name for name in _scraped(client) if name.startswith("foveate_key_")]
+
+
+def test_only_so_many_keys_have_metrics(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        for _ in range(3):
+            call(client, client.fov.keys.create, "k", budget_usd=1)
+        found = call(client, client.fov.keys.budgets, 2)
+        assert [key.use.spent_usd for key in found] == [0.0, 0.0]
 
 
 def test_a_process_that_ended_is_no_longer_shown() -> None:

@@ -294,6 +294,28 @@ def test_a_repeated_record_of_an_erased_turn_adds_nothing(tmp_path: Path) -> Non
     asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
+@pytest.mark.parametrize("how", ["turn", "text"])
+def test_a_key_made_from_the_text_goes_with_it_and_a_repeated_record_adds_nothing(how: str, tmp_path: Path) -> None:
+    path = tmp_path / "chat.db"
+    messages = [user("Keep it safe."), assistant("Noted.")]
+
+    async def job(fov: Foveate) -> None:
+        session = await fov.session("s")
+        await session.record_all([user("First."), assistant("Yes.")])
+        await session.record_all(messages, key=f"a {SECRET}", exact=True)
+        turns, text = (["T-2"], None) if how == "turn" else ([], SECRET)
+        report = await session.erase(*turns, text=text, dry_run=False)
+        assert report.is_erased
+        if how == "text":
+            assert report.counts["keys of messages"] == 2
+        assert [turn.id for turn in await session.record_all(messages, key=f"a {SECRET}", exact=True)] == ["T-2"]
+        assert (await session.refresh()).turns == 2
+        assert holders(path) == []
+
+    asyncio.run(with_store(path, job))
+    assert holders(path) == []
+
+
 def test_an_answer_in_progress_is_not_added_to_a_turn_that_was_erased(tmp_path: Path) -> None:
     async def job(fov: Foveate) -> None:
         session = await fov.session("s")

@@ -1,6 +1,9 @@
 """The picture of a context: cells of turns, hollow where it says nothing of them."""
 
+import sys
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -11,7 +14,9 @@ from foveate.context.render import Layout
 from foveate.errors import TurnNotFound
 from foveate.plan import ShownLevel
 from foveate.session.picture import (
+    IN_PART,
     Cell,
+    ShownTurn,
     bands_of,
     cells_of,
     joined,
@@ -262,3 +267,31 @@ def test_a_turn_on_the_board_is_marked_and_not_to_be_retrieved_again(tmp_path: P
         reason = session.explain_turn("T-3")
         assert reason.on_board == "T-3-R"
         assert not [way for way in reason.raise_by if way.startswith("Retrieve")]
+
+
+def test_a_turn_that_is_word_for_word_in_part_has_a_level_of_its_own() -> None:
+    steps = (part("T", 5, 5, "Turn 5: agreed."), replace(part("R", 5, 5), tokens=20))
+    cells = list(cells_of((part("E", 1, 4, SAID), *steps, part("R", 6, 6))))
+    assert [(cell.first, cell.level) for cell in cells if cell.first > 4] == [(5, IN_PART), (6, "R")]
+
+
+def test_the_picture_of_a_context_takes_no_more_work_where_its_eras_have_more_turns() -> None:
+    def made(turns: int) -> int:
+        """How many turns are described, of a context whose era has this many."""
+        created = 0
+
+        def trace(frame: FrameType, event: str, _argument: object) -> None:
+            nonlocal created
+            owner = frame.f_locals.get("self")
+            created += event == "call" and frame.f_code.co_name == "__init__" and type(owner) is ShownTurn
+
+        before = sys.getprofile()
+        sys.setprofile(trace)
+        try:
+            history = (part("E", 1, turns, SAID), part("C", turns + 1, turns + 2, levels="CC"))
+            list(cells_of((*history, part("R", turns + 2, turns + 2), part("R", turns + 3, turns + 3))))
+        finally:
+            sys.setprofile(before)
+        return created
+
+    assert 0 < made(100) == made(10_000)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,6 +27,8 @@ from foveate.errors import (
     TurnNotFound,
     TurnPruned,
 )
+from foveate.events import Event, EventBus
+from foveate.session.record import STEP_EVENTS
 from foveate.store import bodies
 from foveate.text import SLICE_CHARS
 from foveate.tokens import count_tokens
@@ -540,3 +543,33 @@ def test_a_range_in_the_wrong_order_says_so(tmp_path: Path, last: str | int) -> 
                     await read(first, last)
 
     fresh(tmp_path, job)
+
+
+def test_many_messages_are_announced_with_other_work_in_between(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = 0
+    published: Counter[int] = Counter()
+    publish = EventBus.publish
+
+    def noted(bus: EventBus, event: Event) -> None:
+        published[steps] += 1
+        publish(bus, event)
+
+    async def step() -> None:
+        nonlocal steps
+        while True:
+            await asyncio.sleep(0)
+            steps += 1
+
+    async def job(fov: foveate.Foveate) -> None:
+        session = await fov.session("s")
+        monkeypatch.setattr(EventBus, "publish", noted)
+        stepping = asyncio.ensure_future(step())
+        with fov.subscribe(lambda _: None, ["message-added", "turn-recorded"]):
+            await session.record_all([{"role": "user", "content": f"Prompt {number}"} for number in range(STEP_EVENTS)])
+        stepping.cancel()
+
+    use(tmp_path, job)
+    assert sum(published.values()) >= 2 * STEP_EVENTS
+    assert max(published.values()) <= STEP_EVENTS

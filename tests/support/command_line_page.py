@@ -17,7 +17,7 @@ Written by `python tests/support/command_line_page.py` from the help of each com
 
 Every command takes `--json`, and then answers with one JSON value; `chat` and `run` write one a line, as things happen.
 Groups have commands inside: `foveate sessions goal list demo --json`. `--db` can come first: `foveate --db FILE …`.
-A command that fails says why in a sentence on the error stream.
+A command that fails says why in a sentence on the error stream, also where its output can't be written (a full disk).
 
 | exit code | meaning |
 | --- | --- |
@@ -26,6 +26,7 @@ A command that fails says why in a sentence on the error stream.
 | 2 | usage error: the command was not called as its help says |
 | 3, 4, 5 | `run`: blocked, a limit was reached, a question |
 | 130 | interrupted with Ctrl-C |
+| 141 | the reader of standard output closed it, as `head` does; nothing is printed about it |
 
 A session is named by its id, a unique beginning of it, or its title; a turn by `T-3`, `t-3` or `3`; a number of tokens
 by `8000`, `8,000`, `8k` or `1.5m`.

@@ -9,12 +9,17 @@ from io import StringIO
 from pathlib import Path
 
 
-def python_examples(page: Path, section: str = "") -> list[str]:
-    """The programs of a page, or of one of its sections."""
+def examples(page: Path, language: str, section: str = "") -> list[str]:
+    """The blocks in a language on a page, or in one of its sections."""
     text = page.read_text("utf-8")
     if section:
         (text,) = re.findall(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
-    return re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def python_examples(page: Path, section: str = "") -> list[str]:
+    """The programs of a page, or of one of its sections."""
+    return examples(page, "python", section)
 
 
 def run_example(example: str, folder: Path) -> str:

@@ -38,12 +38,12 @@ with foveate.open("chat.db", settings=settings) as fov:
     print(fov.sessions())
 ```
 
-None is written `null` in YAML, and `"null"` in TOML and in variables. An unknown key, a wrong type or a value out of
-range is an error that names the key and the accepted values; so is a misspelt variable. Two more variables are not
-settings: `FOVEATE_DB`, the store of the command line, and `FOVEATE_ENDPOINT_KEY`
-([models](../guides/models.md#naming-a-model)). The sections of strategies can also be set for one session:
-`session.use("topics", bulk_topics=5)`. A profile sets them for all sessions of a scope, e.g. a project or a user; those
-of a session take precedence:
+None is written `null` in YAML, and `"null"` in TOML and in variables. Keys are text: in YAML, a name such as `1` needs
+quotes. An unknown key, a wrong type or a value out of range is an error that names the key and the accepted
+values; so is a misspelt variable. Two more variables are not settings: `FOVEATE_DB`, the store of the command line, and
+`FOVEATE_ENDPOINT_KEY` ([models](../guides/models.md#naming-a-model)). The sections of strategies can also be set for
+one session: `session.use("topics", bulk_topics=5)`. A profile sets them for all sessions of a scope, e.g. a project or
+a user; those of a session take precedence:
 
 ```toml
 [profiles."project:shop".gradient]

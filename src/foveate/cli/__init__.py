@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from importlib import import_module
@@ -13,6 +12,7 @@ import click
 import foveate
 from foveate.cli.ui.answers import StoreGroup
 from foveate.cli.ui.options import STORE_VARIABLE
+from foveate.cli.ui.output import standard_output
 from foveate.cli.ui.terminal import whole_error
 from foveate.errors import FoveateError, InputError, nearest
 
@@ -149,10 +149,8 @@ def _restore(value: str | None) -> None:
 
 
 def main() -> None:
-    """Run the command line. Characters that the terminal's encoding lacks, and lone surrogates, are escaped."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")
+    """Run the command line."""
     if COMPLETION in os.environ:
         from foveate.cli.ui import completion  # noqa: F401 - registers our script for Bash
-    cli(prog_name="foveate")
+    with standard_output():
+        cli(prog_name="foveate")

@@ -20,19 +20,18 @@ if TYPE_CHECKING:
 CELLS: Cells[KeyInfo] = {
     Column("key"): lambda key: key.id,
     Column("name", "cut"): lambda key: key.name,
-    Column("tenant"): lambda key: key.tenant or "(all)",
-    Column("rights"): lambda key: ", ".join(key.rights),
-    Column("models", "cut"): lambda key: ", ".join(key.models) or "(all)",
-    Column("routes", "cut"): lambda key: ", ".join(key.routes) or "(all)",
-    Column("budget"): lambda key: _budget(key.budget),
-    Column("spent"): lambda key: f"${key.use.spent_usd:.4f}" if key.use else "",
-    Column("booked", expendable=2): lambda key: f"${key.use.booked_usd:.4f}" if key.use else "",
-    Column("resets", expendable=3): lambda key: moment(key.use.resets_at) if key.use else "",
-    Column("created", expendable=1): lambda key: moment(key.created_at),
+    Column("tenant", expendable=1): lambda key: key.tenant,
+    Column("rights", "fold"): lambda key: ", ".join(key.rights),
+    Column("models", "cut", expendable=2): lambda key: ", ".join(key.models),
+    Column("routes", "cut", expendable=3): lambda key: ", ".join(key.routes),
+    Column("budget"): lambda key: _limit(key.budget) if key.budget.is_limited else "",
+    Column("warning", expendable=4): lambda key: _usd(key.budget.soft_usd),
+    Column("spent"): lambda key: f"${key.use.spent_usd:.2f}" if key.use else "",
+    Column("booked", expendable=5): lambda key: f"${key.use.booked_usd:.2f}" if key.use else "",
+    Column("resets", expendable=7): lambda key: moment(key.use.resets_at) if key.use else "",
+    Column("created", expendable=6): lambda key: moment(key.created_at),
     Column("revoked"): lambda key: moment(key.revoked_at) if key.revoked_at else "",
 }
-OF_BUDGETS = ("budget", "spent", "booked", "resets")
-"""Columns that are shown if a key has a budget."""
 
 
 @store_group("keys", "Keys of 'foveate serve': create, list, revoke.")
@@ -107,15 +106,14 @@ def create(
 
 @command.command(name="list")
 def list_(fov: Foveate) -> Answer:
-    """List the keys, without their secrets, with what is spent and booked of their budgets.
+    """List the keys, without their secrets, with what is spent of their budgets.
+
+    A key without a tenant, models or routes is for all. A narrow terminal shows fewer columns; --json has everything.
 
     \b
     foveate keys list
     """
-    found = fov.keys.list()
-    has_budgets = any(key.use for key in found)
-    cells = {column: cell for column, cell in CELLS.items() if has_budgets or column.name not in OF_BUDGETS}
-    return listing(found, cells, empty="No keys. 'foveate keys create' makes one.")
+    return listing(fov.keys.list(), CELLS, empty="No keys. 'foveate keys create' makes one.")
 
 
 @command.command()
@@ -197,9 +195,16 @@ def _free(settings: Settings) -> list[str]:
 def _budget(budget: KeyBudget) -> str:
     if not budget.is_limited:
         return ""
-    limit = "no limit" if budget.usd is None else f"${budget.usd:g}"
-    warning = "" if budget.soft_usd is None else f", warns at ${budget.soft_usd:g}"
-    return f"{limit} a {budget.period}{warning}"
+    warning = "" if budget.soft_usd is None else f", warns at {_usd(budget.soft_usd)}"
+    return f"{_limit(budget)}{warning}"
+
+
+def _limit(budget: KeyBudget) -> str:
+    return f"{_usd(budget.usd) or 'no limit'} a {budget.period}"
+
+
+def _usd(amount: float | None) -> str:
+    return "" if amount is None else f"${amount:g}"
 
 
 def _show(out: Console, made: NewKey, free: list[str]) -> None:

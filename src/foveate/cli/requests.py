@@ -92,5 +92,6 @@ def _show(out: Console, found: SentRequest) -> None:
         out.print(line(f"{changes} ({since})."))
     if found.cause:
         out.print(line(f"Its plan was made anew: {cause_name(found.cause)}."))
-    predicted = "" if found.predicted_tokens is None else f"; {amount(found.predicted_tokens)} were predicted"
-    out.print(line(f"The provider reported {amount(found.cached_tokens)} cached tokens{predicted}. ${found.usd:.4f}."))
+    predicted = f"{amount(found.predicted_tokens)} were" if found.predicted_tokens else "none were"
+    cached = f"The provider reported {amount(found.cached_tokens)} cached tokens; {predicted} predicted."
+    out.print(line(f"{cached} ${found.usd:.4f}."))

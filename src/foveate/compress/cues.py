@@ -20,13 +20,6 @@ from foveate.compress.lexicon import (
 )
 
 _BARE = re.compile(r"^[^\w$€£¥#@/~+<-]+|(?<![^\w%)°$€£])[^\w%)°$€£]+$")
-_META = re.compile(
-    r"(?:i (?:sincerely )?apologi[sz]e|(?:i'm |i am )?sorry (?:for|about)|let(?:'s| us| me)\b|here(?:'s| is| are)\b"
-    r"|(?:now,? )?(?:i|we)(?:'ll| will) (?:now |also |start |need to )?"
-    r"(?:go|look|check|see|start|begin|walk|dive|create|use|need|add)"
-    r"|below (?:is|are)|the following|(?:in|by) (?:this|following) |to (?:summari[sz]e|address|achieve)|step \d)",
-    re.IGNORECASE,
-)
 MAX_WORD_CHARS = 64
 """Only this much of a longer run of characters is read."""
 _PIECE = re.compile(r"[A-Za-z]{1,8}|\d{1,3}|[^\W\d_a-zA-Z]{1,2}|[^\w\s]{1,2}|_")
@@ -50,11 +43,6 @@ def _word_tokens(word: str) -> int:
 def bare(word: str) -> str:
     """Return a word without the punctuation around it, casefolded."""
     return _BARE.sub("", word[:MAX_WORD_CHARS]).casefold().replace("’", "'")
-
-
-def is_meta(text: str) -> bool:
-    """Return whether a clause only announces what follows."""
-    return text.endswith(":") or _META.match(text) is not None
 
 
 class Word(NamedTuple):

@@ -26,7 +26,6 @@ FADING = 0.85
 """Factor for each further clause of a turn, so that an era covers all its turns."""
 AGAIN = 0.3
 """Factor for a fact that the era already has: the same words may say something new together."""
-REGIONS = 16
 HEAD_WORDS = LINE_WORDS + 1
 """Content words of a line, one more than it needs to count."""
 HEAD_TOKENS = (18, 12)
@@ -44,10 +43,7 @@ def roll_up(
     Each group of `turns` keeps the clauses that its line needs; if not all fit, groups of more turns do.
     """
     rarity = _rarity(units)
-    choices = [
-        Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, rarity), region)
-        for unit, region in zip(units, _regions(units), strict=True)
-    ]
+    choices = [Choice(unit.turn, estimate_tokens(unit.text), _weighted(unit, rarity)) for unit in units]
     scale = _scale(units, count)
     costs = [choice.tokens * scale + 1 for choice in choices]
     heads = _heads(units, costs, max_tokens, turns)
@@ -85,13 +81,6 @@ def with_all_lines(units: Sequence[Unit], others: Sequence[Unit], turns: Sequenc
     told = {group for group in own.groups if own.is_told(own.head(group))}
     missing = (known.head(group) for group in known.groups if group not in told)
     return (*units, *(known.units[place] for head in missing for place in head))
-
-
-def _regions(units: Sequence[Unit]) -> list[int]:
-    """Return the part of the range that each unit is from, so that no part is omitted."""
-    first = min((unit.turn for unit in units), default=0)
-    span = max((unit.turn for unit in units), default=0) - first + 1
-    return [(unit.turn - first) * REGIONS // span for unit in units]
 
 
 def _scale(units: Sequence[Unit], count: Count) -> float:

@@ -9,7 +9,7 @@ after it a normal form, so that `Deployed` and `deploys` are one fact.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import chain
 from typing import Literal, NamedTuple
@@ -22,7 +22,6 @@ from foveate.compress.lexicon import (
     MONTHS,
     NEGATIONS,
     NUMBER_WORDS,
-    OPENERS,
     PERIOD_OPENERS,
     PERIODS,
     QUANTITIES,
@@ -121,8 +120,8 @@ class _Sign(NamedTuple):
     weight: float = 0.0
 
 
-def find_facts(text: str, names: Collection[str] = ()) -> Facts:  # noqa: C901, PLR0912 - a call per word takes as long again
-    """Find the facts of a text by key. `names` are roots of words known to be names in any position."""
+def find_facts(text: str) -> Facts:  # noqa: C901, PLR0912 - a call per word takes as long again
+    """Find the facts of a text by key."""
     facts: Facts = {}
     negated, condition, at_start = False, "", True
     number = period = ""
@@ -148,8 +147,8 @@ def find_facts(text: str, names: Collection[str] = ()) -> Facts:  # noqa: C901, 
             condition, at_start = key or condition, False
             continue
         if op == "name?":
-            key, weight = _name_or_word(key, weight, is_name=_is_name(key, weight, at_start, names))
-        at_start = at_start and key[2:] in OPENERS
+            key, weight = _name_or_word(key, weight, is_name=weight > (1.0 if at_start else MIN_NAME_WEIGHT))
+        at_start = False
         if weight <= 0:
             continue
         if weight > facts.get(key, 0.0):
@@ -233,12 +232,6 @@ def _word_fact(word: str) -> tuple[str, float]:
     return f"w:{root}", word_weight(word)
 
 
-def _is_name(key: str, weight: float, at_start: bool, names: Collection[str]) -> bool:
-    if weight > 0 and stem(key[2:]) in names:
-        return True
-    return weight > (1.0 if at_start else MIN_NAME_WEIGHT)
-
-
 def _name_or_word(key: str, weight: float, *, is_name: bool) -> tuple[str, float]:
     word = key[2:]
     return (f"n:{stem(word)}", WEIGHTS["n"]) if is_name else _word_fact(word) if weight > 0 else (key, weight)
@@ -291,15 +284,6 @@ def _cjk_signs(run: str) -> Iterator[_Sign]:
 def names_error(text: str) -> bool:
     """Return whether a text has the name of an error, such as `KeyError` or `ENOENT`."""
     return _ERROR_NAME.search(text) is not None
-
-
-_MID_SENTENCE_NAME = re.compile(r"[^\s.!?:;。]\s+([A-Z\u00c0-\u00de][a-z\u00df-\u00ff]+)\b")
-
-
-def find_names(text: str) -> frozenset[str]:
-    """Return the roots of the words that are capitalised inside sentences, and so are names at the start of one too."""
-    found = {word.casefold() for word in _MID_SENTENCE_NAME.findall(text, 0, MAX_TEXT_CHARS)}
-    return frozenset(stem(word) for word in found if word_weight(word) > MIN_NAME_WEIGHT)
 
 
 def word_kinds(word: str) -> Iterator[tuple[str, float]]:

@@ -57,34 +57,11 @@ CJK_NEGATIONS = tuple(sorted(as_words("不 没 沒 无 無 别 未 勿 ない �
 CJK_CONDITIONS = tuple(sorted(as_words("如果 除非 只 否则 但 除了 要是 もし だけ しか 以外 なら 만약 ถ้า")))
 """Conditions in languages without spaces, where they are found inside longer runs."""
 
+_NUMBERS = """zero null; ; two zwei deux dos; three drei trois tres; four vier quatre cuatro; five fünf cinq cinco;
+    six sechs seis; seven sieben sept siete; eight acht huit ocho; nine neun neuf nueve; ten zehn dix diez; eleven elf;
+    twelve zwölf; thirteen; fourteen; fifteen; sixteen; seventeen; eighteen; nineteen; twenty zwanzig vingt veinte"""
 NUMBER_WORDS: dict[str, str] = {
-    word: str(value)
-    for value, words in enumerate(
-        (
-            "zero null",
-            "",
-            "two zwei deux dos",
-            "three drei trois tres",
-            "four vier quatre cuatro",
-            "five fünf cinq cinco",
-            "six sechs seis",
-            "seven sieben sept siete",
-            "eight acht huit ocho",
-            "nine neun neuf nueve",
-            "ten zehn dix diez",
-            "eleven elf",
-            "twelve zwölf",
-            "thirteen",
-            "fourteen",
-            "fifteen",
-            "sixteen",
-            "seventeen",
-            "eighteen",
-            "nineteen",
-            "twenty zwanzig vingt veinte",
-        )
-    )
-    for word in words.split()
+    word: str(value) for value, words in enumerate(_NUMBERS.split(";")) for word in words.split()
 }
 QUANTITIES = as_words(
     """once twice thrice half quarter third dozen dozens hundred hundreds thousand thousands million billion double

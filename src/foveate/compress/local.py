@@ -7,13 +7,15 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Final
 
-from foveate.compress.choose import MIN_LEFT_TOKENS, Choice, best_first
+import numpy as np
+
+from foveate.compress.choose import FIXED_COST, MIN_LEFT_TOKENS
 from foveate.compress.cues import estimate_tokens
 from foveate.compress.cut import BRIEF, LINE, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
-from foveate.compress.rank import Ranking, Source, rank, sentence
+from foveate.compress.rank import COURTESY_CHANCE, Ranking, Source, rank, sentence
 from foveate.compress.reader import Candidate, TurnReading, read_turn
 from foveate.compress.settings import CompressSettings
 from foveate.compress.smooth import smooth_messages
@@ -25,8 +27,6 @@ from foveate.turn import Message
 
 RETRY_SHARE = 1.3
 """Factor by which the room grows when a rendition that lost too much is made once more."""
-AGAIN = 0.3
-"""Factor for a fact that a chosen clause already has: an answer often decides in the words of the question."""
 EXCERPT_SHARE: Final = 0.7
 """Share of C for lines of output, in a turn that is nothing else."""
 LEAST_EXCERPT_TOKENS = 12
@@ -45,28 +45,19 @@ BRIEF_SHARE: Final = 0.7
 """Maximum share of a turn for its brief form."""
 SAMPLE_CHARS = 40_000
 """Characters of a turn from which the ratio of real to estimated tokens is computed."""
-_SHARES = ((25, 0.85), (60, 0.55), (150, 0.42), (400, 0.39), (1_000, 0.35), (4_000, 0.31), (20_000, 0.28))
-"""Size of a turn in raw tokens, and the maximum share of its compressed form; larger ones get the last."""
+_SIZES = (25, 60, 150, 400, 1_000, 4_000, 20_000)
+_SHARES = (0.85, 0.55, 0.42, 0.39, 0.35, 0.31, 0.28)
+"""Maximum share of C for turns of these raw tokens; larger ones get the last."""
 
 
-MEDIUM_SHARE: Final = dict(_SHARES)[1_000]
+MEDIUM_SHARE: Final = 0.35
 MOST_SHARE: Final = 0.9
 """Maximum share of a turn for C."""
 
 
 def compressed_share(raw_tokens: int, medium_share: float = MEDIUM_SHARE) -> float:
     """Return the share for C: the longer a turn, the smaller; `medium_share` for one of 1,000 tokens."""
-    return min(MOST_SHARE, _usual_share(raw_tokens) * medium_share / MEDIUM_SHARE)
-
-
-def _usual_share(raw_tokens: int) -> float:
-    below_tokens, below_share = 0, _SHARES[0][1]
-    for tokens, share in _SHARES:
-        if raw_tokens <= tokens:
-            part = (raw_tokens - below_tokens) / (tokens - below_tokens)
-            return below_share + part * (share - below_share)
-        below_tokens, below_share = tokens, share
-    return below_share
+    return min(MOST_SHARE, float(np.interp(raw_tokens, _SIZES, _SHARES)) * medium_share / MEDIUM_SHARE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +82,7 @@ class LocalCompressor:
     worth_model: str = ""
     """File of the model of worth; by default the one in the package."""
     name: str = "local"
-    version: int = 10
+    version: int = 11
 
     @classmethod
     def of(cls, settings: CompressSettings) -> LocalCompressor:
@@ -245,7 +236,7 @@ def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     speaker, speech = "user", (-1, "")
     for place, text in texts.items():
         candidate = candidates[place]
-        said = escape_inline(candidate.written(text, "\n".join(lines) if candidate.about else ""))
+        said = escape_inline(candidate.written(text))
         if candidate.kind == "prose":
             said = sentence(said)
         if candidate.label and candidate.speech != speech:
@@ -260,36 +251,24 @@ def _written(candidates: Sequence[Candidate], texts: Mapping[int, str]) -> str:
     return "\n".join(lines).strip() or NOTHING
 
 
-def as_choices(candidates: Sequence[Candidate], tokens: Sequence[float]) -> list[Choice]:
-    return [
-        Choice(
-            candidate.message,
-            cost,
-            tuple((key, weight * candidate.factor) for key, weight in candidate.facts.items()),
-        )
-        for candidate, cost in zip(candidates, tokens, strict=True)
-    ]
-
-
 def _units(turn: int, reading: TurnReading, ranking: Ranking, scale: float) -> tuple[Unit, ...]:
-    """Return the units for eras, best first."""
+    """Return the units for eras, best first; a courtesy only if there is nothing else."""
     places = [place for place, one in enumerate(reading.candidates) if one.kind not in ("code", "caption")]
     places = places or list(range(min(20, len(reading.candidates))))
-    candidates = [reading.candidates[place] for place in places]
-    choices = as_choices(candidates, [min(MAX_UNIT_TOKENS, one.tokens * scale) for one in candidates])
     cut = ranking.clauses(MAX_UNIT_TOKENS / scale, UNIT_LEVEL)
+    costs = {place: min(MAX_UNIT_TOKENS, reading.candidates[place].tokens * scale) for place in places}
     left = float(UNIT_TOKENS if reading.has_user else ASSISTANT_UNIT_TOKENS)
     units: list[Unit] = []
-    for place in best_first(choices, again=AGAIN):
-        candidate = candidates[place]
-        phrase = ranking.phrase(places[place], PHRASE_TOKENS / scale)
-        text = (phrase or cut.get(places[place], "")).rstrip(".;, ")
-        if not text:
+    for place in sorted(places, key=lambda place: -reading.candidates[place].worth / (costs[place] + FIXED_COST)):
+        candidate = reading.candidates[place]
+        phrase = ranking.phrase(place, PHRASE_TOKENS / scale)
+        text = (phrase or cut.get(place, "")).rstrip(".;, ")
+        if not text or candidate.worth <= 0 or (units and candidate.chance < COURTESY_CHANCE):
             continue
         worth = candidate.worth * (1.0 if phrase else CUT)
-        said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text, ""))))
+        said = one_line(marked(candidate.who, escape_inline(candidate.label + candidate.written(text))))
         units.append(Unit(turn, said, round(worth, 3), frozenset(candidate.facts)))
-        left -= choices[place].tokens + 1
+        left -= costs[place] + 1
         if left < MIN_LEFT_TOKENS:
             break
     return tuple(units)

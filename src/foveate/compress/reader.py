@@ -7,18 +7,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 
 import numpy as np
 
 from foveate.compress import tools
 from foveate.compress.clauses import Clause, ClauseKind, cut_text
-from foveate.compress.cues import bare, estimate_tokens, is_meta
-from foveate.compress.facts import Facts, find_facts, find_names, names_error
-from foveate.compress.lexicon import ERRORS, OUTCOMES, common_words
+from foveate.compress.cues import bare, estimate_tokens
+from foveate.compress.facts import Facts, find_facts, names_error
+from foveate.compress.lexicon import ERRORS, common_words
 from foveate.compress.worth import Floats, WorthModel, chances, load_worth
 from foveate.compress.worth.features import Passage
 from foveate.turn import Attachment, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
+from foveate.words.grammar import QUESTION_MARKS
 
 MAX_CANDIDATES = 6_000
 """Limit of the clauses of a turn that are read one by one, except those of the last message."""
@@ -29,19 +29,13 @@ MAX_LABEL_CHARS = 30
 
 USER, FINAL, NARRATION, REASONING, TOOL, OUTPUT, OTHER = 1.3, 0.9, 0.45, 0.3, 0.6, 0.12, 0.5
 """Factors of a fact by its speaker: the user, the assistant's final answer, the assistant while working, and so on."""
-_BY_KIND: dict[ClauseKind, float] = {
-    "prose": 1.0,
-    "item": 0.95,
-    "heading": 0.5,
-    "code": 0.45,
-    "row": 0.9,
-    "caption": 0.1,
-}
-META = 0.5
+CAPTION = 0.1
+"""Factor of a fact in the description of an image or a file."""
 LEAST_TOLD, TOLD = 0.15, 2.0
 """Factor of the facts of a clause that no reader keeps, and the addition for the mean chance that one keeps its words.
 Together they are at most 1."""
-FIRST_BOOST, OUTCOME_BOOST, CUE_BOOST = 1.2, 1.25, 1.2
+FIRST_BOOST = 1.2
+"""Factor of the user's first clause and first question: what the turn is about."""
 
 LABEL = re.compile(r"\A([^\W\d_][\w.'’-]{0,29}(?: [^\W\d_][\w.'’-]{0,29})?):\s{1,9}(?=\S)")
 _SPEECH = re.compile(
@@ -49,16 +43,6 @@ _SPEECH = re.compile(
     re.IGNORECASE,
 )
 """Signs that a text was spoken by somebody, and is not an entry such as `Deadline: 5 May`."""
-_REFERS = re.compile(
-    r"(?:(?:and|but|so|then|also|yeah|yes|definitely|still),? )*"
-    r"(?:it|its|that|this|he|she|they|his|her|their|what an?|such an?)\b",
-    re.IGNORECASE,
-)
-_NAME = r"(?!I\b)[A-Z][a-z][\w-]*"
-_TITLE = re.compile(
-    rf"\"[^\"\n]{{2,60}}\"|“[^”\n]{{2,60}}”|(?<=[\w,'’] ){_NAME}(?: (?:of |the |and )?{_NAME})*(?=[ ,;)]|['’]s\b)"
-)
-"""A name or a title inside a clause; at its end, names are mostly those of who is spoken to."""
 _BRACKETS = {"[": "]", "<": ">", "{": "}"}
 _EMPHASIS = re.compile(r"\*\*(\S(?:[^*\n]*\S)?)\*\*|(?<!\w)__(\S(?:[^_\n]*\S)?)__(?!\w)")
 _MARKED_NAME = re.compile(r"(?<![\w`])`(?=[^`]*(?:[\d_./()]|[a-z][A-Z]))([\w./()-]+)`(?![\w`])")
@@ -86,17 +70,20 @@ class Candidate:
     """`Maria: ` if a message begins with its speaker's name."""
     tokens: int
     """Approximate tokens of its text."""
-    about: str = ""
-    """The name that its `it` or `she` refers to, in the clause before."""
     scores: Floats | None = None
     """What the model of worth says of each word; None of lines of output beside what was said."""
-    told: float = 1.0
-    """The part of its facts that a reader keeps, at most 1."""
+    chance: float = 1.0
+    """Mean chance that a reader keeps its words; 1 for lines of output beside what was said."""
 
     @property
     def who(self) -> str:
         """The speaker of its mark: calls are the assistant's."""
         return "assistant" if self.speaker == "call" else self.speaker
+
+    @property
+    def told(self) -> float:
+        """The part of its facts that a reader keeps."""
+        return min(1.0, LEAST_TOLD + TOLD * self.chance)
 
     @property
     def is_whole(self) -> bool:
@@ -108,11 +95,8 @@ class Candidate:
         """The message and the speaker that it names: each is named once in a row."""
         return self.message, self.label
 
-    def written(self, text: str, before: str) -> str:
-        """Return kept words of the clause: with the name that they refer to, if `before` lacks it; a caption in its
-        brackets."""
-        if self.about and self.about.split()[-1].strip('"”') not in f"{before} {text}":
-            return f"({self.about}) {text}"
+    def written(self, text: str, before: str = "") -> str:  # noqa: ARG002 - `tiny.py` names what comes before
+        """Return kept words of the clause; a caption in its brackets."""
         if self.kind != "caption" or self.text[:1] not in _BRACKETS or not text:
             return text
         return f"{self.text[0]}{text.strip('[]<>{}')}{_BRACKETS[self.text[0]]}"
@@ -163,17 +147,16 @@ def read_turn(messages: Sequence[Message], worth: WorthModel | None = None) -> T
     results: dict[str | None, ToolResult] = {
         result.call_id: result for message in shown for result in message.tool_results if result.call_id
     }
-    names = find_names("\n".join(message.text for message in shown if message.role in ("user", "assistant")))
     last = max((place for place, message in enumerate(shown) if _speaks(message)), default=-1)
     for place, message in enumerate(shown):
         if len(reading.candidates) >= MAX_CANDIDATES and place < last:
             reading.tool_calls += len(message.tool_calls)
             continue
-        _read_message(reading, message, place=place, is_last=place == last, results=results, names=names)
-    for before, one in pairwise(reading.candidates):
-        if one.speech == before.speech and one.kind == before.kind == "prose" and _REFERS.match(one.text):
-            one.about = _last_title(before.text)
-    _boost(reading.candidates)
+        _read_message(reading, message, place=place, is_last=place == last, results=results)
+    asked = [one for one in reading.candidates if one.speaker == "user"]
+    questions = [one for one in asked if one.text.endswith(QUESTION_MARKS)]
+    for place in {one.place for one in (*asked[:1], *questions[:1])}:
+        reading.candidates[place].factor *= FIRST_BOOST
     _weigh(reading.without_output().candidates, worth or load_worth())
     reading.facts = _heaviest(reading.candidates)
     return reading
@@ -203,7 +186,7 @@ def _weigh(candidates: Sequence[Candidate], worth: WorthModel) -> None:
     for one in candidates:
         first, last = last, last + one.text.count(" ") + 1
         one.scores = scores[first:last]
-        one.told = min(1.0, LEAST_TOLD + TOLD * (kept[last] - kept[first]) / (last - first))
+        one.chance = (kept[last] - kept[first]) / (last - first)
         one.factor *= one.told
 
 
@@ -213,12 +196,6 @@ def plain(text: str) -> str:
     if "**" in text or "__" in text:
         text = _EMPHASIS.sub(lambda found: found[1] or found[2], text)
     return _MARKED_NAME.sub(r"\1", text) if "`" in text else text
-
-
-def _last_title(text: str) -> str:
-    """Return the last name or title of a clause; as its second word it is that of who is spoken to: `Wow, Anna, …`."""
-    found = [title for title in _TITLE.finditer(text) if title[0][0] in '"“' or text.count(" ", 0, title.start()) > 1]
-    return found[-1].group() if found else ""
 
 
 def _speaks(message: Message) -> bool:
@@ -242,12 +219,11 @@ def _read_message(
     place: int,
     is_last: bool,
     results: dict[str | None, ToolResult],
-    names: frozenset[str],
 ) -> None:
     reading.tool_calls += len(message.tool_calls)
     for part in message.parts:
         for said in _said(message, part, is_last=is_last, results=results):
-            reading.candidates.append(_candidate(said, len(reading.candidates), place, names))
+            reading.candidates.append(_candidate(said, len(reading.candidates), place))
 
 
 def _said(message: Message, part: Part, *, is_last: bool, results: dict[str | None, ToolResult]) -> Iterator[_Said]:
@@ -290,19 +266,17 @@ def _errors(lines: Sequence[str], note: str) -> list[str]:
     return [line for line in worth if line in best and worth[line] >= NOTED_WORTH]
 
 
-def _candidate(said: _Said, place: int, message: int, names: frozenset[str]) -> Candidate:
-    kind, factor = said.clause.kind, said.factor
+def _candidate(said: _Said, place: int, message: int) -> Candidate:
+    kind = said.clause.kind
     text = said.clause.text if kind == "code" else plain(said.clause.text)
-    factor *= _BY_KIND[kind]
-    factor *= META if said.speaker == "assistant" and is_meta(text) else 1.0
     return Candidate(
         place=place,
         message=message,
         speaker=said.speaker,
         kind=kind,
         text=text,
-        facts=find_facts(text, names),
-        factor=factor,
+        facts=find_facts(text),
+        factor=said.factor * (CAPTION if kind == "caption" else 1.0),
         label=said.label,
         tokens=estimate_tokens(text),
     )
@@ -361,19 +335,3 @@ def _stand_in(part: Attachment | Opaque) -> str:
         return f"{{{part.format}}}"
     known = part.name or part.uri or part.file_id or part.media_type or ""
     return f"{{{part.media}: {known[:120]}}}" if known else f"{{{part.media}}}"
-
-
-def _boost(candidates: list[Candidate]) -> None:
-    """Raise the weight of the first question and the last result, and of decisions, errors and outcomes."""
-    asked = [candidate for candidate in candidates if candidate.speaker == "user"]
-    questions = [candidate for candidate in asked if candidate.text.endswith(("?", "？", "؟"))]
-    for place in {candidate.place for candidate in (*asked[:1], *questions[:1])}:
-        candidates[place].factor *= FIRST_BOOST
-    answers = [one for one in candidates if one.speaker == "assistant" and one.kind in ("prose", "item")]
-    for candidate in answers:
-        words = [*map(bare, candidate.text.split())]
-        if not OUTCOMES.isdisjoint(words) or not ERRORS.isdisjoint(words):
-            candidate.factor *= CUE_BOOST
-    final = [one for one in answers if one.kind == "prose" and one.message == answers[-1].message]
-    for place in {candidate.place for candidate in (*final[:1], *final[-1:])}:
-        candidates[place].factor *= OUTCOME_BOOST

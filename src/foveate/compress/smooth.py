@@ -46,17 +46,6 @@ OPAQUE_CHARS = 400
 REPEATED_CHARS = 200
 """Minimum length of a result or a system text that is named instead of repeated in the same turn."""
 
-_CONCLUSION = re.compile(
-    r"(?i)\b(?:so|therefore|thus|hence|decid\w+|conclu\w+|because|root cause|turns out|means that|instead|the"
-    r" (?:bug|problem"
-    r"|issue|cause|fix|reason|answer|plan|result) is|i'll|i will|let's|should|must|need to|needs to|won't|don't|cannot"
-    r"|can't|never|fails?|failed|works|fixed|found|best|better|correct|wrong)\b"
-)
-_RULE = re.compile(
-    r"(?i)\b(?:must|never|always|only|not|cannot|can't|don't|no|at most|at least|unless|until|before|after"
-    r"|requires?|should"
-    r"|exactly|without|except|if|allowed|forbidden|deny|confirm\w*|error|instead)\b|\d|`|\""
-)
 _HEADING = re.compile(r"^\s*(?:#{1,6} |\*\*[^*]+\*\*:?$)")
 
 
@@ -216,11 +205,16 @@ def _least_worth(pieces: Sequence[_Piece], roles: Sequence[str], worth: WorthMod
         piece = pieces[place]
         if piece.is_fixed or best[piece.message] == place:
             continue
-        if any(key[0] in SOUGHT_KINDS for key in find_facts(piece.text)):
+        if _sought(piece.text):
             continue
         left_out.add(place)
         over -= tokens[place]
     return left_out
+
+
+def _sought(text: str) -> int:
+    """Return the number of facts of the kinds that S keeps."""
+    return sum(key[0] in SOUGHT_KINDS for key in find_facts(text))
 
 
 def _joined(lines: Sequence[Sequence[str | int]], pieces: Sequence[_Piece], left_out: Collection[int]) -> str:
@@ -236,7 +230,7 @@ def _joined(lines: Sequence[Sequence[str | int]], pieces: Sequence[_Piece], left
 
 
 def conclusions(text: str) -> str:
-    """Reduce reasoning to its last paragraph and the sentences that decide or find something."""
+    """Reduce reasoning to its last paragraph and the last sentences that decide, deny or name something."""
     text = smooth_prose(text)
     if len(text.split()) <= REASONING_WORDS:
         return text
@@ -247,7 +241,7 @@ def conclusions(text: str) -> str:
     room = int(len(text) * REASONING_SHARE) - len(last)
     chosen: list[str] = []
     for sentence in reversed(sentences):
-        if _CONCLUSION.search(sentence) and len(sentence) < room:
+        if _sought(sentence) and len(sentence) < room:
             chosen.append(sentence.strip())
             room -= len(sentence)
     return " ".join(reversed(chosen)) + ("\n" if chosen else "") + last
@@ -283,9 +277,9 @@ def rules(text: str) -> str:
 
 
 def _choose(sentences: Sequence[tuple[int, str]], room: int) -> set[int]:
-    """Return the sentences with the most cues for their length, up to the room; always the first."""
+    """Return the sentences with the most sought facts and orders for their length, up to the room; always the first."""
     worth = {
-        place: (len(_RULE.findall(sentence)) + 0.5) / (len(sentence) + 40)
+        place: (_sought(sentence) + is_order(sentence) + 0.5) / (len(sentence) + 40)
         for place, (_, sentence) in enumerate(sentences)
     }
     chosen: set[int] = set()
@@ -315,7 +309,6 @@ _VERBATIM = re.compile(
 _CODE_SIGN = re.compile(
     r"[;{}\\=!:(</\t](?:(?<=[;{}\\])\s*$|(?<==)[>=]|(?<=!)=|(?<=:):|(?<=\w\()\)|(?<=\w =) |(?<=<)/|(?<=/)>|(?<=\t))"
 )
-_COLUMNS = re.compile(r"\S {3,}\S.* {3,}\S")
 _CODE_SPAN = re.compile(r"`[^`\n]{1,500}`")
 """Code in a sentence; the line around it may be prose."""
 _QUOTED = (
@@ -325,16 +318,11 @@ _QUOTED = (
 )
 
 
-def _protected(word: str) -> re.Pattern[str]:
-    """Return a pattern of quotations, and of every run of characters that is no plain word; tried only where one can
-    begin."""
-    run = rf"(?<!\S)(?!{word}[)*_.,;:!?…]*(?!\S))(?![,.;!?](?!\S))\S+"
-    return re.compile(rf"(?:(?<!\S)|(?=[`\"“«„‘']))(?:{_QUOTED}|{run})", re.DOTALL)
-
-
-_PROTECTED = _protected(r"[(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*")
-_PROTECTED_ABROAD = _protected(r"[(*_¡¿]*[A-Za-zÀ-ÿœ][a-zß-ÿœ]*(?:['’-][A-Za-zÀ-ÿœ]?[a-zß-ÿœ]*)*")
-"""The same pattern with the letters of Western languages."""
+_PLAIN_WORD = r"[(*_]*[A-Za-z][a-z]*(?:['’-][A-Za-z]?[a-z]*)*[)*_.,;:!?…]*"
+_PROTECTED = re.compile(
+    rf"(?:(?<!\S)|(?=[`\"“«„‘']))(?:{_QUOTED}|(?<!\S)(?!{_PLAIN_WORD}(?!\S))(?![,.;!?](?!\S))\S+)", re.DOTALL
+)
+"""Quotations, and every run of characters that is no plain word; tried only where one can begin."""
 _FIRST_PLACE = 0xE000
 _PLACES = 0xF8FF - _FIRST_PLACE
 _PLACE = re.compile("[\ue000-\uf8ff]")
@@ -432,8 +420,7 @@ def _kind(line: str, is_fence: bool) -> _Kind:
     if _INDENTED.match(line):
         return "verbatim"
     outside = _CODE_SPAN.sub("x", line) if "`" in line else line
-    is_code = _VERBATIM.match(outside) or _CODE_SIGN.search(outside)
-    return "verbatim" if is_code or ("   " in outside and _COLUMNS.search(outside)) else "prose"
+    return "verbatim" if _VERBATIM.match(outside) or _CODE_SIGN.search(outside) else "prose"
 
 
 def _smooth_block(block: _Block, seen: set[str], said: set[str]) -> str:
@@ -444,14 +431,11 @@ def _smooth_block(block: _Block, seen: set[str], said: set[str]) -> str:
     mark = ITEM.match(text) if block.kind == "item" else re.match(r"[ \t]*", text)
     lead = mark[0] if mark else ""
     body = text[len(lead) :]
-    masked, taken = _mask(_PROTECTED, body)
-    is_english = _is_english(masked, taken)
-    if not is_english and not body.isascii():
-        masked, taken = _mask(_PROTECTED_ABROAD, body)
+    masked, taken = _mask(body)
     if len(taken) > _PLACES:
         return text
     before = seen if block.kind == "prose" else None
-    if is_english:
+    if _is_english(masked, taken):
         masked = repair(masked, is_sentence=block.kind == "prose").strip(" \t\n")
     masked = _drop_sentences(masked, taken, before, said)
     if not masked:
@@ -459,7 +443,7 @@ def _smooth_block(block: _Block, seen: set[str], said: set[str]) -> str:
     return lead + _PLACE.sub(lambda found: taken[ord(found[0]) - _FIRST_PLACE], masked)
 
 
-def _mask(protected: re.Pattern[str], text: str) -> tuple[str, list[str]]:
+def _mask(text: str) -> tuple[str, list[str]]:
     """Replace each part that must not change by one private character; also return those parts."""
     taken: list[str] = []
 
@@ -467,7 +451,7 @@ def _mask(protected: re.Pattern[str], text: str) -> tuple[str, list[str]]:
         taken.append(found[0])
         return chr(_FIRST_PLACE + min(len(taken) - 1, _PLACES))
 
-    masked = protected.sub(take, text)
+    masked = _PROTECTED.sub(take, text)
     return "\n".join(_SPACES.sub(" ", line.strip(" \t")) for line in masked.split("\n")), taken
 
 

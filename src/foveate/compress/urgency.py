@@ -105,8 +105,6 @@ def urgency(words: Sequence[str], cores: Sequence[str], *, after_plea: bool = Fa
     """Return the factor of a part of a clause; `cores` are its words as `cues.bare` returns them."""
     if after_plea or not _ORDERS.isdisjoint(cores) or (words[-1][-1:] != "?" and _is_imperative(words, cores)):
         return ORDERED
-    if "would" in cores and any(core == "would" and verb in COMMANDS for core, verb in pairwise(cores)):
-        return ORDERED
     if not _PHRASE_WORDS.isdisjoint(cores) and _ORDER_PHRASE.search(f"{' '.join(cores)} "):
         return ORDERED
     return 1.0
@@ -133,20 +131,13 @@ def _is_imperative(words: Sequence[str], cores: Sequence[str]) -> bool:
     core, rest = cores[place], cores[place + 1 :]
     following = rest[0] if rest else ""
     if core in COMMANDS:
-        return not _is_subject(rest)
+        return True
     if core in _WITHOUT_VERB:
         return core != "no" or (not place and bool(rest) and FINITE_VERBS.isdisjoint(rest))
     if following == "sie":
         return core.endswith("en") and core not in _NO_VERBS
     is_name = place > 0 and words[place][:1].isupper()
     return following in _OBJECTS and not is_name and _may_be_verb(core)
-
-
-def _is_subject(rest: Sequence[str]) -> bool:
-    """Return whether a finite verb follows the noun that a part begins with: "Order 4411 arrived", "Test results are
-    in"."""
-    behind = rest[1:] if rest and (rest[0][:1].isdigit() or len(rest[0]) == 1) else rest
-    return any(core in FINITE_VERBS for core in (rest[:2] if behind is rest else behind[:1]))
 
 
 @lru_cache(maxsize=50_000)

@@ -2,7 +2,7 @@
 
 An image's rule depends on the model: OpenAI counts tiles of 512 pixels or patches of 32, Anthropic patches of 28,
 Gemini tiles of 768 or a fixed number. Width and height come from the header of a PNG, JPEG, GIF or WebP image.
-`docs/guides/images.md` has the table.
+`docs/lab/tokens.md` has the table.
 """
 
 from __future__ import annotations

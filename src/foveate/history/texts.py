@@ -37,8 +37,9 @@ from foveate.worker.renditions import compress_safely, unpack_units
 
 RUNNING_SHARE = 0.25
 """Share of the history's room above which a turn in progress is shown step by step."""
-MAX_CACHED_TURNS = 2_000
-"""Maximum texts in each cache; more if one context needs more."""
+MAX_CACHED_TURNS = 64
+"""Maximum texts in each cache of an open session; more if one context needs more. What no context shows any more is
+rarely read again, and takes about 4 kB a turn; a server has hundreds of sessions open."""
 MAX_LOOP_CHARS = 100_000
 """A larger turn is read, written and counted in a thread, so that it does not block the event loop."""
 LEAST_OPENED_TOKENS = 60

@@ -29,13 +29,12 @@ from foveate.additions import (
 )
 from foveate.cache import BoundedCache
 from foveate.session.record import as_messages
+from foveate.store.message_keys import HISTORY_PREFIX, hashed
 from foveate.text import turn_text
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
 Record = Mapping[str, Any]
 
-KEY_PREFIX: Final = "g:"
-"""Prefix of the keys under which the gateway records messages."""
 HASH_BYTES: Final = 16
 ADDED: Final = ("message", "renewed")
 """Additions that have no key of their own."""
@@ -246,7 +245,7 @@ def _without_rules(message: Message) -> list[Message]:
 
 def extend(key: str, item: bytes) -> str:
     """Return the key of a chain with one more item."""
-    return KEY_PREFIX + hashlib.blake2b(key.encode() + item, digest_size=HASH_BYTES).hexdigest()
+    return hashed(HISTORY_PREFIX, key.encode() + item)
 
 
 def tail_hash(items: Sequence[bytes]) -> str:

@@ -22,8 +22,10 @@ from foveate.compress.facts import Facts, find_facts
 from foveate.compress.guard import CLAIMS, GuardSource
 from foveate.compress.lexicon import OUTCOMES, as_words, stem
 from foveate.compress.model.checks import SourceWords, made_up, visible, wrong_in
+from foveate.knowledge.differences import CHOICES, SPEAKER, Unit, difference, units_of
 from foveate.knowledge.own_words import own_words
 from foveate.knowledge.statements.phrases import order_verbs
+from foveate.knowledge.statements.reading import read_phrases
 from foveate.words.grammar import QUESTION_MARKS
 
 if TYPE_CHECKING:
@@ -32,12 +34,10 @@ if TYPE_CHECKING:
 PROVEN = f"{CLAIMS}!@en"
 """Kinds of facts that an item may contain only if its sources do: numbers, identifiers, paths, addresses, and words of
 decision, dates, errors and names."""
-_RESULTS = frozenset(map(stem, OUTCOMES - as_words("found now result results tests total")))
+_RESULTS = frozenset(map(stem, OUTCOMES - as_words("found now result results tests total written")))
 """Words that claim a success."""
-RULE_SHARE = 0.6
+RULE_SHARE = 0.5
 """Minimum share of the words of a rule's part that one statement of the person must contain."""
-KNOWN_SHARE = 0.8
-"""Minimum share of a rule's words that all statements of the person together must contain."""
 REPORT_SHARE = 0.4
 """Minimum share of any other sentence's words that its sources must contain."""
 PART_SHARE = 0.3
@@ -105,10 +105,10 @@ _PARTS = re.compile(
     re.IGNORECASE,
 )
 """Borders of the parts of a rule, each of which the person must have stated."""
-_SPEAKER = frozenset(map(stem, as_words("user person they nutzer benutzer utilisateur utilisatrice usuario usuaria")))
-"""Words for who stated it, who says `I`."""
+_SPEAKER = frozenset(map(stem, SPEAKER))
 LEAST_PART_WORDS = 2
 """A smaller part belongs to the one before."""
+_CHOICES = frozenset(map(stem, CHOICES))
 _ANY_ERROR = frozenset(map(stem, as_words("fail failed failure failing error errors")))
 """Words that say no more than that there was an error."""
 _PRONOUN = re.compile(r"\b(?:it|its|this|they|them|es|sie|er|das|il|elle|ils|elles|ça|lo|eso|ellos)\b", re.IGNORECASE)
@@ -182,6 +182,21 @@ class _Sentences:
         joined = [before | roots for (_, before), (sentence, roots) in pairs if _PRONOUN.search(sentence)]
         return (*self.roots, *joined)
 
+    @cached_property
+    def units(self) -> tuple[Unit, ...]:
+        """The clauses of each sentence, and those that may be read together."""
+        return tuple(unit for sentence in self.sentences for unit in units_of(sentence, _PARTS.split(sentence)))
+
+    def changed(self, sentence: str, *, is_heading: bool) -> str:
+        """Return how a part of a sentence differs from the clause that it is about; empty if it does not."""
+        parts = (Unit.read(clause, sentence) for clause in _PARTS.split(sentence))
+        problems = (difference(part, self.units, is_heading=is_heading) for part in parts)
+        return next(filter(None, problems), "")
+
+    def share(self, sentence: str) -> float:
+        """Return the share of a sentence's words that one sentence has."""
+        return _share(_roots(sentence), self.roots)
+
     def unproven(self, sentence: str) -> str:
         """Return a fact of a sentence (a number, an identifier, a name, a decision …) that is missing here, or an empty
         text."""
@@ -191,7 +206,7 @@ class _Sentences:
 
 
 def _needs_proof(key: str) -> bool:
-    return key[0] in PROVEN or (key[0] == "w" and key[2:] in _RESULTS)
+    return (key[0] in PROVEN and key[2:] not in _CHOICES) or (key[0] == "w" and key[2:] in _RESULTS)
 
 
 class Evidence:
@@ -199,32 +214,41 @@ class Evidence:
 
     def __init__(self, turns: Sequence[LearnedTurn]) -> None:
         typed = [sentence for turn in turns for sentence in statements(_QUOTED.sub("…", own_words(turn.user)))]
-        stated = [one for one in typed if not one.rstrip().endswith(QUESTION_MARKS) and not _REPORTED.search(one)]
-        others = [one for one in typed if one not in set(stated) and _is_report(one)]
+        stated = [one for one in typed if not _is_doubtful(one) and not _REPORTED.search(one)]
+        others = [one for one in typed if one not in set(stated) and _is_report(one) and "vetoes" not in _signals(one)]
         answered = [sentence for turn in turns for sentence in statements(turn.assistant) if _is_report(sentence)]
         failed = [sentence for turn in turns for text in _outside(turn) for sentence in statements(text)]
         errors = [one for one in failed if _is_report(one) and _has_error(one)]
+        errors += [tool.arguments for turn in turns for tool in turn.tools if tool.is_error]
+        self._answers = _Sentences(tuple(answered[:MAX_SENTENCES]))
         self._stated = _Sentences(tuple(stated[:MAX_SENTENCES]))
         self._reports = _Sentences(tuple([*stated, *others, *answered][:MAX_SENTENCES]))
         self._errors = _Sentences(tuple([*self._reports.sentences, *errors][: 2 * MAX_SENTENCES]))
 
-    def problem(self, text: str, *, nonce: str) -> str:
-        """Return why a text is not proven; empty if each of its sentences is."""
+    def problem(self, text: str, *, nonce: str, is_heading: bool = False) -> str:
+        """Return why a text is not proven; empty if each of its sentences is. A heading may be incomplete."""
         known = self._errors
         wrong = wrong_in(text, SourceWords(known.text, known.guard, 0, self._stated.facts), nonce)
         if wrong:
             return wrong
         for sentence in statements(text):
-            problem = self._problem_of(sentence)
+            problem = self._problem_of(sentence, is_heading=is_heading)
             if problem:
                 return f"{problem}: {sentence[:120]}"
         turned = known.guard.turned_round(text)
         return f"a clause lost its negation or condition: {turned[:120]}" if turned else ""
 
-    def _problem_of(self, sentence: str) -> str:
+    def _problem_of(self, sentence: str, *, is_heading: bool) -> str:
         if is_rule(sentence) or is_about_a_will(sentence):
-            return self._problem_of_rule(sentence)
-        known = self._errors if _has_error(sentence) else self._reports
+            return self._problem_of_rule(sentence) or self._stated.changed(sentence, is_heading=is_heading)
+        if _has_error(sentence):
+            return self._problem_of_report(sentence, self._errors)
+        # What the assistant did may be told in other words.
+        is_own = self._stated.share(sentence) >= self._answers.share(sentence)
+        problem = self._problem_of_report(sentence, self._reports)
+        return problem or (self._stated.changed(sentence, is_heading=is_heading) if is_own else "")
+
+    def _problem_of_report(self, sentence: str, known: _Sentences) -> str:
         unproven = known.unproven(sentence)
         if unproven:
             return f"its sources do not have {unproven[:60]!r}"
@@ -239,8 +263,7 @@ class Evidence:
         if unproven:
             return f"a rule that the person did not state, with {unproven[:60]!r}"
         # What was said in several clauses or turns may be combined, if each part is there.
-        is_new = _share(_roots(sentence), [_union(self._stated.roots)]) < KNOWN_SHARE
-        if is_new or not all(self._stated.covers(part, RULE_SHARE) for part in _parts(sentence)):
+        if not all(self._stated.covers(part, RULE_SHARE) for part in _parts(sentence)):
             return "a rule that the person did not state"
         return _added_negation(sentence, self._stated)
 
@@ -252,6 +275,15 @@ def _outside(turn: LearnedTurn) -> Iterator[str]:
     yield from (tool.text for tool in turn.tools)
 
 
+def _is_doubtful(sentence: str) -> bool:
+    """Return whether a sentence asks, supposes, or is an order for one task."""
+    return sentence.rstrip().endswith(QUESTION_MARKS) or "vetoes" in _signals(_PARTS.split(sentence)[0])
+
+
+def _signals(sentence: str) -> tuple[str, ...]:
+    return read_phrases(sentence).signals
+
+
 def _is_report(sentence: str) -> bool:
     return not is_rule(sentence) and not is_about_a_will(sentence) and not _REPORTED.search(sentence)
 
@@ -261,10 +293,9 @@ def _has_error(sentence: str) -> bool:
 
 
 def _added_negation(sentence: str, sources: _Sentences) -> str:
-    if not _is_negated(sentence):
-        return ""
     negated = [roots for one, roots in zip(sources.sentences, sources.roots, strict=True) if _is_negated(one)]
-    return "" if _share(_roots(sentence), negated) >= SAME_NEGATION else "its sources do not negate it"
+    parts = (_roots(part) for part in _clauses(sentence) if _is_negated(part))
+    return "" if all(_share(part, negated) >= SAME_NEGATION for part in parts) else "its sources do not negate it"
 
 
 def _is_negated(sentence: str) -> bool:
@@ -280,16 +311,21 @@ def _roots(text: str) -> frozenset[str]:
 
 
 def _parts(sentence: str) -> list[frozenset[str]]:
-    """Return the words of the parts of a sentence; a short part belongs to the one before."""
-    found: list[frozenset[str]] = []
+    """Return the words of the parts of a sentence."""
+    return [frozenset(map(stem, Unit.read(clause, "").content)) for clause in _clauses(sentence)]
+
+
+def _clauses(sentence: str) -> list[str]:
+    """Return the parts of a sentence; a short part belongs to the one before."""
+    found: list[str] = []
     for part in _PARTS.split(sentence):
-        roots = _roots(part)
-        if found and len(roots) < LEAST_PART_WORDS:
-            found[-1] |= roots
-        elif roots:
-            found.append(roots)
-    if len(found) > 1 and len(found[0]) < LEAST_PART_WORDS:
-        found[:2] = [found[0] | found[1]]
+        size = len(_roots(part))
+        if found and size < LEAST_PART_WORDS:
+            found[-1] += f" {part}"
+        elif size:
+            found.append(part)
+    if len(found) > 1 and len(_roots(found[0])) < LEAST_PART_WORDS:
+        found[:2] = [f"{found[0]} {found[1]}"]
     return found
 
 

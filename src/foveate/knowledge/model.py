@@ -327,7 +327,7 @@ class _Bench:
         if not reason:
             assert not isinstance(numbers, str)
             reason = self._wrong_text("profile", subject)
-            reason = reason or self._evidence(numbers).problem(subject, nonce=self._assignment.nonce)
+            reason = reason or self._evidence(numbers).problem(subject, nonce=self._assignment.nonce, is_heading=True)
         if reason:
             return Rejection(kind="recommendation", title=subject[:MAX_TITLE_CHARS], reason=reason)
         assert not isinstance(numbers, str)
@@ -358,7 +358,8 @@ class _Bench:
         return "it has something that looks like a secret" if redact(text) != text else ""
 
     def _wrong_title(self, title: str, evidence: Evidence) -> bool:
-        return redact(title) != title or bool(evidence.problem(title, nonce=self._assignment.nonce))
+        nonce = self._assignment.nonce
+        return redact(title) != title or bool(evidence.problem(title, nonce=nonce, is_heading=True))
 
     def _made(
         self, kind: KnowledgeKind, title: str, text: str, numbers: tuple[int, ...], found: Mapping[str, object]

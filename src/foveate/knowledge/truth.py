@@ -13,7 +13,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from foveate.compress.lexicon import DAY_WORDS, MONTHS, NUMBER_WORDS, STRICT_CONDITIONS, as_words, stem
+from foveate.compress.lexicon import DAY_WORDS, MONTHS, NUMBER_WORDS, STRICT_CONDITIONS, as_words, common_words, stem
 from foveate.knowledge.statements.phrases import LANGUAGES, load, tokens_of
 from foveate.recall.questions import likely_languages
 from foveate.store.rows import DAY_US
@@ -28,6 +28,8 @@ FEW_WORDS = 4
 same kind, or none."""
 OLD_WORDS = 4
 """An earlier statement of at most this many words is replaced by one that names one of them as outdated."""
+NEW_WORDS = 2
+"""Words that one names instead, at most; with more, and none of the earlier statement, it has a subject of its own."""
 OLD_SPAN = 3
 """Words behind `no longer`, `instead of` and the like that name what is outdated."""
 BARE_WORDS = 1
@@ -37,6 +39,13 @@ CONDITIONS = (STRICT_CONDITIONS | as_words("when whenever quand lorsque cuando s
     "instead rather than statt sondern nur seulement solo sólo soltanto apenas alleen только"
 )
 """Words of a statement about one case; those that name what does not hold, and `only`, are no condition."""
+ADDITIONS = as_words(
+    "also too besides additionally second another additional auch außerdem zusätzlich zweiter zweite zweites zweiten"
+    " aussi également outre second seconde deuxième también además segundo segunda"
+)
+"""Words of a statement that adds to an earlier one."""
+LIGHT_LINE = 28
+"""Words up to this line of the table of common words name no subject."""
 PREPOSITIONS = as_words("on in at for to of auf im in bei für sur dans chez pour en para sobre")
 """What follows one of these, where an earlier statement has none, narrows it to a place or purpose."""
 PLACE_SPAN = 3
@@ -66,36 +75,60 @@ class Claim:
     """True if it holds in one case."""
     is_announced: bool = False
     """True if its words say that something is different from now on."""
+    is_added: bool = False
+    """True if it adds to what holds: `also`, `too`, `a second`."""
     places: frozenset[str] = frozenset()
     """Stems of the content words behind a preposition."""
+    light: frozenset[str] = frozenset()
+    """Stems of words that so many texts have that they name no subject: `use`, `work`."""
 
     def replaces(self, earlier: Claim) -> bool:
         """Return whether this statement, made later, is about the same subject and says something else."""
         shared = self.words & earlier.words
         if self.slots & earlier.slots or not shared:
             return bool(self.slots & earlier.slots) and self.is_conditional <= earlier.is_conditional
-        if (names_old := self._names_old(earlier)) or self._is_narrower(earlier):
-            return names_old
-        is_different = self.values != earlier.values or self.is_negated != earlier.is_negated
-        if self.is_change:
-            fewest = min(len(self.words), len(earlier.words))
-            mine, its = _kinds(self.values), _kinds(earlier.values)
-            is_alike = mine == its or bool(mine and mine <= its)
-            is_one_subject = self.head in earlier.words or earlier.head in self.words
-            least = 1 if is_alike and len(self.words) <= FEW_WORDS else max(2, CHANGED_WORDS * fewest)
-            is_new = is_different or bool(self.words - earlier.words)
-            return bool(self.old & earlier.values) or (is_new and is_one_subject and len(shared) >= least)
+        if self._names_old(earlier):
+            return True
+        if self._is_narrower(earlier) or self._is_beside(earlier):
+            return False
+        return self._changes(earlier) if self.is_change else self._contradicts(earlier)
+
+    def _changes(self, earlier: Claim) -> bool:
+        """Return whether this statement, which says that something has changed, is about the same subject."""
+        shared = self.words & earlier.words
+        mine, its = _kinds(self.values), _kinds(earlier.values)
+        is_alike = mine == its or bool(mine and mine <= its)
+        is_one_subject = (self.head in earlier.words or earlier.head in self.words) and not shared <= self.light
+        least = max(2, CHANGED_WORDS * min(len(self.words), len(earlier.words)))
+        if is_alike:
+            least = 1 if len(self.words) <= FEW_WORDS else min(least, len(earlier.words))
+        is_new = self._differs(earlier) or bool(self.words - earlier.words)
+        return bool(self.old & earlier.values) or (is_new and is_one_subject and len(shared) >= least)
+
+    def _contradicts(self, earlier: Claim) -> bool:
+        """Return whether this statement, without a word of change, differs in a value or a negation only."""
         if self.old & earlier.values and self.values - earlier.values:
             return True
         if self.is_conditional != earlier.is_conditional:
             return False  # a rule for one case, and the general one
         # One that only adds a value does not contradict.
         is_refined = self.is_negated == earlier.is_negated and not (self.values and earlier.values)
-        return is_different and not is_refined and len(shared) >= SAME_WORDS * len(self.words | earlier.words)
+        is_near = len(self.words & earlier.words) >= SAME_WORDS * len(self.words | earlier.words)
+        return self._differs(earlier) and not is_refined and is_near
+
+    def _differs(self, earlier: Claim) -> bool:
+        return self.values != earlier.values or self.is_negated != earlier.is_negated
 
     def _names_old(self, earlier: Claim) -> bool:
         """Return whether this statement names what a short earlier one is about as outdated: `pnpm instead of npm`."""
-        return bool(self.old & earlier.words) and len(earlier.words) <= OLD_WORDS and self.old != self.words
+        named = bool(self.old & earlier.words) and len(earlier.words) <= OLD_WORDS
+        return named and self.old != self.words and not self._is_beside(earlier)
+
+    def _is_beside(self, earlier: Claim) -> bool:
+        """Return whether this adds to what an earlier statement says, or shares only an outdated word with it."""
+        is_own_subject = self.words & earlier.words <= self.old and len(self.words - earlier.words) > NEW_WORDS
+        is_added = self.is_added and not _kinds(self.values) & _kinds(earlier.values)
+        return is_added or (is_own_subject and not self.old & earlier.values)
 
     def _is_narrower(self, earlier: Claim) -> bool:
         """Return whether this is about one case or place of what an earlier statement says in general."""
@@ -162,6 +195,12 @@ def read_claim(text: str, *, is_change: bool = False) -> Claim:
         head=next(iter(words), ""),
         is_conditional=not CONDITIONS.isdisjoint(word.lower() for word in _words(text)),
         is_announced=is_announced,
+        is_added=not ADDITIONS.isdisjoint(word.lower() for word in _words(text)),
+        light=frozenset(
+            stem(word)
+            for word in map(str.lower, _words(text))
+            if common_words().get(word, LIGHT_LINE + 1) <= LIGHT_LINE
+        ),
         places=_places(text),
     )
 

@@ -198,7 +198,7 @@ async def compare(
         played = await _play_all(tasks, Pool(processes), progress)
     last_mentions = said_last(texts, needles)
     runs = tuple(
-        replace(_run(task, one, script.calls, last_mentions), what=_what(make_strategy(task.strategy, settings)))
+        replace(_run(task, one, script.calls, last_mentions), what=described(make_strategy(task.strategy, settings)))
         for task, one in zip(tasks, played, strict=True)
     )
     return Comparison(
@@ -318,7 +318,7 @@ def _stage(data: bytes) -> tuple[Script, FactBook]:
     return stage
 
 
-def _what(strategy: object) -> str:
+def described(strategy: object) -> str:
     """Return the first sentence of a strategy's documentation."""
     described = " ".join((inspect.getdoc(strategy) or "").split())
     return f"{described.partition('. ')[0].rstrip('.')}." if described else ""

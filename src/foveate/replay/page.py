@@ -129,10 +129,11 @@ def _table(compared: Comparison, budget: int) -> str:
             what = f"{escape(_named(level))}<small>{escape(_meaning(level))}</small>"
             rows.append(f'<tr class="level"><th scope="row">{what}</th>{cells}</tr>')
     return (
+        '<p class="note">A column is a strategy, as explained above. The best value of each row is marked. The lower '
+        "rows are the share of turns at each level: at the end, and smaller, on average over all prompts.</p>"
         f'<div class="scroll"><table><thead><tr><td></td>{heads}</tr></thead>'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
-        '<p class="note">A column is a strategy; the best value of each row is marked. The lower rows are the share of '
-        f"turns at each level: at the end, and on average over all prompts. {escape(compared.alike(budget))}</p>"
+        f'<p class="note">{escape(compared.alike(budget))}</p>'
     )
 
 

@@ -142,7 +142,7 @@ class StrategyRun:
     """The level of each turn at the end, oldest first; `ABSENT` for a turn without one."""
     levels_on_average: Mapping[str, float]
     facts_kept: float
-    """Share of all mentioned facts, at the end."""
+    """Share of all mentioned facts at the end."""
     facts_on_average: float
     """Mean share of the facts of earlier turns, at moments during the replay."""
     old_facts_kept: float
@@ -215,11 +215,6 @@ def _number(value: float) -> str:
 
 
 NEEDLES = "needles"
-CLOSE = 0.02
-"""Difference of facts that decides nothing: gradient and oneshot, whose logs are planned alike, differ by up to 0.01 in
-the guide's comparison and in the demo."""
-
-
 FIGURES: tuple[Figure, ...] = (
     Figure("prompt, mean", lambda run: run.mean_tokens, _number, None, "Tokens of a prompt, on average."),
     Figure("prompt, largest", lambda run: run.max_tokens, _number, None, "Tokens of the largest prompt."),
@@ -227,17 +222,21 @@ FIGURES: tuple[Figure, ...] = (
     Figure("word for word", lambda run: run.raw_share, _percent, "most", "Turns shown raw at the end."),
     Figure("in sight", lambda run: run.seen_share, _percent, "most", "Turns that some text covers at the end."),
     Figure(
-        "facts kept", lambda run: run.facts_kept, _percent, "most", "Share of the history's weighted facts, at the end."
+        "facts at end",
+        lambda run: run.facts_kept,
+        _percent,
+        "most",
+        "Share of the history's weighted facts that the last prompt has.",
     ),
     Figure(
-        "on average",
+        "facts on average",
         lambda run: run.facts_on_average,
         _percent,
         "most",
         "Mean share of the facts of earlier turns, during the replay.",
     ),
     Figure(
-        "of older half",
+        "older facts",
         lambda run: run.old_facts_kept,
         _percent,
         "most",
@@ -306,42 +305,74 @@ class Comparison:
         same = [f"{one.name} {one.text(one.value(runs[0]))}" for one in self.figures if one not in shown]
         return f"The same for all: {', '.join(same)}." if same else ""
 
-    def best(self, budget_tokens: int) -> StrategyRun:
-        """Return the run to recommend: the cheapest of those that keep the most facts on average, within `CLOSE`."""
-        runs = [run for run in self.at(budget_tokens) if not run.overruns] or list(self.at(budget_tokens))
-        most = max(run.facts_on_average for run in runs)
-        return min((run for run in runs if run.facts_on_average > most - CLOSE), key=lambda run: run.paid_tokens)
-
     @property
     def recommendation(self) -> str:
-        """Recommend a strategy for each budget, in a sentence."""
+        """Recommend a strategy for each budget with the figures that decide, or say that none is clearly better."""
         if not self.runs:
             return ""
-        if len(self.strategies) > 1 and all(set(run.strip) == {"R"} for run in self.runs):
+        if len(self.strategies) == 1:
+            return f"No recommendation: only {self.strategies[0]} was replayed."
+        if all(set(run.strip) == {"R"} for run in self.runs):
             return (
                 "No recommendation: every strategy shows every turn word for word. Compare at a budget below the "
                 f"conversation's {self.raw_tokens:,} tokens."
             )
-        best = [self.best(budget) for budget in self.budgets]
-        kept = [
-            f"{_percent(run.facts_on_average)} of the facts at {run.budget_tokens:,} tokens "
-            f"({_number(run.paid_tokens)} paid per call)"
-            for run in best
-        ]
-        if len({run.strategy for run in best}) == 1:
-            return f"Recommended: {best[0].strategy}, which keeps {', '.join(kept)}.{self._cheaper(best[-1])}"
-        named = (f"{run.strategy}, which keeps {one}" for run, one in zip(best, kept, strict=True))
-        return f"Recommended: {'; '.join(named)}."
+        return " ".join(self.verdict(budget) for budget in self.budgets)
 
-    def _cheaper(self, best: StrategyRun) -> str:
-        """Name the cheapest strategy of the budget, if it is another one."""
-        cheapest = min(self.at(best.budget_tokens), key=lambda run: run.paid_tokens)
-        if cheapest is best:
-            return ""
-        return (
-            f" The cheapest at {best.budget_tokens:,} is {cheapest.strategy}: {_percent(cheapest.facts_on_average)} "
-            f"({_number(cheapest.paid_tokens)})."
+    def recommended(self, budget_tokens: int) -> StrategyRun | None:
+        """Return the cheapest of the runs that keep the most facts on average, as displayed; None if it is a tie.
+
+        It is also none if a cheaper run saves a larger share of the price than it loses of the facts.
+        """
+        fitting = self._fitting(budget_tokens)
+        best = _most_facts(fitting)
+        if not best or self._rival(best[0], fitting) or _number(best[0].paid_tokens) in map(_paid, best[1:]):
+            return None
+        return best[0]
+
+    def verdict(self, budget_tokens: int) -> str:
+        """Say which strategy is recommended at a budget and why, or why none is."""
+        fitting = self._fitting(budget_tokens)
+        if not fitting:
+            return f"No recommendation at {budget_tokens:,} tokens: every strategy exceeded it."
+        best = _most_facts(fitting)
+        first, kept = best[0], _percent(best[0].facts_on_average)
+        if rival := self._rival(first, fitting):
+            return (
+                f"No strategy is clearly better at {budget_tokens:,} tokens: {first.strategy} keeps the most facts on "
+                f"average ({kept}); {rival.strategy} keeps {_percent(rival.facts_on_average)} and costs "
+                f"{_percent(1 - rival.paid_tokens / first.paid_tokens)} less per call ({_paid(rival)} tokens, "
+                f"{first.strategy} {_paid(first)})."
+            )
+        names = " and ".join(run.strategy for run in best)
+        if not self.recommended(budget_tokens):
+            return (
+                f"No strategy is clearly better at {budget_tokens:,} tokens: {names} keep the most facts on average "
+                f"({kept}), and a call costs {_paid(first)} tokens."
+            )
+        others = ", ".join(f"{run.strategy} {_paid(run)}" for run in best[1:])
+        why = f"it keeps the most facts on average ({kept})" + (
+            f", like {' and '.join(run.strategy for run in best[1:])}, and costs the least of these per call "
+            f"({_paid(first)} tokens, {others})"
+            if others
+            else f", for {_paid(first)} tokens per call"
         )
+        return f"Recommended at {budget_tokens:,} tokens: {first.strategy}, because {why}.{_at_the_end(first, fitting)}"
+
+    def _fitting(self, budget_tokens: int) -> list[StrategyRun]:
+        """Return the runs that kept the budget."""
+        return [run for run in self.at(budget_tokens) if not run.overruns]
+
+    @staticmethod
+    def _rival(best: StrategyRun, runs: Sequence[StrategyRun]) -> StrategyRun | None:
+        """Return the cheaper run with the most facts that saves a larger share of the price than it loses of them."""
+        cheaper = [
+            run
+            for run in runs
+            if run.paid_tokens < best.paid_tokens
+            and run.facts_on_average * best.paid_tokens > best.facts_on_average * run.paid_tokens
+        ]
+        return max(cheaper, key=lambda run: (run.facts_on_average, -run.paid_tokens), default=None)
 
     def at(self, budget_tokens: int) -> tuple[StrategyRun, ...]:
         return tuple(run for run in self.runs if run.budget_tokens == budget_tokens)
@@ -390,6 +421,23 @@ class Comparison:
         del found["runs"]
         runs = [run.summary() | {"words": self.words(run), "best_at": self.best_at(run)} for run in self.runs]
         return found | {"recommendation": self.recommendation, "runs": runs}
+
+
+def _paid(run: StrategyRun) -> str:
+    return _number(run.paid_tokens)
+
+
+def _most_facts(runs: Sequence[StrategyRun]) -> list[StrategyRun]:
+    """Return the runs that keep the most facts on average, as displayed; the cheapest first."""
+    most = _percent(max((run.facts_on_average for run in runs), default=0.0))
+    return sorted((run for run in runs if _percent(run.facts_on_average) == most), key=lambda run: run.paid_tokens)
+
+
+def _at_the_end(first: StrategyRun, runs: Sequence[StrategyRun]) -> str:
+    """Name the run that keeps more facts at the end, as displayed; empty if there is none."""
+    most = max(runs, key=lambda run: run.facts_kept)
+    more, own = _percent(most.facts_kept), _percent(first.facts_kept)
+    return "" if more == own else f" At the end {most.strategy} keeps more ({more}, {first.strategy} {own})."
 
 
 def strip_of(segments: Sequence[Segment], turns: int) -> str:

@@ -181,6 +181,7 @@ async def _metrics(request: Request) -> Response:
     fov: Foveate = request.app.state.fov
     metrics.set("foveate_sessions", len(await fov.sessions()))
     metrics.set_queue(await fov.queue_state(limit=0))
+    metrics.set_keys(await fov.keys.budgets(telemetry.MAX_NAMES))
     gateway: GatewayEndpoints = request.app.state.gateway
     metrics.raise_to("foveate_calls_dropped_total", gateway.dropped)
     return PlainTextResponse(metrics.render(), media_type=MEDIA_TYPE)

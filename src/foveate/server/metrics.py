@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from foveate.session.client_calls import CallNote, CallRow
+from foveate.session.keys import KeyInfo
 from foveate.session.values import QueueState
 from foveate.telemetry import LabelNames
 
@@ -41,6 +42,8 @@ HELP = {
     "foveate_model_cost_usd_total": "Price of these calls.",
     "foveate_upstream_errors_total": "Calls without a usable answer, by outcome and HTTP status.",
     "foveate_cache_share": "Share of the input tokens that providers read from their cache, since the start.",
+    "foveate_key_spent_usd": "Spent by each key with a budget in its current period, without calls in progress.",
+    "foveate_key_budget_usd": "Budget of each key for its current period.",
     FILL: "Share of its budget that a request of the gateway uses.",
     "foveate_calls_dropped_total": "Calls that were not accounted, because the store could not be written for long.",
 }
@@ -142,6 +145,17 @@ class Metrics:
             for worker in running:
                 name = f"{worker.host}:{worker.pid}"
                 self.set("foveate_worker_heartbeat_age_seconds", worker.seen_seconds, kind=kind, worker=name)
+
+    def set_keys(self, keys: Sequence[KeyInfo]) -> None:
+        """Set the gauges of the keys that have a budget."""
+        spent, budgets = self._gauges["foveate_key_spent_usd"], self._gauges["foveate_key_budget_usd"]
+        spent.clear()  # of keys that were revoked since
+        budgets.clear()
+        for key in keys:
+            if key.use is not None:
+                self.set("foveate_key_spent_usd", key.use.spent_usd, key=key.id)
+            if key.budget.usd is not None:
+                self.set("foveate_key_budget_usd", key.budget.usd, key=key.id)
 
     def _set_cache_shares(self) -> None:
         sums: dict[str, Counter[str]] = defaultdict(Counter)

@@ -211,7 +211,8 @@ class Session:
         outlines = await self.outline()
         removed = {one.number for one in outlines if one.is_pruned}
         board = on_board_of(context)
-        picture = picture_of(context.segments, context.budget_tokens, columns=columns, removed=removed, on_board=board)
+        draw = partial(picture_of, columns=columns, removed=removed, on_board=board)
+        picture = await asyncio.to_thread(draw, context.segments, context.budget_tokens)
         return picture.dated({one.number: one.started_at for one in outlines})
 
     async def _dated(self, picture: Picture) -> Picture:
@@ -223,7 +224,7 @@ class Session:
         """Explain why a context (default: the live one) shows a turn at its level, and how to show more of it."""
         number = turn_number(turn)
         outline = await self._found(turn, await self.outline(number, number) if number else [])
-        return explain_turn(context or await self.engine.look(), outline)
+        return await asyncio.to_thread(explain_turn, context or await self.engine.look(), outline)
 
     async def pictures(self) -> list[PastPicture]:
         """List what contexts showed after each change of the plan, oldest first; the newest 500 are kept."""

@@ -6,6 +6,7 @@ scratch, and nothing is saved.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import logging
@@ -356,7 +357,7 @@ class Contexts:
         """Renew the cabinet keys that a context refers to, and save its picture if the plan has changed."""
         await self._renewals.renew(session.tenant, context.text)
         if has_changed:
-            row = keep_row(context, session.last_turn)
+            row = await asyncio.to_thread(keep_row, context, session.last_turn)
             await self._writes.write(f"picture of {session.id}", lambda: self._store.pictures.add(session.id, row))
 
     async def _check_waiting(

@@ -190,7 +190,7 @@ class SessionEngine:
         if places and any(draft.role == "assistant" for draft in drafts):
             shared.uses.answered(self.row.tenant, self.stored_id, places[-1].turn)
         if shared.events.is_watched:
-            announce(shared.events, self.stored_id, drafts=drafts, places=places)
+            await announce(shared.events, self.stored_id, drafts=drafts, places=places)
         return places
 
     def publish(self, kind: EventKind, data: Mapping[str, Json]) -> None:

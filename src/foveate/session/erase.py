@@ -19,7 +19,17 @@ from foveate.session.record import check_text, printable_text
 from foveate.session.tenant import public_id
 from foveate.store import Store
 from foveate.store.codec import redact_message, restore_message
-from foveate.store.erase import BOARDS, NAMES, SENT_WITH_TEXT, TITLES, ErasureRow, ErasureSurvey, QuotingPin, Redaction
+from foveate.store.erase import (
+    BOARDS,
+    KEYS,
+    NAMES,
+    SENT_WITH_TEXT,
+    TITLES,
+    ErasureRow,
+    ErasureSurvey,
+    QuotingPin,
+    Redaction,
+)
 from foveate.store.redaction import MARK, Redactor
 from foveate.text import turn_text
 from foveate.turn import Message, from_us, turn_id, turn_number
@@ -27,7 +37,17 @@ from foveate.turn import Message, from_us, turn_id, turn_number
 SHORTEST_TEXT = 4
 """Characters of a text that can be erased: a shorter one occurs inside words."""
 BATCH_TURNS = 200
-FOUND = {"messages", "pins", "knowledge items", "stored responses", "whole tool results", NAMES, BOARDS, SENT_WITH_TEXT}
+FOUND = {
+    "messages",
+    "pins",
+    "knowledge items",
+    "stored responses",
+    "whole tool results",
+    NAMES,
+    KEYS,
+    BOARDS,
+    SENT_WITH_TEXT,
+}
 """What a text is found in; the other counts are of what is made again."""
 ATTEMPTS = 5
 """How often an erasure starts again because the session changed meanwhile."""

@@ -162,6 +162,12 @@ class Keys:
         found = [_info(row) for row in await self._store.access.list_all()]
         return [replace(info, use=await self._use(info)) if info.budget.is_limited else info for info in found]
 
+    async def budgets(self, limit: int = 100) -> Sequence[KeyInfo]:
+        """List the active keys with a budget, oldest first, with what is used of it."""
+        found = [_info(row) for row in await self._store.access.list_all()]
+        limited = [info for info in found if info.budget.is_limited and info.revoked_at is None]
+        return [replace(info, use=await self._use(info)) for info in limited[:limit]]
+
     async def _use(self, key: KeyInfo) -> BudgetUse:
         spending = await self._store.calls.spent_by_key(key.id, key.budget.began_us())
         amounts = (spending.spent_nano_usd, spending.booked_nano_usd, spending.lost_nano_usd)

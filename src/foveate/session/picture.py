@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -115,7 +116,7 @@ def cells_of(segments: Sequence[Segment]) -> Iterator[Cell]:
 def _shown_cells(segments: Sequence[Segment]) -> Iterator[Cell]:
     """Make one cell per turn, oldest first. A turn with steps at several levels gets its largest step's level."""
     history = [segment for segment in segments if segment.level and segment.first and segment.last]
-    partial = {turn.number for turn in shown_turns(segments) if turn.is_partial}
+    partial = {turn.number for turn in _written_turns(_beside_raw(history)) if turn.is_partial}
     for (first, is_summary), group in itertools.groupby(history, key=lambda part: (part.first, part.level == "A")):
         parts = list(group)
         largest = max(parts, key=lambda segment: segment.tokens)
@@ -131,6 +132,13 @@ def _shown_cells(segments: Sequence[Segment]) -> Iterator[Cell]:
         else:
             for turn in range(first, last + 1):
                 yield Cell(turn, turn, IN_PART if turn in partial else largest.level, largest.is_stable)
+
+
+def _beside_raw(history: Sequence[Segment]) -> list[Segment]:
+    """Return the parts with a turn that is word for word, in any of them. An era of a million turns has none."""
+    raw = sorted({turn for part in history for level, turns, _ in _spent(part) if level == "R" for turn in turns})
+    found = ((part, bisect_left(raw, part.first or 0)) for part in history)
+    return [part for part, place in found if place < len(raw) and raw[place] <= (part.last or 0)]
 
 
 def silent_turns(turns: int) -> str:
@@ -414,6 +422,13 @@ def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
     summary counts only for turns without a text of their own.
     """
     hollow = {turn for run in turns_without_words(segments) for turn in run}
+    found = {turn.number: turn for turn in _written_turns(segments, hollow)}
+    missing = (ShownTurn(turn, "E", 0, is_cached=False, is_hollow=True) for turn in hollow if turn not in found)
+    return tuple(sorted([*found.values(), *missing], key=lambda turn: turn.number))
+
+
+def _written_turns(segments: Sequence[Segment], hollow: Collection[int] = ()) -> Iterator[ShownTurn]:
+    """Yield the turns of these parts."""
     found: dict[int, ShownTurn] = {}
     ranks: dict[int, tuple[bool, int]] = {}
     verbatim: Counter[int] = Counter()
@@ -432,13 +447,10 @@ def shown_turns(segments: Sequence[Segment]) -> tuple[ShownTurn, ...]:
                 total = size + known.tokens if known else size
                 ranks[turn] = rank
                 found[turn] = ShownTurn(turn, level, total, part.is_stable, turn in hollow, part.is_native)
-    missing = (ShownTurn(turn, "E", 0, is_cached=False, is_hollow=True) for turn in hollow if turn not in found)
-    counted = (replace(turn, verbatim_tokens=verbatim[turn.number]) for turn in found.values())
-    shown = (
-        replace(turn, level=IN_PART) if turn.level == "R" and turn.verbatim_tokens < turn.tokens else turn
-        for turn in counted
-    )
-    return tuple(sorted([*shown, *missing], key=lambda turn: turn.number))
+    for written in found.values():
+        counted = replace(written, verbatim_tokens=verbatim[written.number])
+        is_in_part = counted.level == "R" and counted.verbatim_tokens < counted.tokens
+        yield replace(counted, level=IN_PART) if is_in_part else counted
 
 
 def _split(tokens: int, count: int) -> Iterator[int]:

@@ -17,6 +17,7 @@ from foveate.errors import ErasureOutdated, ForkInUse, InputError, Refused, Turn
 from foveate.store import bodies, cabinet, knowledge, passages, queue
 from foveate.store.lineage import BRANCH, chain_of
 from foveate.store.log import DROP_BODIES, SENT_OF_READERS, forget_made
+from foveate.store.message_keys import erased_key
 from foveate.store.redaction import MARK, Redactor
 from foveate.store.rows import Draft, SessionRow
 from foveate.store.sql import Connection, Values, now_us
@@ -53,6 +54,8 @@ LIST_TITLES = """WITH RECURSIVE family (number) AS (SELECT number FROM sessions 
 REPLACE_TITLE = "UPDATE sessions SET title = :title WHERE number = :number"
 ERASE_MESSAGES = """UPDATE messages SET digest = :nothing, pruned_us = coalesce(pruned_us, :now_us),
     erased_us = coalesce(erased_us, :now_us) WHERE {where}"""
+LIST_KEYS = "SELECT key FROM messages WHERE {where} AND key IS NOT NULL"
+REPLACE_KEY = "UPDATE messages SET key = :erased WHERE session = :session AND key = :key"
 DROP_TAILS = "DELETE FROM answer_tails WHERE {where}"
 DROP_LEASES = "DELETE FROM leases WHERE session = :session AND (turn < 1 OR {where})"
 CLOSE_TURN = "UPDATE sessions SET head = 'closed' WHERE number = :session AND last_turn = :turn"
@@ -127,6 +130,7 @@ LIST_BOARDS = "SELECT data FROM boards WHERE session = :session"
 DROP_BOARDS = "DELETE FROM boards WHERE session = :session"
 LIST_GOALS = "SELECT number, data FROM goals WHERE session = :session"
 REPLACE_GOAL = "UPDATE goals SET data = :data WHERE session = :session AND number = :number"
+KEYS = "keys of messages"
 BOARDS = "boards with the text"
 NAMES = "goals, documents, titles, tasks and names"
 DROP_RESPONSE = "DELETE FROM responses WHERE tenant = :tenant AND id = :id"
@@ -251,6 +255,8 @@ def erase_turns(
         for statement in (DROP_BODIES, DROP_TAILS):
             connection.execute(statement.format(where=reach.where), values)
         connection.execute(ERASE_MESSAGES.format(where=reach.where), {**values, "nothing": b""})
+        for (key,) in connection.execute(LIST_KEYS.format(where=reach.where), values).fetchall():
+            connection.execute(REPLACE_KEY, {**values, "key": key, "erased": erased_key(key)})
         connection.execute(ERASE_AGENT, {**values, "mark": MARK})
     own = work.values(work.reach[0])
     connection.execute(CLOSE_TURN, {**own, "turn": max(turns)})
@@ -492,6 +498,9 @@ def _changes(work: _Erasing, redactor: Redactor) -> Iterator[_Change]:
             if redactor.is_in(bodies.expand_bytes(data)):
                 yield _Change(SENT_WITH_TEXT, (), values)  # all of the session's are removed
     own = work.values(work.reach[0])
+    for (key,) in work.connection.execute(LIST_KEYS.format(where="session = :session"), own).fetchall():
+        if redactor.is_in(key):
+            yield _Change(KEYS, (REPLACE_KEY,), {**own, "key": key, "erased": erased_key(key)})
     yield from _texts(work, OF_TENANT, own, redactor)
     yield from _items(work, own, redactor)
 

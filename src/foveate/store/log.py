@@ -36,6 +36,7 @@ from foveate.store.lineage import (
     select_sessions,
     select_spans,
 )
+from foveate.store.message_keys import erased_key, stored_forms
 from foveate.store.rows import (
     UPDATABLE,
     Draft,
@@ -75,7 +76,7 @@ ADD_MESSAGE = """INSERT INTO messages
     :size, :digest, :key)"""
 ADD_BODY = """INSERT INTO bodies (message, data) SELECT id, :data FROM messages
     WHERE session = :session AND turn = :turn AND position = :position"""
-FIND_KEY = "SELECT turn, position FROM messages WHERE session = :session AND key = :key"
+FIND_KEY = "SELECT digest, erased_us FROM messages WHERE session = :session AND key IN (:key, :erased)"
 FIND_KEYS = "SELECT key, turn, position FROM messages WHERE session = :session AND key IN ({keys})"
 MAX_KEYS = 64
 """Maximum number of keys per lookup statement."""
@@ -93,7 +94,6 @@ READ_OUTLINES = f"""SELECT turn, role, kind, tokens, tool_results, at_us, pruned
 LAST_KEY = """SELECT key FROM messages WHERE session = :session AND key IS NOT NULL
     ORDER BY turn DESC, position DESC LIMIT 1"""
 ADD_TAIL = "INSERT INTO answer_tails (hash, session, turn) VALUES (:hash, :session, :turn) ON CONFLICT DO NOTHING"
-FIND_DIGEST = "SELECT digest, erased_us FROM messages WHERE session = :session AND key = :key"
 READ_KEYS = f"""SELECT key FROM messages WHERE {SPAN} AND kind <> 'display' ORDER BY turn, position"""  # noqa: S608
 SUM_TOKENS = f"SELECT coalesce(sum(tokens), 0) FROM messages WHERE {SPAN}"  # noqa: S608
 LAST_POSITION = f"SELECT coalesce(max(position), 0) FROM messages WHERE {SPAN}"  # noqa: S608
@@ -319,7 +319,7 @@ def append(
         return [known[index] for index in range(len(drafts))]
     if newest_turn is not None:
         _check_newest(connection, session_id, number, turn, expected=newest_turn, first=fresh[0])
-    if after is not None and after != _last_key(connection, number):
+    if after is not None and _last_key(connection, number) not in stored_forms(after):
         raise SessionContinued(session_id)
     moment = now_us()
     placed = list(state.place(fresh))
@@ -360,7 +360,8 @@ def _repeated(drafts: Sequence[Draft]) -> dict[int, int]:
 
 def _known_places(connection: Connection, session: int, drafts: Sequence[Draft]) -> dict[int, Place]:
     """Return the places of the drafts whose key exists in the session, by draft index."""
-    keys = [draft.key for draft in drafts if draft.key is not None]
+    forms = {form: draft.key for draft in drafts if draft.key is not None for form in stored_forms(draft.key)}
+    keys = list(forms)
     found: dict[str, Place] = {}
     for start in range(0, len(keys), MAX_KEYS):
         part = keys[start : start + MAX_KEYS]
@@ -368,7 +369,7 @@ def _known_places(connection: Connection, session: int, drafts: Sequence[Draft])
         names = {f"key{number}": part[min(number, len(part) - 1)] for number in range(count)}
         statement = FIND_KEYS.format(keys=", ".join(f":{name}" for name in names))
         for key, turn, position in connection.execute(statement, {"session": session, **names}):
-            found[key] = Place(turn, position, is_new=False)
+            found[forms[key]] = Place(turn, position, is_new=False)
     return {index: found[draft.key] for index, draft in enumerate(drafts) if draft.key in found}
 
 
@@ -383,12 +384,22 @@ def _check_same(connection: Connection, session: int, drafts: Sequence[Draft], k
     if last is None or not known:
         return
     key = last.rpartition("#")[0]
-    following = connection.execute(FIND_KEY, {"session": session, "key": f"{key}#{len(drafts)}"}).fetchone()
-    digests = [connection.execute(FIND_DIGEST, {"session": session, "key": draft.key}).fetchone() for draft in drafts]
+    rows = [_find_key(connection, session, draft.key) for draft in drafts]
+    following = _find_key(connection, session, f"{key}#{len(drafts)}")
     # What was erased can't be compared with its repetition.
-    is_same = all(row and (row[0] == draft.digest or row[1]) for row, draft in zip(digests, drafts, strict=True))
+    is_same = all(row and (row[0] == draft.digest or row[1]) for row, draft in zip(rows, drafts, strict=True))
     if following is not None or not is_same:
         raise KeyReused(key)
+
+
+def _find_key(connection: Connection, session: int, key: str | None) -> Sequence[Any] | None:
+    """Return the digest and the time of erasure of the message with a key."""
+    if key is None:
+        return None
+    row: Sequence[Any] | None = connection.execute(
+        FIND_KEY, {"session": session, "key": key, "erased": erased_key(key)}
+    ).fetchone()
+    return row
 
 
 def _add_message(connection: Connection, session: int, draft: Draft, place: Place, moment: int) -> None:

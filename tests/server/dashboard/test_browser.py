@@ -140,6 +140,10 @@ def test_every_page_opens_without_an_error_or_a_request_elsewhere(watched: Watch
         assert page.locator("h1").count() == 1, path
 
 
+def open_part(page: Any, name: str) -> None:
+    page.locator("summary", has_text=name).first.click()
+
+
 def open_turn(page: Any, place: int) -> None:
     page.locator(".turns .column").nth(place).click()
     page.locator(".reason a", has_text=f"Open T-{place + 1}").click()
@@ -150,8 +154,9 @@ def test_a_click_on_the_timeline_explains_its_turn_and_opens_it(watched: Watched
     page = watched.open("/ui/sessions/work")
     open_turn(page, 0)
     assert page.locator(".level").count() >= 3
-    page.locator("input[name=budget]").first.fill("3k")
-    page.locator("text=Preview").first.click()
+    open_part(page, "Preview another budget")
+    page.locator("input[name=budget]:visible").fill("3k")
+    page.locator("button", has_text="Preview").click()
     page.locator("text=at 3,000 tokens: planned from scratch; nothing is saved").wait_for()
 
 
@@ -177,6 +182,7 @@ def test_a_click_on_the_timeline_and_the_left_and_right_keys_step_through_its_tu
 
 def test_a_turn_that_is_opened_far_below_is_in_view_and_has_the_focus(watched: Watched) -> None:
     page = watched.open("/ui/sessions/work")
+    open_part(page, "Turns")
     page.locator("li a[hx-target='#turn']", has_text="T-2").last.click()
     page.locator("#turn-name", has_text="T-2 ").wait_for()
     page.locator("#turn-name:focus").wait_for()
@@ -201,6 +207,7 @@ def test_a_picture_fits_a_phone_and_has_no_serious_fault_in_the_dark(browser: An
 
 def test_a_topic_is_sealed_and_undone(watched: Watched) -> None:
     page = watched.open("/ui/sessions/work")
+    open_part(page, "Topics")
     page.locator("button", has_text="Seal the topic").click()
     page.locator("button", has_text="Undo").click()
     page.locator("text=The seal was undone.").wait_for()
@@ -212,6 +219,7 @@ def test_a_chat_answers_and_the_page_updates_itself(watched: Watched) -> None:
     page.locator("#prompt").fill("Which port?")
     page.locator("button", has_text="Send").click()
     page.locator(".m-assistant", has_text="8443").wait_for()
+    open_part(page, "Live events")
     page.locator("#live li", has_text="turn-recorded").first.wait_for()
     page.locator(".turns .column[data-turn='7']").wait_for()
 
@@ -550,6 +558,7 @@ def test_an_open_page_says_that_its_key_was_revoked(browser: Any, tmp_path: Path
         with foveate.open(tmp_path / "a.db") as fov:
             fov.keys.revoke(key.info.id)
             fov.session("s").record([{"role": "user", "content": "a secret"}])
+        open_part(page, "Preview another budget")
         page.locator("button", has_text="Preview").click()
         page.wait_for_url("**/ui/login")
     context.close()

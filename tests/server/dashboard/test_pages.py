@@ -270,7 +270,7 @@ def test_files_are_imported_and_one_that_is_none_does_not_stop_the_others(client
     page = client.post("/ui/import", files=files).text
     assert "<b>talk.jsonl</b>: 2 of 2 messages are new" in page
     assert page.count('class="problem"') == 2
-    assert "/tmp" not in page
+    assert "/tmp" not in page.partition("Accepted files")[0]
     assert "foveate-import-" not in page
 
 
@@ -438,6 +438,12 @@ def test_a_turn_is_explained_and_put_on_the_board(client: ServerClient) -> None:
     assert client.post(f"/ui/sessions/{SESSION}/retrieve", data={"turn": "T-999"}, headers=form).status_code == 404
 
 
+def test_each_strategy_of_a_comparison_is_described(client: ServerClient) -> None:
+    page = client.get("/ui/compare").text
+    assert "<b>gradient</b> Newest turns raw, older ones increasingly compressed." in page
+    assert len(re.findall(r"<b>[a-z]+</b> [A-Z][^<]+\.</span>", page)) == page.count('name="strategy"') == 6
+
+
 def test_a_comparison_takes_a_file_without_storing_it(client: ServerClient) -> None:
     before = len(client.get("/api/v1/sessions?limit=100").json()["items"])
     files = {"file": ("../odd.bin", b"\x00\x01")}
@@ -529,11 +535,12 @@ def test_the_knowledge_page_learns_adds_a_reference_and_says_what_is_new(tmp_pat
         client.post("/api/v1/sessions", json={"id": "work", "channel": "shop"})
         said = [{"role": "user", "content": "Never deploy on a Friday."}]
         client.post("/api/v1/sessions/work/turns", json={"messages": said})
-        assert "Since yesterday" in client.get("/ui/knowledge").text
+        assert "Nothing was learned yet." in client.get("/ui/knowledge").text
         client.post("/ui/knowledge", data={"action": "learn"}, follow_redirects=False)
         page = client.get("/ui/knowledge").text
         assert "Never deploy on a Friday." in page
-        assert "1 new, 0 changed, 0 replaced" in page
+        assert "<b>1</b> learned since yesterday" in page
+        assert "<b>0</b> in force" in page
         written = {"title": "Ports", "text": "The shop listens on 8443.", "scope": "project:shop", "kind": "reference"}
         added = client.post("/ui/knowledge", data=written, follow_redirects=False)
         assert "8443" in client.get(added.headers["location"]).text
@@ -569,3 +576,19 @@ def test_a_turn_is_put_on_the_board_in_place_and_a_search_counts_its_hits(tmp_pa
         assert "Put on the board as" in answer.text
         client.post("/api/v1/sessions/plain/settle")
         assert " in 1 session." in client.get("/ui/search?q=port").text
+
+
+def test_the_list_has_columns_for_costs_and_reliability_only_if_a_session_has_them(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        client.post("/api/v1/sessions", json={"id": "plain"})
+        head = client.get("/").text.partition("</thead>")[0]
+        assert ">Budget in tokens<" in head
+        assert ">Cost<" not in head
+        assert ">Reliability<" not in head
+        client.post("/api/v1/sessions", json={"id": "scored", "strategy": "checkpoint"})
+        call(client, _pay, client.fov)
+        page = client.get("/").text
+        assert ">Cost<" in page
+        assert ">Reliability<" in page
+        rows = page.partition('<tbody id="rows"')[2]
+        assert rows.count("<td") == page.count('<th scope="row">') * (page.partition("</thead>")[0].count("<th ") - 1)

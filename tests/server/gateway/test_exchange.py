@@ -27,8 +27,9 @@ from foveate.intake.sessions import SCRATCH
 from foveate.server.bodies import MAX_PARTS, MAX_VALUES
 from foveate.server.gateway.prepare import ClientCall, Preparation, Prepared
 from foveate.server.gateway.routes import GatewayEndpoints
-from foveate.server.gateway.wires import AnthropicWire, ClientRequest
+from foveate.server.gateway.wires import WIRES, AnthropicWire, ClientRequest
 from foveate.server.settings import ServerSettings
+from foveate.server.sse import SseParser
 from foveate.store.database import Database
 from support.gateway import FORMATS, HEADERS, LONG, AsOwner, body_of, events_of, gateway, log_of, run
 from support.patience import until
@@ -944,7 +945,9 @@ async def stream_of(
         if on_sent(sent):
             gone.set()
 
-    scope = {"type": "http", "method": "POST", "path": path, "query_string": b"", "headers": [], "scheme": "http"}
+    path, _, query = path.partition("?")
+    scope = {"type": "http", "method": "POST", "path": path, "query_string": query.encode(), "headers": []}
+    scope["scheme"] = "http"
     await app({**scope, "server": ("gateway", 80)}, receive, send)
     await endpoints.close()
     return sent
@@ -1086,27 +1089,37 @@ def test_a_providers_error_in_a_200_is_passed_on_as_it_came(
     run(scenario)
 
 
-def test_an_answer_in_json_after_the_stream_has_begun_is_recorded_and_its_end_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", sorted(FORMATS))
+def test_an_answer_in_json_after_the_stream_has_begun_arrives_as_its_events_and_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.setattr("foveate.server.gateway.reply.HEADERS_SECONDS", 0.01)
 
     async def scenario() -> None:
-        message = {"role": "assistant", "content": "all at once"}
-        whole = {"id": "c", "choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
-        upstream = Upstream(lambda _: say("never"), fail=[JSONResponse(whole)])
-        slow = _Slow(upstream)
+        path, body = FORMATS[name]
+        async with httpx2.AsyncClient(
+            transport=httpx2.ASGITransport(Upstream(lambda _: say("all at once")).app), base_url="http://upstream"
+        ) as provider:
+            whole = (await provider.post(path, json=body)).json()
+        path, body = streamed(name)
+        slow = _Slow(Upstream(lambda _: say("never"), fail=[JSONResponse(whole)]))
 
         def answer_at_once(_: list[bytes]) -> bool:
             slow.may_answer.set()
             return False
 
-        async with gateway(tmp_path, upstream) as (fov, _):
-            body = body_of([{"role": "user", "content": "hello"}], stream=True)
-            sent = await stream_of(fov, slow, "/v1/chat/completions", body, answer_at_once)
-            assert b"without streaming" in sent[-1]
+        async with gateway(tmp_path, Upstream(lambda _: say("never"))) as (fov, _):
+            status, *sent = await stream_of(fov, slow, path, body, answer_at_once)
             (info,) = await fov.sessions()
-            assert await log_of(fov, info.id) == [("user", "hello"), ("assistant", "all at once")]
+            assert await log_of(fov, info.id) == [("user", "hi"), ("assistant", "all at once")]
+        wire = WIRES[name]
+        request = wire.read(body, path=path)
+        received, loaded = (wire.answer(request, own_names=frozenset()) for _ in range(2))
+        for event in SseParser().feed(b"".join(sent)):
+            received.feed(event)
+        loaded.load(whole)
+        assert (status, received.is_complete) == (b"200", True)
+        assert received.shown_messages() == loaded.shown_messages()
 
     run(scenario)
 

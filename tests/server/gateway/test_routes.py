@@ -299,12 +299,32 @@ NAMED: dict[str, tuple[tuple[str, dict[str, Any]], str]] = {
         (RESPONSES, {"input": "a", "tools": [{"type": "code_interpreter", "container": {"file_ids": ["file-a"]}}]}),
         "files",
     ),
+    "container of a shell": (
+        (
+            RESPONSES,
+            {
+                "input": "a",
+                "tools": [{"type": "shell", "environment": {"type": "container_reference", "container_id": "cntr"}}],
+            },
+        ),
+        "files",
+    ),
+    "prompt": ((RESPONSES, {"input": "a", "prompt": {"id": "pmpt_a", "version": "1"}}), "responses"),
     "chat": (_asking(CHAT, "messages", {"type": "file", "file": {"file_id": "file-a"}}), "files"),
     "document": (_asking(MESSAGES, "messages", DOCUMENT), "files"),
     "result of a tool": (_asking(MESSAGES, "messages", TOOL_RESULT), "files"),
     "messages' container": (_asking(MESSAGES, "messages", {"type": "text", "text": "a"}, container="c"), "files"),
     "container with skills": (
         _asking(MESSAGES, "messages", {"type": "text", "text": "a"}, container={"id": "c", "skills": []}),
+        "files",
+    ),
+    "skill": (
+        _asking(
+            MESSAGES,
+            "messages",
+            {"type": "text", "text": "a"},
+            container={"skills": [{"type": "custom", "skill_id": "skill_a"}]},
+        ),
         "files",
     ),
     "count": (_asking(f"{MESSAGES}/count_tokens", "messages", DOCUMENT), "files"),
@@ -367,6 +387,28 @@ HARMLESS_IDS: dict[str, tuple[str, dict[str, Any]]] = {
     "new container": (
         RESPONSES,
         {"input": "a", "tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]},
+    ),
+    "skill of the provider": _asking(
+        MESSAGES,
+        "messages",
+        {"type": "text", "text": "a"},
+        container={"skills": [{"type": "anthropic", "skill_id": "pptx"}]},
+    ),
+    "call of an earlier answer": (
+        RESPONSES,
+        {
+            "input": [
+                {"role": "user", "content": "a"},
+                {
+                    "type": "code_interpreter_call",
+                    "id": "ci",
+                    "container_id": "cntr",
+                    "code": "1",
+                    "status": "completed",
+                },
+                {"role": "user", "content": "b"},
+            ]
+        },
     ),
     "video": _asking(GEMINI, "contents", {"fileData": {"fileUri": "https://www.youtube.com/watch?v=a"}}),
 }

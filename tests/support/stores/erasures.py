@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from foveate.errors import ErasureOutdated, ForkInUse
+from foveate.errors import ErasureOutdated, ForkInUse, KeyReused
+from foveate.intake.chain import extend
 from foveate.store import Store, bodies
 from foveate.store.erase import Redaction
 from foveate.store.knowledge import PERSON, KnowledgeSource
@@ -151,6 +152,26 @@ async def what_was_learned_from_an_erased_turn_goes(store: Store, _: OpenStore) 
     assert left == {"k-person": set(), "k-topic": {1}, "k-other": {1}}
 
 
+async def a_key_is_unreadable_once_its_turn_is_erased_and_still_known(store: Store, _: OpenStore) -> None:
+    await store.create_session(new_session())
+    said = [draft(f"{WORD} 1", key=f"{WORD}#0"), draft("noted", "assistant", key=f"{WORD}#1")]
+    history = extend("", WORD.encode())
+    await store.append("s", [draft("plain", key=history), draft("noted", "assistant")])
+    await store.append("s", said, exact=True)
+    for _time in range(2):  # a turn can be erased again
+        await store.erasures.erase_turns("s", [1, 2], forks=None, pins=(), titles={}, actor="")
+        kept = await store.keys("s", 1, 2)
+        assert kept[:2] == [history, None]
+        assert not any(WORD in (key or "") for key in kept)
+    places = await store.append("s", said, exact=True, after=None)
+    assert [(place.turn, place.position, place.is_new) for place in places] == [(2, 1, False), (2, 2, False)]
+    async with raises(KeyReused):
+        await store.append("s", said[:1], exact=True)
+    await store.append("s", [draft("next", key="k")], after=f"{WORD}#1")
+    assert not any(WORD in repr(value) for value in await _bodies(store))
+    assert await _problems(store) == []
+
+
 CASES: tuple[Case, ...] = (
     an_erased_turn_keeps_its_place_and_nothing_else,
     the_newest_turn_is_closed_when_it_is_erased,
@@ -158,4 +179,5 @@ CASES: tuple[Case, ...] = (
     a_text_is_replaced_unless_the_session_changed,
     titles_of_the_session_and_of_those_made_from_it_are_replaced,
     what_was_learned_from_an_erased_turn_goes,
+    a_key_is_unreadable_once_its_turn_is_erased_and_still_known,
 )

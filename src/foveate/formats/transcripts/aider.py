@@ -1,4 +1,4 @@
-"""Aider's chat history, `.aider.chat.history.md`: Markdown that Aider only appends to.
+"""Aider's chat history: `.aider.chat.history.md` in the project's folder, to which Aider only appends.
 
 A file is one session. Lines after `#### ` are prompts, lines after `> ` are Aider's own output, a line
 `# aider chat started at …` begins a run of the program, and the rest are the model's replies. Aider's output

@@ -1,4 +1,4 @@
-"""ChatGPT's data export: `conversations.json` (or `conversations-000.json`, …), alone or in its zip file.
+"""ChatGPT's data export (Settings, Data controls): its zip file, or `conversations.json` (`conversations-000.json`, …).
 
 A conversation is a tree: an edited prompt or a regenerated answer begins a new branch. The branch that the user
 saw last is the session, under the conversation's id. Every other branch is a separate session,

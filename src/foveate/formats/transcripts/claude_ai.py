@@ -1,4 +1,4 @@
-"""The data export of claude.ai: `conversations.json`, alone or in its zip file.
+"""The data export of claude.ai (Settings, Privacy): its zip file, or `conversations.json`.
 
 A message of the assistant may hold several steps: text, a tool call, its result, more text. It is split so that each
 result is a separate message. Messages of an abandoned branch stay in chronological order.

@@ -1,4 +1,4 @@
-"""Copilot Chat's sessions in VS Code: `workspaceStorage/<workspace>/chatSessions/<id>.json`, or `.jsonl`.
+"""Copilot Chat in VS Code: `~/.config/Code/User/workspaceStorage/<workspace>/chatSessions/<id>.json`, or `.jsonl`.
 
 A request holds the prompt and everything the model answered. The rounds of its tools are split into calls and results,
 as they were sent to the model. A `.jsonl` file is a log of changes: the whole session, then values that were set, added

@@ -1,4 +1,4 @@
-"""Cursor's conversations in its database `state.vscdb`, or exported as `{"composerId": …, "bubbles": […]}`.
+"""Cursor's database `~/.config/Cursor/User/globalStorage/state.vscdb`, or exported `{"composerId": …, "bubbles": […]}`.
 
 A conversation ("composer") lists its messages ("bubbles"), which are rows of their own. A bubble of the assistant has
 text, thinking, or one tool with its arguments and result.

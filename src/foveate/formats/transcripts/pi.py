@@ -1,4 +1,4 @@
-"""Sessions of the coding agent pi: one JSONL file each.
+"""Sessions of the coding agent pi: `~/.pi/agent/sessions/<folder>/<session>.jsonl`.
 
 All entries of a file are one session in the order they were written, including abandoned branches: the order is
 chronological and stable while the file grows, and the file can be written again line by line. Summaries, messages of

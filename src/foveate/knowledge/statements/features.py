@@ -1,8 +1,8 @@
 """What the model of statements sees of a sentence: its words, their order, the sentence before it, and phrases. Pure.
 
 Words that many texts have are read as they are written, in small letters without accents and apostrophes, since sloppy
-typing lacks them. Others are read by their class (a name, a number, a time, code) and by their ending, so that what
-was learned of one sentence holds for another subject.
+typing lacks them. Others are read by their class (a name, a number, a time, code), by their first letters and by their
+ending, so that what was learned of one sentence holds for another subject and for other forms of a word.
 """
 
 from __future__ import annotations
@@ -16,16 +16,17 @@ from zlib import crc32
 from foveate.compress.lexicon import MONTHS, common_words
 from foveate.knowledge.statements.phrases import LANGUAGES, load
 
-ROWS = 1 << 16
-"""Rows of the model: a feature is found by its hash."""
+ROWS = 1 << 18
+"""Rows of the model: a feature is found by its hash. The labels have 150,000; fewer rows share too many."""
 COMMON_LINE = 30
 """Words up to this line of the table, one in 5,600 words of text, are read as they are written."""
 KNOWN_LINE = 44
 """A capital letter does not make a name of a word up to this line."""
 NEAR = 4
-"""Largest distance of two function words that are read as a pair."""
+"""Words at the beginning of a sentence that are read with their place."""
 STARTS = 5
 """Words at the beginning of a sentence that are read together."""
+PREFIX_CHARS = 4
 SUFFIX_CHARS = 3
 MAX_LENGTH = 9
 """Last class of a sentence's length, which is counted in threes."""
@@ -41,6 +42,8 @@ _MARKS = ",;:?!"
 _QUOTES = '"“”«»„'
 _OPEN = ("<w>", "<cap>", "<name>")
 """Classes of words that are also read by their ending."""
+_INFLECTED = ("<w>", "<cap>")
+"""Classes of words that are also read by their first letters."""
 _FACTS = ("<number>", "<time>", "<day>", "<month>", "<name>", "<code>", "<mix>", '"', ":", ",")
 """Classes and marks whose presence counts."""
 
@@ -63,19 +66,18 @@ def _own(text: str) -> Iterator[str]:
     endings = [
         f"{each}{word[-SUFFIX_CHARS:]}" if each in _OPEN else each for each, word in zip(classes, words, strict=True)
     ]
+    starts = [word[:PREFIX_CHARS] if each in _INFLECTED else each for each, word in zip(classes, words, strict=True)]
     yield from (f"u {word}" for word in words)
     yield from (f"c {each}" for each in endings)
     yield from _runs("b", classes, 2)
     yield from _runs("t", classes, 3)
-    yield from _runs("s", endings, 2)
+    yield from (f"q {each}" for each in starts)
+    yield from _runs("qb", starts, 2)
     for size in range(1, min(STARTS, len(classes)) + 1):
         yield f"f{size} {' '.join(classes[:size])}"
     for place in range(min(NEAR, len(classes))):
         yield f"g{place} {endings[place]}"
         yield f"h{place} {words[place]}"
-    plain = [each for each in classes if each not in ("<w>", "<cap>")]
-    for place, one in enumerate(plain):
-        yield from (f"k {one} {other}" for other in plain[place + 1 : place + 1 + NEAR])
     yield f"length {min(MAX_LENGTH, len(words) // 3)}"
     last = text.rstrip()[-1:]
     yield f"end {'a' if last.isalnum() else last}"

@@ -86,6 +86,8 @@ class StatementLanguage:
     slots: Mapping[str, re.Pattern[str]]
     """Facts that a person has one of, by name."""
     times: frozenset[str]
+    roles: frozenset[str]
+    """Words for people: `sister`, `boss`."""
     negations: frozenset[str]
     orders: frozenset[str]
     """Verbs that begin an instruction."""
@@ -122,6 +124,7 @@ def load(name: str) -> StatementLanguage:
         old=compiler.phrases(listed.get("old", ())),
         slots=compiler.slots(sections.get("slots", ())),
         times=frozenset(_words(sections.get("times", ()))),
+        roles=frozenset(_words(sections.get("roles", ()))),
         negations=frozenset(_words(sections.get("negations", ()))),
         orders=compiler.orders,
     )

@@ -11,6 +11,7 @@ from typing import Any
 from starlette.datastructures import UploadFile
 from starlette.responses import HTMLResponse, Response
 
+from foveate.replay.compare import described
 from foveate.replay.page import write_report
 from foveate.server.api.jobs import ENDED, Advance, JobResource
 from foveate.server.api.transfer import BUDGETS_TOKENS, CompareBody, PlannedComparison
@@ -18,7 +19,7 @@ from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_num
 from foveate.server.dashboard.transfer import copy_upload, upload_name
 from foveate.server.problems import ProblemError
 from foveate.server.time_limits import allow_long
-from foveate.settings import strategy_names
+from foveate.settings import make_strategy, strategy_names
 
 pages = Pages()
 _BETWEEN = re.compile(r"[,;\s]+")
@@ -37,7 +38,7 @@ async def show_compare(visit: Visit) -> Response:
         "compare.html",
         title="Compare",
         sessions=await visit.view.sessions(limit=MAX_CHOICES),
-        strategies=strategy_names(),
+        strategies={name: described(make_strategy(name, visit.view.settings)) for name in strategy_names()},
         budgets=", ".join(f"{tokens:,}".replace(",", "") for tokens in BUDGETS_TOKENS),
         jobs=jobs,
         chosen=visit.query("session"),

@@ -60,11 +60,14 @@ async def list_sessions(visit: Visit) -> Response:
     start = _offset(visit)
     tops, below = _family(shown)
     part = tops[start : start + PAGE_SIZE]
+    costs = await _costs(visit.view)
     return visit.part_or_page(
         "session_rows.html",
         "sessions.html",
         title="Sessions",
-        rows=await _rows(visit.view, part, below, [info.id for info in found]),
+        rows=await _rows(visit.view, part, below, [info.id for info in found], costs),
+        has_costs=any(costs.values()),
+        has_scores=any(info.strategy == SCORED for info in found),
         next=start + PAGE_SIZE if start + PAGE_SIZE < len(tops) else None,
         project=project,
         projects=projects,
@@ -140,14 +143,23 @@ def _family(infos: Sequence[SessionInfo]) -> tuple[list[SessionInfo], dict[str, 
     return tops, below
 
 
-async def _rows(
-    view: Foveate, tops: Sequence[SessionInfo], below: Mapping[str, Sequence[SessionInfo]], ids: Sequence[str]
-) -> list[Row]:
-    short = short_ids(ids, of=[info.id for info in tops])
+async def _costs(view: Foveate) -> Mapping[str, float]:
+    """Return what each session cost, in dollars."""
     usd: dict[str, float] = {}
     for row in await view.costs():
         if row.session_id:
             usd[row.session_id] = usd.get(row.session_id, 0.0) + row.usd
+    return usd
+
+
+async def _rows(
+    view: Foveate,
+    tops: Sequence[SessionInfo],
+    below: Mapping[str, Sequence[SessionInfo]],
+    ids: Sequence[str],
+    usd: Mapping[str, float],
+) -> list[Row]:
+    short = short_ids(ids, of=[info.id for info in tops])
     rows = []
     for info in tops:
         children = list(descend(info.id, below))

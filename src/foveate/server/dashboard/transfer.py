@@ -10,6 +10,7 @@ from starlette.datastructures import UploadFile
 from starlette.responses import Response, StreamingResponse
 
 from foveate.errors import FoveateError
+from foveate.importer import accepted_files
 from foveate.server.api.transfer import export_stream, import_named
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, url
 from foveate.server.problems import ProblemError, explained
@@ -26,7 +27,7 @@ pages = Pages()
 @pages.add("GET", f"{BASE}/import", right="write")
 async def show_import(visit: Visit) -> Response:
     """Show the import form."""
-    return visit.page("import.html", title="Import", results=(), problems=())
+    return visit.page("import.html", title="Import", results=(), problems=(), accepted=accepted_files())
 
 
 @pages.add("POST", f"{BASE}/import", right="write")
@@ -48,7 +49,7 @@ async def import_files(visit: Visit) -> Response:
                 problems.append((name, explained(error, visit.principal.tenant, "an import")))
     if not results and not problems:
         problems.append(("", "choose at least one file"))
-    return visit.page("import.html", title="Import", results=results, problems=problems)
+    return visit.page("import.html", title="Import", results=results, problems=problems, accepted=accepted_files())
 
 
 def upload_name(upload: UploadFile) -> str:

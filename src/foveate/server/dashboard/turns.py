@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from starlette.responses import Response
 
 from foveate.errors import FoveateError
-from foveate.renditions import LEVELS
+from foveate.renditions import LEVELS, Level
 from foveate.server.dashboard.page import BASE, HEADERS, Pages, Visit, whole_number
 from foveate.server.problems import ProblemError
 from foveate.session import Session
+from foveate.session.picture import LEVEL_NAMES
 from foveate.session.values import TurnContent
 from foveate.text import part_text
 from foveate.turn import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Turn, turn_number
@@ -45,7 +46,7 @@ pages = Pages()
 class LevelText:
     """A turn at one level."""
 
-    level: str
+    level: Level
     text: str
     tokens: int
     share: float
@@ -55,6 +56,11 @@ class LevelText:
     is_cut: bool
     lost: tuple[str, ...]
     """Words of the next higher level that this level lost."""
+
+    @property
+    def name(self) -> str:
+        """The level in words."""
+        return LEVEL_NAMES[self.level]
 
 
 @pages.add("GET", f"{BASE}/sessions/{{session}}/turns", right="read")

@@ -21,7 +21,7 @@ async def show_agents(visit: Visit) -> Response:
     for agent in agents:
         below.setdefault(agent.parent if agent.parent in known else "", []).append(agent)
     nodes = [(agent, depth - 1) for agent, depth in descend("", below)]
-    return visit.part_or_page("agent_rows.html", "agents.html", title="Agents", nodes=nodes)
+    return visit.part_or_page("agent_table.html", "agents.html", title="Agents", nodes=nodes)
 
 
 @pages.add("POST", f"{BASE}/agents/{{agent}}/{{action}}", right="write")

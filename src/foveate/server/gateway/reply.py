@@ -13,6 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from foveate.errors import BadRequest, BadUpstream, BudgetExceeded, FoveateError, InputError, RightMissing
+from foveate.server.gateway.bodies import decoded
 from foveate.server.gateway.wires import UpstreamAnswer, Wire
 from foveate.server.problems import with_request_id
 
@@ -24,10 +25,6 @@ keeps its status and retry headers, by which clients decide whether to try again
 them. Overloaded providers answer within seconds; the least patient known client gives up after 10 seconds without
 headers, and two are left for the network."""
 MAX_ERROR_CHARS: Final = 2_000
-NOT_STREAMED: Final = (
-    "the upstream answered without streaming, after this stream had begun; request it without `stream: true`"
-)
-"""The error of an answer that can't be passed on in a stream; it is recorded."""
 
 
 @dataclass(slots=True)
@@ -188,9 +185,23 @@ async def _waiting(
                 async for piece in pieces:
                     yield piece
             return
+        if (streamed := _streamed(reply, answer)) is not None:
+            for piece in streamed:
+                yield piece
+            return
         message, kind = _error_in(reply)
     for piece in answer.abort(message, kind=kind):
         yield piece
+
+
+def _streamed(reply: GatewayReply, answer: UpstreamAnswer) -> list[bytes] | None:
+    """Return a JSON answer as a stream, for a client that has the headers of one; None for an error."""
+    if reply.status >= 400:  # noqa: PLR2004 - an error
+        return None
+    try:
+        return answer.streamed(decoded(reply.body))
+    except BadUpstream:
+        return None
 
 
 def _error_in(reply: GatewayReply) -> tuple[str, str | None]:
@@ -201,6 +212,5 @@ def _error_in(reply: GatewayReply) -> tuple[str, str | None]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TypeError, KeyError, AttributeError):
         message, kind = None, None
     if not isinstance(message, str):
-        is_answer = reply.status < 400  # noqa: PLR2004 - no error
-        message = NOT_STREAMED if is_answer else f"the upstream answered {reply.status}"
+        message = f"the upstream answered {reply.status}"
     return message[:MAX_ERROR_CHARS], kind if isinstance(kind, str) else None

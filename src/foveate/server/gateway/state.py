@@ -31,8 +31,14 @@ _STORED_INSIDE: Final[Mapping[str, RouteName]] = {
     "filesearchstorenames": "files",
     "vectorstoreids": "files",
     "container": "files",
+    "containerid": "files",
+    "skillid": "files",
 }
 """The same in messages and tools."""
+_OWN_RECORDS: Final = ("_output", "_call")
+"""Ends of the types of items that repeat an earlier answer, with the files and containers that it used."""
+_PROVIDERS_SKILL: Final = "anthropic"
+"""The type of a skill that everybody may use."""
 _DATA: Final = ("annotations", "args", "arguments", "citations", "inputschema", "metadata", "parameters", "response")
 """Fields in messages and tools whose content is the client's own or an earlier answer's: nothing is looked up by it."""
 _PUBLIC: Final = ("http://", "https://")
@@ -79,6 +85,9 @@ def _stored(body: Mapping[str, Any]) -> Iterator[tuple[str, str, RouteName]]:
     for field, value in body.items():
         if (route := _STORED.get(_plain(field))) and (named := _id(value)):
             yield field, named, route
+    prompt = body.get("prompt")  # of most requests a text
+    if isinstance(prompt, Mapping) and (named := _id(prompt)):
+        yield "prompt", named, "responses"
     items = body.get("input")
     for item in items if isinstance(items, list) else ():
         if _is_reference(item) and (named := _id(item)):
@@ -103,8 +112,8 @@ def _is_reference(item: object) -> bool:
 
 
 def _stored_inside(record: Record) -> Iterator[tuple[str, str, RouteName]]:
-    if str(record.get("type")).endswith("_output"):
-        return  # an earlier answer's own files
+    if str(record.get("type")).endswith(_OWN_RECORDS) or record.get("type") == _PROVIDERS_SKILL:
+        return
     for field, value in record.items():
         if route := _STORED_INSIDE.get(_plain(field)):
             for named in map(_id, value if isinstance(value, list) else [value]):

@@ -28,6 +28,8 @@ SECOND = Scripted(
     2,
 )
 
+SECOND_SAID = "Here: żółć."
+
 
 def rewritten(format: str, *rounds: Scripted, error: str = "") -> tuple[UpstreamAnswer, bytes]:  # noqa: A002
     """The answer to a client for these rounds, with a ping before each."""
@@ -263,3 +265,79 @@ def test_google_package_sees_the_same_answer_in_a_stream_and_in_a_body(scripted:
     assert chunks[-1].usage_metadata == whole.usage_metadata
     [end], [candidate] = chunks[-1].candidates, whole.candidates or []
     assert end.finish_reason == candidate.finish_reason
+
+
+def as_stream(format: str, body: dict[str, Any]) -> bytes:  # noqa: A002
+    """A JSON answer as the stream that a client gets which has the headers of one."""
+    wire = WIRES[format]
+    sent = {**REQUESTS[format], "stream_options": {"include_usage": True}} if format == "openai" else REQUESTS[format]
+    return b"".join(wire.answer(wire.read(sent, path=PATHS[format]), own_names=frozenset()).streamed(body))
+
+
+CITATION = {
+    "type": "char_location",
+    "cited_text": "b",
+    "document_index": 0,
+    "document_title": None,
+    "start_char_index": 0,
+    "end_char_index": 1,
+}
+SEARCHED = {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []}
+
+
+def test_anthropic_package_reads_a_json_answer_as_a_stream() -> None:
+    import anthropic
+
+    body = BODIES["anthropic"](SECOND)
+    cited = {"type": "text", "text": "cited", "citations": [CITATION]}
+    body["content"] += [{"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"query": "x"}}]
+    body["content"] += [SEARCHED, cited, {"type": "redacted_thinking", "data": "xyz"}]
+    with client_of(anthropic.Anthropic, as_stream("anthropic", body)).messages.stream(**REQUESTS["anthropic"]) as read:
+        message = read.get_final_message()
+    whole = anthropic.types.Message.model_validate(body)
+    assert message.model_dump(exclude_none=True) == whole.model_dump(exclude_none=True)
+
+
+def test_openai_package_reads_a_json_completion_as_a_stream() -> None:
+    import openai
+
+    body = BODIES["openai"](SECOND)
+    client = client_of(openai.OpenAI, as_stream("openai", body))
+    with client.chat.completions.stream(**REQUESTS["openai"]) as read:
+        completion = read.get_final_completion().model_dump(exclude_none=True)
+    whole = openai.types.chat.ChatCompletion.model_validate(body).model_dump(exclude_none=True)
+    for call in completion["choices"][0]["message"]["tool_calls"]:  # the package adds what it made of them
+        call.pop("index", None)
+        call["function"].pop("parsed_arguments", None)
+    assert completion == whole
+
+
+def test_openai_package_reads_a_json_response_as_a_stream() -> None:
+    import openai
+
+    body = BODIES["openai-responses"](SECOND)
+    refusal = [{"type": "refusal", "refusal": "No."}]
+    body["output"] += [{"type": "message", "id": "m9", "role": "assistant", "status": "completed", "content": refusal}]
+    custom = {"type": "custom_tool_call", "id": "ctc9", "call_id": "c9", "name": "grep", "input": "x"}
+    body["output"] += [{**custom, "status": "completed"}]
+    content = as_stream("openai-responses", body)
+    with client_of(openai.OpenAI, content).responses.stream(**REQUESTS["openai-responses"]) as read:
+        events = list(read)
+        response = read.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    assert "".join(event.delta for event in events if event.type == "response.output_text.delta") == SECOND_SAID
+    assert {event.type for event in events} >= {"response.refusal.delta", "response.custom_tool_call_input.done"}
+    whole = openai.types.responses.Response.model_validate(body)
+    assert [item.id for item in response.output] == [item.id for item in whole.output]
+    assert (response.output_text, response.usage) == (whole.output_text, whole.usage)
+
+
+def test_google_package_reads_a_json_answer_as_a_stream() -> None:
+    from google.genai import types
+
+    body = BODIES["gemini"](SECOND)
+    stream = gemini_client(as_stream("gemini", body)).models.generate_content_stream(model="gemini-x", contents="hello")
+    [chunk] = stream
+    whole = types.GenerateContentResponse.model_validate(body)
+    assert chunk.candidates == whole.candidates
+    assert chunk.usage_metadata == whole.usage_metadata

@@ -112,6 +112,21 @@ def test_a_json_body_without_own_calls_is_returned_as_it_is(format: str, scripte
 
 
 @every_wire
+@given(scripted=answers(names=("shell", "edit")))
+def test_a_json_body_as_a_stream_is_the_stream_of_the_same_answer(format: str, scripted: Scripted) -> None:  # noqa: A002
+    body, usage = BODIES[format](scripted), {"stream_options": {"include_usage": True}}
+    sent = new_answer(format, frozenset(), **usage).streamed(body)
+    received, streamed = new_answer(format), new_answer(format)
+    fed(received, sent)
+    fed(streamed, STREAMS[format](scripted))
+    assert received.is_complete
+    assert received.round_messages == streamed.round_messages
+    assert usage_in(format, received.result()) == usage_in(format, streamed.result())
+    kinds = [[name for name, _ in decoded(pieces)] for pieces in (sent, STREAMS[format](scripted))]
+    assert set(kinds[0]) == set(kinds[1])
+
+
+@every_wire
 @given(first=answers(1, ("own_search", "own_read")), second=answers(2))
 def test_two_rounds_are_one_answer(format: str, first: Scripted, second: Scripted) -> None:  # noqa: A002
     streamed, loaded = new_answer(format), new_answer(format)

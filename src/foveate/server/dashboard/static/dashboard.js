@@ -295,22 +295,37 @@ function drawChart(place) {
   if (!window.uPlot || rows.length < 2) return;
   const days = rows.map(row => Date.parse(row.dataset.day) / 1000);
   const values = name => rows.map(row => Number(row.dataset[name]));
-  const ink = getComputedStyle(document.body).color;
+  const style = getComputedStyle(document.body);
+  const ink = style.color;
   const axis = { stroke: ink, grid: { stroke: "#8884" } };
-  const series = (label, stroke, scale) => ({ label, stroke, scale, width: 2, points: { show: rows.length < 60 } });
+  const day = moment => moment == null ? "–" : new Date(moment * 1000).toISOString().slice(0, 10);
+  const share = value => value == null ? "–" : `${Math.round(value * 100)}%`;
+  const price = value => value == null ? "–" : `$${value.toFixed(value && value < 1 ? 4 : 2)}`;
+  const series = (label, stroke, scale, text) => ({ label, stroke, scale, width: 2, points: { show: rows.length < 60 }, value: (_, value) => text(value) });
   new uPlot({
     width: place.clientWidth, height: 220,
+    tzDate: moment => uPlot.tzDate(new Date(moment * 1000), "Etc/UTC"),
     scales: { share: { range: [0, 1] } },
-    axes: [axis, { ...axis, label: "$" }, { ...axis, scale: "share", side: 1, values: (_, ticks) => ticks.map(tick => `${Math.round(tick * 100)}%`) }],
-    series: [{}, series("cost", "#0068a8", "y"), series("cached", "#00805c", "share")],
+    axes: [
+      { ...axis, incrs: [1, 2, 7, 14, 28, 91, 182, 364].map(days => days * 86400), values: (_, ticks) => ticks.map(tick => day(tick).slice(5)) },
+      { ...axis, size: 64, values: (_, ticks) => ticks.map(tick => `$${+tick.toFixed(4)}`) },
+      { ...axis, scale: "share", side: 1, values: (_, ticks) => ticks.map(share) },
+    ],
+    series: [{ label: "day", value: (_, value) => day(value) }, series("cost", style.getPropertyValue("--s0"), "y", price), series("cached", style.getPropertyValue("--s2"), "share", share)],
   }, [days, values("cost"), values("cached")], place);
 }
 
-/* A link to a folded part opens it. */
-function openPart(event) {
-  const link = event.target.closest && event.target.closest("a[href^='#part-']");
-  const part = link && document.querySelector(link.getAttribute("href"));
-  if (part) part.open = true;
+/* A folded part opens when a link, or the address of the page, leads to it. */
+function openPart(place) {
+  const part = place && document.getElementById(decodeURIComponent(place.slice(1)));
+  const folded = part && part.closest("details");
+  if (!folded) return;
+  folded.open = true;
+  part.scrollIntoView({ block: "start" });
+}
+function followLink(event) {
+  const link = event.target.closest && event.target.closest("a[href^='#']");
+  if (link) openPart(link.getAttribute("href"));
 }
 
 /* On a phone each row of a table is a card, and each cell has the name of its column. */
@@ -380,7 +395,8 @@ function prepare(root) {
 document.addEventListener("DOMContentLoaded", () => {
   prepare(document);
   listen();
-  document.addEventListener("click", openPart);
+  document.addEventListener("click", followLink);
+  openPart(location.hash);
   document.addEventListener("click", chooseTurn);
   document.addEventListener("keydown", stepTurn);
   document.addEventListener("input", event => event.target.matches(".why input[name=turn]") && markTurn(event.target));

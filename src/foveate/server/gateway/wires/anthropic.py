@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -180,6 +181,7 @@ class _Block:
 
 
 class AnthropicAnswer(UpstreamAnswer):
+    contents = frozenset({"content"})
     inputs = frozenset({"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "cache_creation"})
     usage_keys = UsageKeys(
         "input_tokens",
@@ -294,8 +296,7 @@ class AnthropicAnswer(UpstreamAnswer):
             block.is_done = True
 
     def load(self, body: Record) -> None:
-        if "content" not in body:
-            raise BadUpstream("the answer has no content")
+        self._check(body)
         self._message = body
         for index, content in enumerate(records_in(body, "content")):
             self._add(index, content)
@@ -306,6 +307,20 @@ class AnthropicAnswer(UpstreamAnswer):
         text_in(body, "stop_reason")
         self._end = {"delta": {key: body[key] for key in ("stop_reason", "stop_sequence") if key in body}}
         self._complete()
+
+    def _events(self, body: Record) -> Iterator[SseEvent]:
+        usage = usage_in(body, "usage")
+        start = {**body, "content": [], "stop_reason": None, "stop_sequence": None}
+        yield _event("message_start", message={**start, "usage": {**usage, "output_tokens": 0}})
+        for index, block in enumerate(records_in(body, "content")):
+            empty, deltas = _as_deltas(block)
+            yield _event("content_block_start", index=index, content_block=empty)
+            for delta in deltas:
+                yield _event("content_block_delta", index=index, delta=delta)
+            yield _event("content_block_stop", index=index)
+        ends = {key: body[key] for key in ("stop_reason", "stop_sequence") if key in body}
+        yield _event("message_delta", delta=ends, usage=usage)
+        yield _event("message_stop")
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         answers = [{"type": "tool_result", "tool_use_id": call.id, "content": text} for call, text in results]
@@ -362,6 +377,28 @@ class AnthropicAnswer(UpstreamAnswer):
         listed = self._usage.get("iterations")
         iterations = listed if listed and isinstance(listed, list) else [_iteration(self._usage)]
         return add_usage(self._before, {**self._usage, "iterations": iterations})
+
+
+def _event(kind: str, **fields: object) -> SseEvent:
+    return SseEvent(kind, encode({"type": kind, **fields}))
+
+
+def _as_deltas(block: Record) -> tuple[Record, list[Record]]:
+    """Return a content block as its start has it, and the deltas that complete it."""
+    deltas: list[Record] = []
+    match block:
+        case {"type": "text", "text": str(text)}:
+            cited = [{"type": "citations_delta", "citation": citation} for citation in block.get("citations") or ()]
+            deltas = [{"type": "text_delta", "text": text}, *cited]
+            return {**block, "text": "", **({"citations": []} if cited else {})}, deltas
+        case {"type": "thinking", "thinking": str(thinking)}:
+            deltas = [{"type": "thinking_delta", "thinking": thinking}]
+            if signature := block.get("signature"):
+                deltas.append({"type": "signature_delta", "signature": signature})
+            return {**block, "thinking": "", "signature": ""}, deltas
+        case {"input": dict(arguments)}:
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": encode(arguments).decode()}]
+    return block, deltas
 
 
 def _iteration(usage: Record) -> Record:

@@ -6,7 +6,7 @@ The gateway always streams from upstream with `alt=sse`; a client that streams w
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Final
@@ -282,6 +282,7 @@ class _Candidate:
 
 
 class GeminiAnswer(UpstreamAnswer):
+    contents = frozenset({"candidates", "promptFeedback"})
     usage_keys = UsageKeys(
         "promptTokenCount",
         "candidatesTokenCount",
@@ -401,8 +402,7 @@ class GeminiAnswer(UpstreamAnswer):
         return (b"[" if self._count == 1 else b",\n") + data
 
     def load(self, body: Record) -> None:
-        if "candidates" not in body and "promptFeedback" not in body:
-            raise BadUpstream("the answer has no candidates")
+        self._check(body)
         if not self._first:
             self._first = body
         self._last, self._is_loaded, self.is_complete = body, True, True
@@ -410,6 +410,9 @@ class GeminiAnswer(UpstreamAnswer):
         self._usage = usage_in(body, "usageMetadata")
         for candidate in records_in(body, "candidates"):
             self._take(candidate, is_stream=False)
+
+    def _events(self, body: Record) -> Iterator[SseEvent]:
+        yield SseEvent("", encode(body))
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         answers = []

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from foveate.errors import BadUpstream
 from foveate.server.gateway.wires.fields import (
     Record,
     answers_in,
@@ -320,6 +319,7 @@ class _Choice:
 
 
 class OpenAIAnswer(UpstreamAnswer):
+    contents = frozenset({"choices"})
     inputs = frozenset({"prompt_tokens", "prompt_tokens_details"})
     usage_keys = UsageKeys(
         "prompt_tokens",
@@ -449,8 +449,7 @@ class OpenAIAnswer(UpstreamAnswer):
         return {**data, **same, **usage}
 
     def load(self, body: Record) -> None:
-        if "choices" not in body:
-            raise BadUpstream("the answer has no choices")
+        self._check(body)
         self._take_usage(body)
         for choice in records_in(body, "choices"):
             index = int_in(choice, "index") or 0
@@ -460,6 +459,25 @@ class OpenAIAnswer(UpstreamAnswer):
             state.add({**message, "tool_calls": calls} if calls else message)
             state.finish_reason = text_in(choice, "finish_reason")
         self.is_complete = True
+
+    def _events(self, body: Record) -> Iterator[SseEvent]:
+        rest = {key: value for key, value in body.items() if key not in {"choices", "usage"}}
+        base = {**rest, "object": "chat.completion.chunk"}
+        choices = records_in(body, "choices")
+        for choice in choices:
+            message = dict(record_in(choice, "message"))
+            if calls := records_in(message, "tool_calls"):
+                message["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+            said = {key: value for key, value in choice.items() if key != "message"}
+            yield _event({**base, "choices": [{**said, "delta": message, "finish_reason": None}]})
+        for choice in choices:
+            reason = choice.get("finish_reason") or "stop"
+            end: Record = {"index": choice.get("index") or 0, "delta": {}, "finish_reason": reason}
+            yield _event({**base, "choices": [end]})
+        options = self.request.body.get("stream_options")
+        if body.get("usage") and isinstance(options, dict) and options.get("include_usage"):
+            yield _event({**base, "choices": [], "usage": body["usage"]})
+        yield SseEvent("", DONE)
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         answers = [{"role": "tool", "tool_call_id": call.id, "content": text} for call, text in results]
@@ -513,6 +531,10 @@ class OpenAIAnswer(UpstreamAnswer):
         if self.has_failed:
             return []
         return [write_event(encode(error_body(502, message, kind=kind or "upstream_error", param=None)))]
+
+
+def _event(chunk: Record) -> SseEvent:
+    return SseEvent("", encode(chunk))
 
 
 def _has_content(delta: Record) -> bool:

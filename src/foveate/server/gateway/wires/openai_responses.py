@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -41,6 +42,19 @@ HOSTED_CALLS: Final = frozenset(
     {"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call"}
 )
 """Calls that the provider answers itself."""
+_TEXT_EVENTS: Final = {
+    "output_text": {"text": "response.output_text"},
+    "refusal": {"refusal": "response.refusal"},
+    "reasoning_text": {"text": "response.reasoning_text"},
+    "summary_text": {"text": "response.reasoning_summary_text"},
+    "function_call": {"arguments": "response.function_call_arguments"},
+    "custom_tool_call": {"input": "response.custom_tool_call_input"},
+}
+"""The fields of an item or a part that are streamed as text, by its type, with their events."""
+_PART_EVENTS: Final = {
+    "content": ("response.content_part", "content_index"),
+    "summary": ("response.reasoning_summary_part", "summary_index"),
+}
 
 
 class OpenAIResponsesWire(OpenAIShared):
@@ -149,6 +163,7 @@ class _Item:
 
 
 class OpenAIResponsesAnswer(UpstreamAnswer):
+    contents = frozenset({"output"})
     inputs = frozenset({"input_tokens", "input_tokens_details"})
     usage_keys = UsageKeys(
         "input_tokens",
@@ -304,9 +319,19 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
             self._first = response
 
     def load(self, body: Record) -> None:
-        if "output" not in body:
-            raise BadUpstream("the answer has no output")
+        self._check(body)
         self._complete("response.incomplete" if body.get("status") == "incomplete" else "response.completed", body)
+
+    def _events(self, body: Record) -> Iterator[SseEvent]:
+        begun = {**body, "status": "in_progress", "output": [], "usage": None}
+        ends = {"incomplete": "response.incomplete", "failed": "response.failed"}
+        events = [
+            *({"type": kind, "response": begun} for kind in ("response.created", "response.in_progress")),
+            *(event for index, item in enumerate(records_in(body, "output")) for event in _item_events(index, item)),
+            {"type": ends.get(text_in(body, "status"), "response.completed"), "response": body},
+        ]
+        for number, event in enumerate(events):
+            yield SseEvent(event["type"], encode({**event, "sequence_number": number}))
 
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         answers = [{"type": "function_call_output", "call_id": call.id, "output": text} for call, text in results]
@@ -364,6 +389,38 @@ class OpenAIResponsesAnswer(UpstreamAnswer):
         response = {**self._public(self._response or self._first), "status": "failed", "error": error, "output": output}
         failed: Record = {"type": "response.failed", **number, "response": response}
         return [write_event(encode(failed), name="response.failed")]
+
+
+def _item_events(index: int, item: Record) -> Iterator[Record]:
+    """Yield the events in which an output item is streamed, each of its texts in one delta."""
+    at: Record = {"output_index": index, "item_id": item.get("id")}
+    status = {"status": "in_progress"} if "status" in item else {}
+    lists = [key for key in _PART_EVENTS if isinstance(item.get(key), list)]
+    texts = {key: event for key, event in _TEXT_EVENTS.get(text_in(item, "type"), {}).items() if item.get(key)}
+    emptied = {**dict.fromkeys(texts, ""), **{key: [] for key in lists}}
+    yield {"type": "response.output_item.added", "output_index": index, "item": {**item, **emptied, **status}}
+    for key in lists:
+        name, number = _PART_EVENTS[key]
+        for place, part in enumerate(records_in(item, key)):
+            yield from _part_events({**at, number: place}, part, name)
+    for key, event in texts.items():
+        yield {"type": f"{event}.delta", **at, "delta": text_in(item, key)}
+        yield {"type": f"{event}.done", **at, key: item[key], "name": item.get("name")}
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _part_events(at: Record, part: Record, name: str) -> Iterator[Record]:
+    texts = {key: event for key, event in _TEXT_EVENTS.get(text_in(part, "type"), {}).items() if part.get(key)}
+    notes = [] if "annotations" not in part else records_in(part, "annotations")
+    emptied = {**dict.fromkeys(texts, ""), **({"annotations": []} if notes else {})}
+    yield {"type": f"{name}.added", **at, "part": {**part, **emptied}}
+    for key, event in texts.items():
+        probabilities = {"logprobs": part.get("logprobs") or []} if part["type"] == "output_text" else {}
+        yield {"type": f"{event}.delta", **at, "delta": text_in(part, key), **probabilities}
+        for place, note in enumerate(notes):
+            yield {"type": f"{event}.annotation.added", **at, "annotation_index": place, "annotation": note}
+        yield {"type": f"{event}.done", **at, key: part[key], **probabilities}
+    yield {"type": f"{name}.done", **at, "part": part}
 
 
 def _checked(item: Record) -> Record:

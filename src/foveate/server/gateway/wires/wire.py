@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, Protocol
 
+from foveate.errors import BadUpstream
 from foveate.server.gateway.wires.fields import Record, add_usage, client_usage, count_in
 from foveate.server.sse import SseEvent
 from foveate.session.client_calls import UsageKeys
@@ -60,6 +62,8 @@ class UpstreamAnswer(ABC):
     """
 
     media_type = "text/event-stream"
+    contents: ClassVar[frozenset[str]]
+    """Fields of which a JSON answer has at least one, and an error none."""
     inputs: ClassVar[frozenset[str]]
     """Fields of the usage that measure a request."""
     counted_inputs: ClassVar[tuple[str, ...]]
@@ -133,8 +137,22 @@ class UpstreamAnswer(ABC):
         """Read a round that arrived as one JSON body."""
 
     @abstractmethod
+    def _events(self, body: Record) -> Iterator[SseEvent]:
+        """Yield the events in which the provider would have streamed a JSON body."""
+
+    def streamed(self, body: Record) -> list[bytes]:
+        """Return a whole JSON answer, which has no calls of own tools, as a stream; `BadUpstream` if it is none."""
+        self._check(body)
+        pieces = [piece for event in self._events(body) for piece in self.feed(event)]
+        return pieces if self.has_failed else pieces + self.finish()
+
+    @abstractmethod
     def follow_up(self, body: Record, results: list[tuple[OwnCall, str]]) -> Record:
         """Return the next upstream body: `body`, this round's messages, and the results of own calls."""
+
+    def _check(self, body: Record) -> None:
+        if not self.contents & body.keys():
+            raise BadUpstream(f"the answer has no {min(self.contents)}")
 
     def next_round(self) -> None:
         """Start a round that continues the same answer."""
