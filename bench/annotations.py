@@ -22,6 +22,8 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+
 import msgspec
 
 from foveate import formats

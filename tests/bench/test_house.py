@@ -87,3 +87,11 @@ async def _keep_reading(chat: foveate.Session, is_reading: asyncio.Event) -> Non
     while True:
         await chat.stats()
         is_reading.set()
+
+
+def test_a_bench_that_uses_the_tests_finds_them_without_a_path_of_its_users() -> None:
+    benches = Path(__file__).resolve().parents[2] / "bench"
+    texts = {path.relative_to(benches): path.read_text("utf-8") for path in sorted(benches.rglob("*.py"))}
+    using = {path for path, text in texts.items() if "\nfrom support" in text}
+    assert using
+    assert {path for path in using if "sys.path" not in texts[path].partition("\nfrom support")[0]} == set()

@@ -73,6 +73,15 @@ def test_a_known_pair_that_lost_its_negation_is_refused() -> None:
     assert "negation" in check("T", source(), "Marisol 17", tokens=1, above_tokens=9, pairs=pairs).reason
 
 
+def test_a_line_of_output_is_no_clause_that_lost_a_unit() -> None:
+    note = "{read tanks.py: 147 lines}"
+    with_lines = "{read tanks.py: 147 lines: 146 total += note | 147 return total}"
+    verdict = check(
+        "C", GuardSource(find_facts(note), [note]), with_lines, tokens=20, above_tokens=99, pairs=[Pair(note, note)]
+    )
+    assert verdict.ok
+
+
 def test_thresholds_are_settings() -> None:
     strict = check("T", source(), "Marisol", tokens=1, above_tokens=9, shares=Shares(tiny=0.99))
     assert not strict.ok

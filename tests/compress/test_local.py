@@ -77,17 +77,18 @@ def test_no_text_is_counted_twice() -> None:
     assert len(counted) == len(set(counted))
 
 
-def test_a_tiny_line_is_more_of_the_prompt_unless_that_is_short() -> None:
-    rooms = [f"Paint room {number} in shade {number + 40}." for number in range(11, 23)]
-    doors = [f"Door {number} got handle {number + 40}." for number in range(61, 73)]
-    asked, _, answered = compress(said("user", " ".join(rooms)), said("assistant", " ".join(doors))).tiny.partition(
-        "[assistant]"
-    )
-    assert count_tokens(asked) > 1.5 * count_tokens(answered) > 0
-    asked, _, answered = compress(said("user", rooms[0]), said("assistant", " ".join(doors))).tiny.partition(
-        "[assistant]"
-    )
-    assert 0 < count_tokens(asked) < count_tokens(answered)
+def test_room_of_a_tiny_line_that_one_side_does_not_need_is_the_others() -> None:
+    rooms = "Paint the hall in shade 41, the kitchen in shade 52, both bedrooms in shade 63 and the stairs in shade 74."
+    doors = "The doors of hall and kitchen got handle 41 and those of both bedrooms on the upper floor got handle 63."
+
+    def shares(prompt: str, answer: str) -> tuple[int, int]:
+        asked, _, answered = compress(said("user", prompt), said("assistant", answer)).tiny.partition("[assistant]")
+        return count_tokens(asked), count_tokens(answered)
+
+    asked, answered = shares(rooms, "All rooms are painted, the last one today.")
+    assert asked > answered > 0
+    asked, answered = shares("Change the handles of all doors, please.", doors)
+    assert 0 < asked < answered
 
 
 def test_the_question_and_what_came_of_it_stand_in_the_tiny_line() -> None:
@@ -241,9 +242,9 @@ def test_long_turns_are_squeezed_harder_than_terse_ones() -> None:
     assert 0.25 <= shares[-1] < shares[2] <= 0.4
 
 
-@given(st.integers(0, 10**6), st.booleans(), st.floats(0, 5))
-def test_a_tiny_line_has_at_most_fifty_tokens_and_five_percent(raw: int, has_user: bool, density: float) -> None:
-    room = tiny_tokens(raw, has_user=has_user, density=density)
+@given(st.integers(0, 10**6), st.booleans())
+def test_a_tiny_line_has_at_most_fifty_tokens_and_five_percent(raw: int, has_user: bool) -> None:
+    room = tiny_tokens(raw, has_user=has_user)
     assert room <= 50
     assert raw < 1_000 or room <= 0.05 * raw
 

@@ -160,7 +160,7 @@ def test_words_that_belong_together_enter_together() -> None:
             [1.0] * 20,
             [True] * 20,
             joins,
-            [0] * 20,
+            [False] * 20,
             musts,
         ),
         range(20),

@@ -2,12 +2,12 @@
 
 A negation, a condition, a rate and a doubt stay with the words behind them, a number with its unit, a verb with its
 particle, a tense and a subject with the verb, a quotation with all its words. In an order that reads as phrases, an
-article or a preposition also stays with what follows, and a part that orders, denies or limits stays whole.
+article or a preposition also stays with what follows, and a part between commas stays whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from foveate.compress.cues import estimate_tokens, look_at
 from foveate.compress.facts import word_kinds
 from foveate.compress.lexicon import QUANTITIES, RATES, as_words
-from foveate.compress.urgency import COMMANDS, FINITE_VERBS, ORDERED
+from foveate.compress.urgency import COMMANDS, FINITE_VERBS
 
 WORTH: Mapping[str, float] = {
     "i": 0.7,
@@ -37,8 +37,10 @@ ORDER_WORD = 0.2
 """Minimum worth of a word that makes a sentence an order, such as `must`."""
 MUST = 0.4
 """Minimum worth of a word that its clause may not lose."""
+MAX_WHOLE_TOKENS = 20
+"""Maximum tokens of a part of a clause that stays whole."""
 MAX_WHOLE_WORDS = 14
-"""Maximum words of a part of a clause that stays whole because it orders, denies or limits."""
+"""Maximum words of a part such as `who joined later` that stays with the words around it."""
 _DUTIES = as_words("must always muss müssen darf siempre")
 _HELPERS = as_words(
     """do does did is are was were am be been has have had will would can could may might must should shall need"""
@@ -83,7 +85,7 @@ _RELATIVES = as_words("who which whose whom")
 """Words that begin a part inside a clause: its subject stands before the part, and its verb behind."""
 _BEFORE_UNITS = as_words("working business calendar more new other further consecutive full square cubic to")
 """Words between a number and its unit."""
-_PARTICLES = as_words("off up out down away back over on in again")
+PARTICLES = as_words("off up out down away back over on in again")
 _COMPARED = as_words("than most least")
 JOINERS = as_words("and but so because which who while then where und aber weil et mais y pero")
 """Words before which a clause may end."""
@@ -91,7 +93,7 @@ _ARTICLES = as_words(
     """the a an this that these those my our your his her its their every each no any some der die das den dem des ein
     eine einen einem einer le la les un une el los las una"""
 )
-_LEADS = _ARTICLES | as_words(
+LEADS = _ARTICLES | as_words(
     """of to in on at by with from for into onto as per via about du de au aux del al mit von zu zum zur bei für auf im
     am avec pour dans sur par con por para en"""
 )
@@ -104,19 +106,21 @@ LINKS = as_words("and but so then also und aber dann et mais y pero")
 """Words that a clause does not need at its beginning."""
 _PRONOUNS = as_words(
     """i i'm i've i'd i'll we we're we've you you're he he's she she's it it's they they're can could ich wir du je nous
-    il elle yo"""
+    il elle yo nobody everybody somebody everyone someone niemand jeder jemand"""
 )
 _ASKED = as_words("you we i he she they someone somebody anyone")
 SUBJECTS = _PRONOUNS | as_words(
     "there this that the my our your his her their a an please let let's er sie der die das"
 )
 """Words with which a part of a clause may begin."""
-AS_WORDS, AS_LINE, AS_PHRASES = range(3)
-"""How a choice of words reads: each binds what the one before it binds, and more."""
+AUXILIARIES = (_HELPERS | _TENSES | _FINITE) - {"a"}
+SUBORDINATES = LIMITS | as_words(
+    "if unless because although though as once where despite wenn falls weil obwohl als nachdem bevor si quand lorsque"
+    " parce cuando aunque porque"
+)
+"""Words with which a sentence begins that says nothing before its first comma."""
 MIN_RUN = 3
 """Minimum number of words in a readable run."""
-CORE_WORDS = 16
-"""Number of first words of a clause among which its verb is searched."""
 
 
 class Look(NamedTuple):
@@ -147,7 +151,7 @@ def look_of(word: str, opens: bool = False) -> Look:
     must = negates or limits or core in RATES or core in _DENIALS
     worth = max(_worth(core if opens and word.istitle() else word, tokens), ORDER_WORD * (core in _DUTIES))
     holds = 2 if negates or limits or core == "whenever" else int(counts or core in _HOLDS_ONE)
-    is_glue, leans, last = not worth and not must, must or core in _PARTICLES or core in _COMPARED, word[-1:]
+    is_glue, leans, last = not worth and not must, must or core in PARTICLES or core in _COMPARED, word[-1:]
     worth = max(worth, MUST * must)
     names = word[:1].isupper() and last.isalnum() and (not opens or not word.istitle()) and _is_name(word)
     return Look(core, worth, tokens, is_glue, holds, must, last in ".;:!?", last in ",;:.)", leans, names)
@@ -176,26 +180,22 @@ def opens_of(looks: Sequence[Look]) -> list[bool]:
     return opens
 
 
-def binds_of(looks: Sequence[Look], duties: Sequence[float], musts: Sequence[bool]) -> list[int]:
-    """Return for each word from which reading on it stays with the word before: `AS_LINE`, `AS_PHRASES`; 0 if never.
+def binds_of(looks: Sequence[Look]) -> list[bool]:
+    """Return for each word whether it stays with the word before in an order that reads as phrases.
 
-    In a line a subject stays with its verb. In phrases a word also stays with the article or the preposition before
-    it, and a part that orders, denies or limits stays whole, unless it is long.
+    A part between punctuation marks stays whole. In a long one a word stays with the article or the preposition before
+    it, and a subject with its verb.
     """
-    binds, after_article = [0], False
+    binds, after_article = [False], False
     for before, look in pairwise(looks):
         inside = not before.ends and not before.parts
-        bound = inside and (before.core in _LEADS or look.core in _OBJECTS or (after_article and binds[-1] > 0))
-        binds.append(AS_PHRASES * bound)
+        bound = inside and (before.core in LEADS or look.core in _OBJECTS or (after_article and binds[-1]))
+        binds.append(bound)
         after_article = before.core in _ARTICLES
-    ends = [
-        place
-        for place in range(1, len(looks))
-        if looks[place - 1].parts or (looks[place].core in JOINERS and duties[place] != ORDERED)
-    ]
+    ends = [place for place in range(1, len(looks)) if looks[place - 1].parts]
     for start, end in pairwise([0, *ends, len(looks)]):
-        if end - start <= MAX_WHOLE_WORDS and (duties[start] == ORDERED or any(musts[start:end])):
-            binds[start + 1 : end] = [AS_PHRASES] * (end - start - 1)
+        if sum(look.tokens for look in looks[start:end]) <= MAX_WHOLE_TOKENS:
+            binds[start + 1 : end] = [True] * (end - start - 1)
     _bind_subjects(looks, binds)
     return binds
 
@@ -237,7 +237,7 @@ def joins_of(looks: Sequence[Look], quoted: Collection[int]) -> list[bool]:
     return joins
 
 
-def _bind_subjects(looks: Sequence[Look], binds: list[int]) -> None:
+def _bind_subjects(looks: Sequence[Look], binds: list[bool]) -> None:
     """Keep a subject with its verb, also around a part such as `who joined later`, and a number with what it counts."""
     for place, (before, look) in enumerate(pairwise(looks), 1):
         if before.ends or before.parts:
@@ -246,11 +246,11 @@ def _bind_subjects(looks: Sequence[Look], binds: list[int]) -> None:
         # What a number counts or names: `Kestrel 410`, `page 2`.
         counts = look.core[:1].isdigit() and not before.core[:1].isdigit()
         if leads or (not before.is_glue and (look.core in _FINITE or counts)):
-            binds[place] = AS_LINE
+            binds[place] = True
     starts = [0, *(place for place in range(1, len(looks)) if looks[place - 1].parts), len(looks)]
     for start, end in pairwise(starts):
         if start and looks[start].core in _RELATIVES and end - start <= MAX_WHOLE_WORDS and end < len(looks):
-            binds[start : end + 1] = [AS_LINE] * (end + 1 - start)
+            binds[start : end + 1] = [True] * (end + 1 - start)
 
 
 def _is_auxiliary(core: str) -> bool:
@@ -260,7 +260,7 @@ def _is_auxiliary(core: str) -> bool:
 def _leans(word: Look, before: Look) -> bool:
     return (
         word.core == "than"
-        or (word.core in _PARTICLES and not before.is_glue and not before.ends and before.worth < 1)
+        or (word.core in PARTICLES and not before.is_glue and not before.ends and before.worth < 1)
         or (word.must and before.core in _BEFORE_MUSTS)
         or (word.core in _COMPARED and before.core in ("at", "the"))
     )
@@ -272,44 +272,13 @@ def has_subject(looks: Sequence[Look], place: int) -> bool:
     return start < len(looks) and looks[start].core in _PRONOUNS
 
 
-def core_places(words: Sequence[str]) -> list[int]:
-    """Return the positions of a clause's first subject and verb and of all that it may not lose, in order; empty
-    without a verb."""
-    looks = looks_of(words)
-    for place, look in enumerate(looks[:CORE_WORDS]):
-        is_order = place == 0 and look.core in COMMANDS
-        if not is_order and (not place or not _is_verb(look.core)):
-            continue
-        start = place
-        while start and not looks[start - 1].ends and place - start < MIN_RUN:
-            start -= 1
-        end = place + 1
-        while end < len(looks) and (looks[end - 1].is_glue or end - place < MIN_RUN) and not looks[end - 1].ends:
-            end += 1
-        return sorted({*range(start, end), *_with_joined(looks, (at for at, one in enumerate(looks) if one.must))})
-    return []
-
-
-def _with_joined(looks: Sequence[Look], places: Iterable[int]) -> set[int]:
-    joins, binds = joins_of(looks, ()), [0] * len(looks)
-    _bind_subjects(looks, binds)
-    joins = [join or bind > 0 for join, bind in zip(joins, binds, strict=True)]
-    found: set[int] = set()
-    for place in places:
-        if place in found:
-            continue
-        start, end = place, place + 1
-        while joins[start]:
-            start -= 1
-        while end < len(joins) and joins[end]:
-            end += 1
-        found.update(range(start, end))
-    return found
-
-
-def _is_verb(core: str) -> bool:
+def is_verb(core: str, *, opens: bool) -> bool:
+    """Return whether a word is known as a verb; at the beginning of a clause only as an order."""
+    if opens:
+        return core in COMMANDS
     return (
         core in _VERBS
+        or core in AUXILIARIES
         or core.endswith(("n't", "'s", "'re", "'ve", "'ll", "'d", "'m"))
         or (
             core.endswith("ed") and len(core) > 4  # noqa: PLR2004

@@ -42,12 +42,13 @@ _PROTECTED = re.compile(
 _CLAUSE_END = re.compile(
     r";\s+|(?<!\s)\s+(?:[—–]|--?)\s+|,\s+(?=(?:and|so|then|und|et|y)\s+(?:I|we|you|he|she|it|they|the|this|that|there|my|our|your|his|her|their|a|an)\b)|，|；"
 )
-_ABBREVIATION = re.compile(
+ABBREVIATION = re.compile(
     rf"(?:(?<!\d )\b(?:sec|ms|min|max)|\b(?:{'|'.join(map(re.escape, ABBREVIATIONS))}"
     r"|no|nos|fig|eq|mr|mrs|dr|prof|st|jr|sr|inc|ltd|co|dept|est|al|ca|bzw"
-    r"|usw|z\.\s?b|d\.\s?h|u\.\s?a|nr|bspw|p\.\s?ex|sra?|a\.m|p\.m|u\.s|approx)|\b[A-Za-z])\.$",
+    r"|usw|z\.\s?b|d\.\s?h|u\.\s?a|nr|bspw|p\.\s?ex|sra?|dra|a\.m|p\.m|u\.s|approx)|\b[A-Za-z])\.$",
     re.IGNORECASE,
 )
+"""An abbreviation at the end of a text, whose dot ends no sentence."""
 _WORD_END = re.compile(r"[^\W\d_]{3}$")
 """A whole word before the end of a sentence, for text without capital letters."""
 _DEPENDENT = as_words(
@@ -197,7 +198,7 @@ def _ends_sentence(text: str, match: re.Match[str]) -> bool:
         return False
     if mark == "." and text[match.start() - 1 : match.start()].isdigit() and _is_ordinal(text, match):
         return False
-    return not (mark == "." and _ABBREVIATION.search(text, max(0, match.start() - 8), match.start() + 1))
+    return not (mark == "." and ABBREVIATION.search(text, max(0, match.start() - 8), match.start() + 1))
 
 
 def _is_ordinal(text: str, match: re.Match[str]) -> bool:

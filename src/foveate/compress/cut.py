@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from foveate.compress.binding import AS_LINE, AS_PHRASES, AS_WORDS, MIN_RUN
+from foveate.compress.binding import MIN_RUN
 from foveate.compress.worth import Floats
 
 PRICES = np.geomspace(0.8, 0.007, 16).astype(np.float32)
@@ -35,21 +35,17 @@ class Order(NamedTuple):
     """For a part that begins after its first word."""
     told: bool
     """Words count by the chance that a reader keeps them, too, not by their own worth alone."""
-    reading: int
-    """Which words stay together (`foveate.compress.binding.binds_of`)."""
+    binds: bool
+    """The words of a phrase stay together (`foveate.compress.binding.binds_of`)."""
     least: int
     """Minimum number of words of a clause, if it has as many: fewer are a fragment."""
 
 
-PHRASES = Order(0.08, 0.05, 0.3, 0.2, True, AS_PHRASES, 5)
+PHRASES = Order(0.08, 0.05, 0.3, 0.2, True, True, 5)
 """Reads as clauses and phrases."""
 
 
-LINE = Order(0.08, 0.015, 0.3, 0.4, True, AS_LINE, 3)
-"""The same for a single line: what was asked and what came of it."""
-
-
-BRIEF = Order(0.03, 0.0, 0.1, 0.0, False, AS_WORDS, 1)
+BRIEF = Order(0.03, 0.0, 0.1, 0.0, False, False, 1)
 """Preserves most facts and reads as a list of words."""
 
 
@@ -68,8 +64,8 @@ class Row(NamedTuple):
     opens: Sequence[bool]
     """A part of the clause begins with the word."""
     joins: Sequence[bool]
-    binds: Sequence[int]
-    """From which reading on the word stays with the one before it; 0: never."""
+    binds: Sequence[bool]
+    """The word is in one phrase with the one before it."""
     musts: Sequence[bool]
 
 
@@ -111,9 +107,9 @@ def _best_words(
     """
     prices = np.tile(PRICES, len(orders))
     fines = np.array([order[:6] for order in orders], np.float32)
-    short_run, gap_fine, clause_fine, head_fine, by_chance, reading = np.repeat(fines.T, len(PRICES), axis=1)
+    short_run, gap_fine, clause_fine, head_fine, by_chance, in_phrases = np.repeat(fines.T, len(PRICES), axis=1)
     own, told, tokens, cuts, starts, joins, binds, musts = columns
-    joins = np.maximum(joins, (binds > 0) & (binds <= reading)) * _FORBIDDEN
+    joins = np.maximum(joins, binds * in_phrases) * _FORBIDDEN
     musts = np.repeat(musts * _FORBIDDEN, len(prices), axis=1)
     heads = (1 - starts) * head_fine
     opens = starts.astype(bool)

@@ -165,7 +165,8 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
 ) -> Verdict:
     """Check whether a rendition preserves what its level requires; `above_tokens` is the size of the next higher level.
 
-    `pairs` are the clauses it was made of; if they are not known, each of its clauses is compared with the source's.
+    `pairs` are the clauses it was made of, without lines of tool output; if they are not known, each of its clauses is
+    compared with the source's.
     """
     if not rendition.strip():
         return Verdict(False, 0.0, reason="it is empty")
@@ -179,7 +180,7 @@ def check(  # noqa: PLR0911 - each reason to refuse leaves at once
     invented = _invented(source.facts, facts) if written_by_model else ""
     if invented:
         return _refused(found, f"it has {invented}, which the turn has not")
-    unit = _lost_unit(source.facts, facts)
+    unit = _lost_unit(source.facts, facts if pairs is None else find_facts("\n".join(pair.kept for pair in pairs)))
     if unit:
         return _refused(found, f"it lost a unit: {unit}")
     clause = (

@@ -11,7 +11,7 @@ import numpy as np
 
 from foveate.compress.choose import FIXED_COST, MIN_LEFT_TOKENS
 from foveate.compress.cues import estimate_tokens
-from foveate.compress.cut import BRIEF, LINE, PHRASES
+from foveate.compress.cut import BRIEF, PHRASES
 from foveate.compress.excerpts import Excerpts, find_excerpts, with_lines
 from foveate.compress.guard import GuardSource, Shares, check
 from foveate.compress.marks import cut_line, escape_inline, marked, one_line
@@ -107,10 +107,9 @@ class LocalCompressor:
         said = reading.without_output()
         job = _Job(_source(reading), self.shares, count)
         spoken = job if said is reading else replace(job, source=_source(said))
-        phrases, lines, brief = rank(
+        phrases, brief = rank(
             [Source(one.text, one.is_whole, one.scores) for one in said.candidates],
             PHRASES,
-            LINE,
             BRIEF,
         )
         share = self.share or compressed_share(raw_tokens, self.medium_share)
@@ -118,7 +117,7 @@ class LocalCompressor:
 
         def compress(extra: float) -> Line:
             if raw_tokens < SHORT_TOKENS:
-                texts = {place: candidate.text for place, candidate in enumerate(said.candidates)}
+                told = texts = {place: candidate.text for place, candidate in enumerate(said.candidates)}
             else:
                 room = min(above, round(raw_tokens * share * extra))
                 spoken_room = round(room * (1 - EXCERPT_SHARE * min(1.0, excerpts.chars / max(1, len(raw)))))
@@ -127,15 +126,15 @@ class LocalCompressor:
                 told = _with_excerpts(said.candidates, dict(texts), excerpts, room, count=count, scale=scale)
                 left = room - count(_written(said.candidates, told)) + spoken_tokens
                 texts = phrases.fit(left, count, lambda texts: _written(said.candidates, texts), fill=True)
-                texts = _with_excerpts(said.candidates, texts, excerpts, room, count=count, scale=scale)
-            return line_of(said.candidates, texts, _written(said.candidates, texts))
+                told = _with_excerpts(said.candidates, dict(texts), excerpts, room, count=count, scale=scale)
+            return line_of(said.candidates, texts, _written(said.candidates, told))
 
         compressed = spoken.make("C", compress, fallback=lambda: smoothed.strip().removeprefix("[user] "), above=above)
         line = one_line(compressed.text)
         limit = min(self.tiny_tokens - TINY_MARGIN, compressed.tokens)
 
         def shrink(extra: float) -> Line:
-            return tiny_line(said, lines, raw_tokens, above=limit, extra=extra, count=count)
+            return tiny_line(said, phrases, raw_tokens, above=limit, extra=extra, count=count)
 
         tiny = job.make("T", shrink, fallback=lambda: cut_line(line, limit, count), above=compressed.tokens)
         levels: tuple[tuple[Level, _Made], ...] = ("C", compressed), ("T", tiny)

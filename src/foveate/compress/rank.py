@@ -5,7 +5,7 @@ reader keeps it (`foveate.compress.worth`), times a factor where the part of its
 a price per token, the best choice of words of a clause is the one with the highest worth after the price; runs of fewer
 than three words are fined, and gaps the more, the less readers begin or end one there. Falling prices give the order in
 which words enter, and a rendition is the longest beginning of that order that fits. C of a turn, the units of eras and
-every length in between are cut from one such ranking, T and the brief form from rankings with smaller fines.
+every length in between are cut from one such ranking, the brief form from one with smaller fines.
 
 A clause of which anything is taken keeps its negations, conditions and rates, each with the words behind it; a number
 keeps its unit, a verb its particle, a quotation all its words. Nothing is reworded.
@@ -15,7 +15,7 @@ keeps its unit, a verb its particle, a quotation all its words. Nothing is rewor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain, pairwise
 from operator import or_
@@ -24,24 +24,16 @@ from typing import NamedTuple
 import numpy as np
 
 from foveate.compress.binding import (
-    AS_PHRASES,
-    JOINERS,
     LIMITS,
-    LINKS,
-    MIN_RUN,
-    SUBJECTS,
-    Look,
     binds_of,
-    core_places,
-    has_subject,
     joins_of,
-    look_of,
     looks_of,
     opens_of,
 )
-from foveate.compress.cues import estimate_tokens, is_negation, quoted_places
+from foveate.compress.cues import estimate_tokens, quoted_places
 from foveate.compress.cut import LEVELS, PHRASES, PRICES, Numbers, Order, Row, levels_of
 from foveate.compress.marks import escape_inline
+from foveate.compress.phrases import rows_of
 from foveate.compress.urgency import ORDERED, is_plea, urgency
 from foveate.compress.worth import HEADS, Floats, chances, load_worth
 from foveate.compress.worth.features import Passage
@@ -69,9 +61,6 @@ GROWTH = 0.3
 """Share of the tokens that an attempt left free which the next one always uses."""
 SEPARATOR = 0.7
 """Tokens of the separator after each further clause."""
-
-SENTENCE_WORDS = 6
-"""Minimum words of a statement before a colon that says all without what follows."""
 
 _ENDS = ".!?。！？"
 
@@ -108,33 +97,33 @@ class Ranking:
     """The words of each clause."""
     steps: list[RankStep]
     """Steps, best first."""
+    has_commas: bool = False
+    """A gap is marked by a comma."""
 
     def texts(self, steps: Iterable[RankStep]) -> dict[int, str]:
         """Return the text of each clause with words in these steps, in order."""
         kept: dict[int, list[int]] = {}
         for step in steps:
             kept.setdefault(step.clause, []).extend(step.words)
-        return {clause: _written(self.words[clause], set(kept[clause])) for clause in sorted(kept)}
+        return {clause: self._written(self.words[clause], sorted(kept[clause])) for clause in sorted(kept)}
+
+    def _written(self, words: Sequence[str], places: Sequence[int]) -> str:
+        pairs = zip(places, (*places[1:], places[-1] + 1), strict=True)
+        gaps = (self.has_commas and after > place + 1 and words[place][-1:].isalnum() for place, after in pairs)
+        return written_words(
+            f"{words[place]}," if gap else words[place] for place, gap in zip(places, gaps, strict=True)
+        )
 
     def fit(
-        self,
-        max_tokens: int,
-        count: Count,
-        write: Callable[[dict[int, str]], str],
-        *,
-        first: Iterable[RankStep] = (),
-        among: Collection[int] | None = None,
-        fill: bool = False,
+        self, max_tokens: int, count: Count, write: Callable[[dict[int, str]], str], *, fill: bool = False
     ) -> dict[int, str]:
         """Return the clauses of the longest rendition of at most `max_tokens` as `write` writes it; empty if none fits.
 
-        The steps in `first` are used before all others, and only clauses in `among`. With `fill`, room that estimated
-        sizes left free is used too.
+        With `fill`, room that estimated sizes left free is used too.
         """
         scale, most, found = 1.0, 0, dict[int, str]()
         for _ in range(FIT_ATTEMPTS):
-            steps = self._take(max_tokens / scale, first, among)
-            texts = self.texts(steps)
+            texts = self.texts(self._take(max_tokens / scale))
             tokens = count(write(texts)) if texts else 0
             if tokens > max_tokens:
                 if found:
@@ -149,14 +138,14 @@ class Ranking:
                 scale *= (tokens + (max_tokens - tokens) * GROWTH) / max_tokens
         return found
 
-    def _take(self, room: float, first: Iterable[RankStep], among: Collection[int] | None) -> list[RankStep]:
+    def _take(self, room: float) -> list[RankStep]:
         """Return the best steps that fit together; after a skipped step of a clause, no later one of it is used."""
-        steps = list(first)
-        left = room - sum(step.tokens for step in steps)
+        steps: list[RankStep] = []
+        left = room
         closed: set[int] = set()
         for step in self.steps:
             clause, _, tokens, is_first, _ = step
-            if clause in closed or (among is not None and clause not in among):
+            if clause in closed:
                 continue
             cost = tokens + SEPARATOR if is_first else tokens
             if cost <= left:
@@ -183,53 +172,20 @@ class Ranking:
         return self.texts(steps)
 
     def phrase(self, clause: int, max_tokens: float) -> str:
-        """Return a clause that reads as a sentence: whole, or its best parts in a row; empty if none can."""
-        found = self.phrase_step(clause, max_tokens)
-        return _written(self.words[clause], found.words) if found else ""
-
-    def phrase_step(self, clause: int, max_tokens: float) -> RankStep | None:
-        """Return the words of a clause that read as a sentence; None if none may stand alone.
-
-        A row begins with a subject. A negation or condition outside of it belongs to another clause: what follows the
-        row has its own subject, and nothing before the row is a condition.
-        """
-        looks = looks_of(self.words[clause])
+        """Return the best row of a clause's words that reads as a sentence; empty if none fits."""
+        words = self.words[clause]
+        looks = looks_of(words)
         tokens = [0.0, *accumulate(look.tokens for look in looks)]
         worths = [0.0, *accumulate(look.worth for look in looks)]
-        musts = [place for place, look in enumerate(looks) if look.must]
-        cuts = [place for place in range(1, len(looks)) if looks[place - 1].parts or looks[place].core in JOINERS]
-        ends = [end for end in (*cuts, len(looks)) if looks[end - 1].core not in JOINERS]
-        opening = next((place for place, look in enumerate(looks) if look.core not in LINKS), 0)
-        starts = [] if looks[opening].core in JOINERS else [opening]
-        starts += [place for place in cuts if looks[place].core in SUBJECTS or looks[place].names]
         rows = [
             (worths[end] - worths[start], -start, end)
-            for start in starts
-            for end in ends
-            if start + MIN_RUN <= end and tokens[end] - tokens[start] <= max_tokens
-            if all(
-                start <= place < end
-                or (_is_closed(looks, start, end) if place >= end else is_negation(looks[place].core))
-                for place in musts
-            )
+            for start, end in rows_of(looks, words)
+            if tokens[end] - tokens[start] <= max_tokens
         ]
         if not rows:
-            return None
+            return ""
         _, first, end = max(rows)
-        return RankStep(clause, tuple(range(-first, end)), tokens[end] - tokens[-first], is_first=True, level=0)
-
-    def core(self, clause: int) -> RankStep | None:
-        """Return subject and verb of a clause, with what it may not lose; None if it has no known verb."""
-        found = core_places(self.words[clause])
-        if not found:
-            return None
-        tokens = sum(look_of(self.words[clause][place]).tokens for place in found)
-        return RankStep(clause, tuple(found), tokens, is_first=True, level=0)
-
-
-def _is_closed(looks: Sequence[Look], start: int, end: int) -> bool:
-    """Return whether what follows a row is another statement."""
-    return has_subject(looks, end) or (looks[end - 1].ends and end - start >= SENTENCE_WORDS)
+        return written_words(words[-first:end])
 
 
 def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
@@ -244,7 +200,10 @@ def rank(sources: Sequence[Source], *orders: Order) -> list[Ranking]:
             scores = load_worth().score([Passage(words[clause])])
         rows += _rows(clause, source, words[clause], scores)
     levels = levels_of(rows, orders)
-    return [Ranking(words, _steps(rows, words, found, order)) for order, found in zip(orders, levels, strict=True)]
+    return [
+        Ranking(words, _steps(rows, words, found, order), order.binds)
+        for order, found in zip(orders, levels, strict=True)
+    ]
 
 
 def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> Iterator[Row]:
@@ -254,14 +213,14 @@ def _rows(clause: int, source: Source, words: Sequence[str], scores: Floats) -> 
     worths, told = _worths(np.array(own, np.float32), np.array(duties, np.float32), scores)
     if source.is_whole:
         total = (worths * told).sum(keepdims=True)
-        yield Row(clause, 0, total, np.ones(1, np.float32), [sum(tokens)], [0.0], [True], [False], [0], [False])
+        yield Row(clause, 0, total, np.ones(1, np.float32), [sum(tokens)], [0.0], [True], [False], [False], [False])
         return
     if ORDERED in duties:
         limits = [duty == ORDERED and core in LIMITS for duty, core in zip(duties, cores, strict=True)]
         musts = tuple(map(or_, musts, limits))
     joins = joins_of(looks, quoted_places(source.text, len(looks)))
     opens = opens_of(looks)
-    binds = binds_of(looks, duties, musts)
+    binds = binds_of(looks)
     cuts = np.clip(-scores[:, CUT] - FREE_CUT, 0, MAX_CUT)
     cuts[0] = 0
     for start in range(0, len(looks), MAX_CLAUSE_WORDS):
@@ -315,13 +274,13 @@ def _steps(rows: Sequence[Row], words: Sequence[Sequence[str]], levels: Numbers,
             steps.append(RankStep(row.clause, tuple(places[start:end]), cost, is_first, level))
         else:
             own = [place - row.start for place in places[start:end]]
-            for number, (part_cost, part) in enumerate(_parts(row, own, order.reading)):
+            for number, (part_cost, part) in enumerate(_parts(row, own, in_phrases=order.binds)):
                 at_words = tuple([row.start + place for place in part])
                 steps.append(RankStep(row.clause, at_words, part_cost, is_first and not number, level))
     return steps
 
 
-def _parts(row: Row, places: Sequence[int], reading: int = AS_PHRASES) -> list[tuple[float, list[int]]]:
+def _parts(row: Row, places: Sequence[int], *, in_phrases: bool = True) -> list[tuple[float, list[int]]]:
     """Divide words that enter at one price into parts of about `MAX_STEP_TOKENS`; the first has what a clause may not
     lose.
 
@@ -329,7 +288,7 @@ def _parts(row: Row, places: Sequence[int], reading: int = AS_PHRASES) -> list[t
     """
     groups: list[list[int]] = []
     for place in places:
-        if groups and (row.joins[place] or 0 < row.binds[place] <= reading):
+        if groups and (row.joins[place] or (in_phrases and row.binds[place])):
             groups[-1].append(place)
         else:
             groups.append([place])
@@ -344,8 +303,8 @@ def _parts(row: Row, places: Sequence[int], reading: int = AS_PHRASES) -> list[t
     return parts
 
 
-def _written(words: Sequence[str], places: Iterable[int]) -> str:
-    return " ".join([words[place] for place in sorted(places)]).strip(" ,;:—–-")
+def written_words(words: Iterable[str]) -> str:
+    return " ".join(words).strip(" ,;:—–-")
 
 
 def _urgencies(words: Sequence[str], cores: Sequence[str], parts: Sequence[bool]) -> list[float]:

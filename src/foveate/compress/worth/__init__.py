@@ -132,8 +132,14 @@ def _shaped(array: Floats, shape: tuple[int, ...]) -> Floats:
 
 def chances(scores: Floats, lengths: slice = ALL) -> Floats:
     """Return for each word the mean chance that a reader keeps it at these lengths, in whole 65,536ths for each."""
-    places = np.clip(np.rint(scores[:, lengths] * STEPS), -MOST_STEP, MOST_STEP).astype(np.int32) + MOST_STEP
-    found: Floats = _chance_table()[places].mean(axis=1)
+    found: Floats = chance_of(scores[:, lengths]).mean(axis=1)
+    return found
+
+
+def chance_of(scores: Floats) -> Floats:
+    """Return the chances of log-odds, in whole 65,536ths."""
+    places = np.clip(np.rint(scores * STEPS), -MOST_STEP, MOST_STEP).astype(np.int32) + MOST_STEP
+    found: Floats = _chance_table()[places]
     return found
 
 
