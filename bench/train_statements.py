@@ -3,8 +3,9 @@
     python bench/train_statements.py            # trains on the labels, prints figures of the other parts, writes
     python bench/train_statements.py --check    # the same, and writes nothing
     python bench/train_statements.py --wrong    # also lists the sentences of the other parts
+    python bench/train_statements.py --authors  # judges each author's sentences by a model of the others'
 
-The labels are in data/knowledge/labels_*.txt. labels_validation.txt is not trained on, and chooses `LEAST_SCORE`;
+The labels are in data/knowledge/labels_*.txt. labels_validation.txt is not trained on; authors that are left out choose `LEAST_SCORE`;
 labels_check.txt and labels_check2.txt neither train nor choose anything. Logistic regression in NumPy, without a random
 number: the same labels give the same weights. A row of the model is the hash of a feature
 (`foveate.knowledge.statements.features`); weights are rounded to 8 bits.
@@ -30,7 +31,17 @@ from foveate.knowledge.statements.reading import read_phrases
 HERE = Path(__file__).resolve()
 LABELS = HERE.parent / "data" / "knowledge"
 TARGET = HERE.parents[1] / "src" / "foveate" / "knowledge" / "statements" / "statements.npz"
-TRAINED_ON = ("en", "de", "fr", "es", "mixed", "people")
+AUTHORS = (
+    ("en", "de", "fr", "es"),
+    ("mixed",),
+    ("people",),
+    ("everyday",),
+    ("work",),
+    ("life",),
+    ("facts",),
+    ("world",),
+)
+"""The labels to train on, by author."""
 CHECKED_ON = ("check", "check2")
 MARKS = {"-": None, "r": "rule", "p": "preference", "c": "convention", "d": "decision", "f": "fact"}
 EPOCHS, RATE, DECAY = 60, 0.05, 1e-5
@@ -147,13 +158,38 @@ def report(model: StatementModel, labels: Sequence[Label], *, is_long: bool = Fa
             print(f"{score:7.0f} {label.kind or '-'} {label.text}")
 
 
+def compare_authors(written: Sequence[Sequence[Label]]) -> None:
+    """Print how well the sentences of each author are judged by a model of the others' sentences."""
+    judged: list[tuple[float, bool]] = []
+    for author, names in zip(written, AUTHORS, strict=True):
+        if len(names) > 1:  # the first author: half of all labels in some languages
+            continue
+        model = train([label for other in written if other is not author for label in other])
+        own = [(model.score(label.rows)["stated"], label.kind is not None) for label in author]
+        print(f"{names[0]}: {_shares(own, LEAST_SCORE)}")
+        judged += own
+    for least in range(0, 140, 20):
+        print(f"all, with a least score of {least}: {_shares(judged, least)}")
+
+
+def _shares(judged: Sequence[tuple[float, bool]], least: float) -> str:
+    taken = [is_stated for score, is_stated in judged if score >= least]
+    stated = sum(is_stated for _, is_stated in judged)
+    return f"precision {sum(taken) / max(1, len(taken)):.3f}, recall {sum(taken) / stated:.3f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="write nothing")
     parser.add_argument("--wrong", action="store_true", help="list the validation part by score")
+    parser.add_argument("--authors", action="store_true", help="leave one author out at a time; write nothing")
     parser.add_argument("--out", type=Path, default=TARGET)
     options = parser.parse_args()
-    labels = [label for name in TRAINED_ON for label in read_labels(LABELS / f"labels_{name}.txt")]
+    written = [[label for name in names for label in read_labels(LABELS / f"labels_{name}.txt")] for names in AUTHORS]
+    if options.authors:
+        compare_authors(written)
+        return
+    labels = [label for author in written for label in author]
     print(f"{len(labels)} sentences, {sum(label.kind is not None for label in labels)} of them statements")
     model = train(labels)
     for name in ("validation", *CHECKED_ON):
