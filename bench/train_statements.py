@@ -5,8 +5,8 @@
     python bench/train_statements.py --wrong    # also lists the sentences of the other parts
     python bench/train_statements.py --authors  # judges each author's sentences by a model of the others'
 
-The labels are in data/knowledge/labels_*.txt. labels_validation.txt is not trained on; authors that are left out choose `LEAST_SCORE`;
-labels_check.txt and labels_check2.txt neither train nor choose anything. Logistic regression in NumPy, without a random
+The labels are in data/knowledge/labels_*.txt. labels_validation.txt, labels_check.txt and labels_check2.txt are not
+trained on; `LEAST_SCORE` is chosen by the figures of `--authors`. Logistic regression in NumPy, without a random
 number: the same labels give the same weights. A row of the model is the hash of a feature
 (`foveate.knowledge.statements.features`); weights are rounded to 8 bits.
 """
@@ -40,6 +40,7 @@ AUTHORS = (
     ("life",),
     ("facts",),
     ("world",),
+    ("plain",),
 )
 """The labels to train on, by author."""
 CHECKED_ON = ("check", "check2")

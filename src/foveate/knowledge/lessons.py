@@ -158,6 +158,8 @@ class _Board:
             encodable(_without_conjunction(statement.text)),
             read_claim(statement.text, is_change=statement.is_change),
         )
+        if statement.is_tentative and not any(claim.replaces(other.claim) for other in self._current(claim)):
+            return
         before = self._corrected_by(place, claim) if statement.is_change else None
         if before:
             text = corrected(text, before.text, claim, before.claim)
@@ -197,6 +199,11 @@ class _Board:
         near = {id(group): group for word in self._keys(claim) for group in self._by_word.get(word, ())[-MAX_COMPARED:]}
         return list(near.values())
 
+    def _current(self, claim: Claim) -> list[StatementGroup]:
+        """Return the statements that hold and share a word with a claim."""
+        near = (group for group in self._near(claim) if group.replaced_by is None)
+        return [group for group in near if not (group.known and is_rejected(group.known))]
+
     def _same(self, text: str) -> StatementGroup | None:
         """Return an earlier statement with the same meaning, or None."""
         claim = read_claim(text)
@@ -213,10 +220,8 @@ class _Board:
 
     def _replace(self, group: StatementGroup, place: int, statement: Statement) -> None:
         """Mark the statements that no longer hold."""
-        for other in self._near(group.claim):
-            if other.known and is_rejected(other.known):
-                continue
-            if other is group or other.replaced_by is not None or not group.claim.replaces(other.claim):
+        for other in self._current(group.claim):
+            if other is group or not group.claim.replaces(other.claim):
                 continue
             other.replaced_by = group
             if not statement.is_change and is_same_day(self._turns[place].at_us, self._last_us(other)):

@@ -97,7 +97,7 @@ class Claim:
         """Return whether this statement, which says that something has changed, is about the same subject."""
         shared = self.words & earlier.words
         mine, its = _kinds(self.values), _kinds(earlier.values)
-        is_alike = mine == its or bool(mine and mine <= its)
+        is_alike = mine == its or bool(mine & its)
         is_one_subject = (self.head in earlier.words or earlier.head in self.words) and not shared <= self.light
         least = max(2, CHANGED_WORDS * min(len(self.words), len(earlier.words)))
         if is_alike:
