@@ -29,6 +29,6 @@ def test_it_ends_when_nobody_reads_its_answers_any_more(tmp_path: Path) -> None:
             check=False,
             env=shell.environment(),
         )
-    assert (ended.returncode, ended.stderr) == (1, b"New session: fresh\n")
+    assert (ended.returncode, ended.stderr) == (141, b"New session: fresh\n")
     assert shell.json("show", "fresh")["session"]["turns"] == 1, "it does not talk on to nobody"
     assert "Which port?" in shell("show", "fresh", "T-1")

@@ -133,8 +133,8 @@ def _statement(texts: Sequence[str], at: int, least: float) -> Statement | None:
     is_doubtful = not is_sure and not (is_change and scores["stated"] >= TENTATIVE_SCORE and texts[at] == said)
     if is_doubtful or not is_readable(said):
         return None
-    kind = max(KINDS, key=scores.__getitem__)
-    return Statement(kind, said, reading.is_standing, is_change, is_tentative=not is_sure)
+    signs = reading.is_standing, is_change, not is_sure
+    return Statement(max(KINDS, key=scores.__getitem__), said, *signs)
 
 
 def says_change(text: str) -> bool:
