@@ -7,6 +7,8 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from foveate.agents.heartbeat import beating
 from foveate.settings import Settings, load_settings
 from foveate.store.rows import WorkerBeat
 from support.command_line import Shell, command
-from support.patience import until, wait_until
+from support.patience import PATIENCE_SECONDS, until, wait_until
 
 
 def _settings(lease_seconds: float) -> Settings:
@@ -84,13 +86,23 @@ def test_a_store_that_can_not_be_written_does_not_end_the_work(tmp_path: Path) -
     asyncio.run(run())
 
 
+@contextmanager
+def started(environment: Mapping[str, str]) -> Iterator[subprocess.Popen[bytes]]:
+    """A worker, which ends with the test, whatever failed."""
+    with subprocess.Popen(command("worker"), env=environment, stdout=subprocess.DEVNULL) as worker:
+        try:
+            yield worker
+        finally:
+            worker.kill()
+
+
 def test_the_status_counts_an_idle_worker_and_not_a_killed_one(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db", width=200)
     with sync.open(shell.db) as fov:
         fov.session("s")
     environment = shell.environment(FOVEATE_COMPRESS__PROCESSES="0", FOVEATE_COMPRESS__LEASE_SECONDS="2")
     assert "0 workers on this machine" in shell("worker", "--alive", code=1)
-    with subprocess.Popen(command("worker"), env=environment, stdout=subprocess.DEVNULL) as worker:
+    with started(environment) as worker:
         wait_until(lambda: shell.json("worker", "--status")["workers"])
         shown = shell("worker", "--status")
         assert "Workers running      1" in shown
@@ -104,10 +116,10 @@ def test_the_status_counts_an_idle_worker_and_not_a_killed_one(tmp_path: Path) -
 def test_a_terminated_worker_is_no_longer_listed(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db")
     environment = shell.environment(FOVEATE_COMPRESS__PROCESSES="0")
-    with subprocess.Popen(command("worker"), env=environment, stdout=subprocess.DEVNULL) as worker:
+    with started(environment) as worker:
         wait_until(lambda: shell.db.exists() and shell.json("worker", "--status")["workers"])
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait() == 0
+        assert worker.wait(PATIENCE_SECONDS) == 0
         assert shell.json("worker", "--status")["workers"] == []
 
 

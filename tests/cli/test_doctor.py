@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 import subprocess
+import threading
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -273,11 +276,24 @@ def test_the_steps_restore_a_store_from_its_backup(tmp_path: Path, sound: bytes)
 def test_a_file_of_zero_bytes_is_damage_and_stays_as_it_is(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db", width=200)
     shell.db.touch(0o600)
+    os.utime(shell.db, (0, 0))
     assert "has zero bytes" in shell("doctor", code=1)
     assert "has zero bytes" in shell.error("sessions")
     assert shell.db.stat().st_size == 0
     shell("keys", "create")
     assert "all intact" in shell("doctor")
+
+
+def test_a_store_that_another_process_creates_just_now_is_waited_for(tmp_path: Path) -> None:
+    shell = Shell(tmp_path / "chat.db", width=200)
+    made = Shell(tmp_path / "made.db")
+    with sync.open(made.db) as fov:
+        fov.session("s")
+    shell.db.touch(0o600)
+    waiting = threading.Thread(target=lambda: (time.sleep(0.3), made.db.rename(shell.db)))
+    waiting.start()
+    assert [row["id"] for row in shell.json("sessions")] == ["s"]
+    waiting.join()
 
 
 def test_a_summary_comes_first_each_advice_once_and_commands_name_the_store(tmp_path: Path) -> None:

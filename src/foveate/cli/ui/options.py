@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,6 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 UNITS = {"": 1, "k": 1_000, "m": 1_000_000}
 MAX_DIGITS = 12
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([km]?)", re.IGNORECASE | re.ASCII)
+CREATION_SECONDS = 5.0
+"""A process that creates a store has written its file by then, on a busy machine too."""
+LOOK_SECONDS = 0.05
 DEFAULT_STORE = Path("~/.foveate/foveate.db")
 
 
@@ -145,9 +149,18 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
             str(store_path),
             "does not exist yet; 'foveate import' creates it, and --db names another",
         )
-    if not create and Path(path).is_file() and not Path(path).stat().st_size:  # a URL is no file
+    if not create and _stays_empty(path):
         raise Damaged(str(store_path), "has zero bytes; restore it from a backup, or remove it to begin a new store")
     return path
+
+
+def _stays_empty(path: Path) -> bool:
+    """Return whether a file has zero bytes. One that was changed just now may be a store that is being created: wait."""
+    while path.is_file() and not (status := path.stat()).st_size:  # a URL is no file
+        if abs(time.time() - status.st_mtime) > CREATION_SECONDS:
+            return True
+        time.sleep(LOOK_SECONDS)
+    return False
 
 
 def read_utf8(file: TextIO | Path) -> str:
