@@ -92,6 +92,20 @@ def test_a_prompt_asks_for_a_secret_if_it_names_one() -> None:
         "Wie ist das Passwort?",
         "c'est quoi le mot de passe ?",
         "¿cuál es la clave?",
+        "what's the gate code?",
+        "What is the code for the alarm?",
+        "what was the combination of my bike lock",
+        "Wie lautet der Code für das Tor?",
+        "c'est quoi le digicode ?",
+        "¿cuál es el código de la puerta?",
+        "what's the login for the nas?",
+        "What was my mother's maiden name?",
     ):
-        assert asks_for_secret(prompt)
-    assert not asks_for_secret("Where is the printer?")
+        assert asks_for_secret(prompt), prompt
+    for prompt in (
+        "Where is the printer?",
+        "Fix the code for the parser.",
+        "The login page is slow.",
+        "Who is at the door?",
+    ):
+        assert not asks_for_secret(prompt), prompt
