@@ -348,6 +348,16 @@ def test_most_secrets_that_people_state_in_their_own_words_are_found(half: Half)
         "The alarm goes off at 6:45, the safe cost 1200 euros and gate 4 opens in 2027.",
         "- **Login:** the column is `db.String(120), nullable=False`",
         "door = 4471; lock(9031)",
+        "Please open the door at 0730 and close it at 1800.",
+        "Das Tor öffnet um 0645 und schließt um 2200.",
+        "Each padlock costs 1299 and comes with 2 keys.",
+        "My passport is renewed on 12-04-2029, the password was changed on 2024-03-01 at 14:02.",
+        "pw is short for password; see RFC 2898.",
+        "The portal shows SKU AB-1234-XY and order A10234B.",
+        "Im Kundenportal steht Rechnung RE-2024-0815 als offen.",
+        "The commit 9f8e7d6c5b4a in the login branch broke the build.",
+        "The cache key is user:4711:profile:v2, the primary key is order_id_2024_v2.",
+        "The NAS has 2x16TB.",
     ],
 )
 def test_a_number_or_name_beside_a_login_or_a_lock_stays(text: str) -> None:
