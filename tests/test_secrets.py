@@ -358,6 +358,9 @@ def test_most_secrets_that_people_state_in_their_own_words_are_found(half: Half)
         "The commit 9f8e7d6c5b4a in the login branch broke the build.",
         "The cache key is user:4711:profile:v2, the primary key is order_id_2024_v2.",
         "The NAS has 2x16TB.",
+        "2026-11-19T13:02:11.482Z INFO POST 200 key=K-3f1c90ab model=claude-sonnet-4-5 session=code-d703",
+        "The token is in deployment.md#other-users-2, then export FOVEATE_MODELS__DAILY_USD=2.0 and login.",
+        "Browser 1: sign in with playwright-cli -s=auth open",
     ],
 )
 def test_a_number_or_name_beside_a_login_or_a_lock_stays(text: str) -> None:

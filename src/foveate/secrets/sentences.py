@@ -115,7 +115,8 @@ _IDENTIFIER = re.compile(r"(?:[A-Za-z]+|v?\d+)(?:[_:](?:[A-Za-z]+|v?\d+))+\Z")
 """Of a column or a cache: words and numbers, `order_id_2024_v2`; random keys have both in one."""
 _NO_CODE = re.compile(
     r"\A(?:.*://.*|[^@]+@[^@]+\.\w+|v?\d+(?:\.\d+)+\w*|[A-Z]{2,6}-\d+|\d{1,3}[a-zA-Z]{1,3}|\d{1,2}:\d\d\w*|\d+(?:st|nd|rd|th|º|ª|x\d+\w{0,2})"
-    r"|[/~.*].*|.*[/\\].*|.*\*|\w+=\w*|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
+    r"|[/~.*].*|.*[/\\].*|.*\*|\w+=\w*|[-?]*[A-Za-z_]+=.*|[\w.-]+\.\w{2,4}#.*|\d{4}-\d\d-\d\dT.*"
+    r"|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
 )
 """Addresses, versions, tickets, measures, times, paths, markup, assignments, prices."""
 _NAME = re.compile(r"\A(?:[A-Z][A-Za-z]*\d{1,4}|[A-Za-z]+(?:[_-][A-Za-z]+)*[_-]\d+)\Z")
