@@ -144,9 +144,10 @@ class _Finder(Generic[AnyStr]):
     """
 
     def __init__(self, units: Sequence[AnyStr]) -> None:
-        self._begins = re.compile(units[0][:0].join(units[:BEGINNING_CHARS]))
-        compiled = {unit: re.compile(unit) for unit in {*units[BEGINNING_CHARS:]}}
-        self._rest = [compiled[unit] for unit in units[BEGINNING_CHARS:]]
+        nothing = units[0][:0]
+        self._begins: re.Pattern[AnyStr] = re.compile(nothing.join(units[:BEGINNING_CHARS]))
+        compiled: dict[AnyStr, re.Pattern[AnyStr]] = {unit: re.compile(unit) for unit in units[BEGINNING_CHARS:]}
+        self._rest: list[re.Pattern[AnyStr]] = [compiled[unit] for unit in units[BEGINNING_CHARS:]]
 
     def places(self, data: AnyStr) -> Iterator[tuple[int, int]]:
         """Yield the start and end of each occurrence, none overlapping."""
