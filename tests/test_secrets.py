@@ -373,6 +373,17 @@ def test_a_megabyte_made_to_slow_a_pattern_down_is_scanned_once(repeated: str) -
     find(repeated * (1_000_000 // len(repeated)))
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'div class="sk-toggleable__label sk-text-repr-fallback" id="sk-container-id-1"',
+        "We use sk-learning. And pk-session-1, hf_dataset_cleanup_3, npm_config_user_agent_2, rpa_invoice_robot_2024.",
+    ],
+)
+def test_names_that_begin_like_a_key_stay(text: str) -> None:
+    assert redact(text) == text
+
+
 def test_what_is_no_secret_stays() -> None:
     text = "The password page asks for a secret: no. Tokens: 12. Passing tests; the passport is ready."
     assert redact(text) == text
