@@ -28,7 +28,7 @@ _FIXED: Final = frozenset((
     "type", "role", "format", "kind", "status", "state", "priority", "change", "phase", "detail", "object", "model",
     "media", "media_type", "mimeType", "mime_type", "stop_reason", "finish_reason",
 ))  # fmt: skip
-"""Fields whose values are words of a format, which nobody said."""
+"""Fields whose values, if they are one word, are words of a format, which nobody said."""
 
 
 class Redactor:
@@ -60,7 +60,7 @@ class Redactor:
         if isinstance(value, list):
             return any(map(self.is_said, value))
         if isinstance(value, dict):
-            return any(self.is_said(item) for name, item in value.items() if name not in _FIXED)
+            return any(self.is_said(item) for name, item in value.items() if not _is_fixed(name, item))
         return False
 
     def json_text(self, value: str) -> str:
@@ -78,7 +78,7 @@ class Redactor:
         if isinstance(value, list):
             return list(map(self.value, value))
         if isinstance(value, dict):
-            return {name: item if name in _FIXED else self.value(item) for name, item in value.items()}
+            return {name: item if _is_fixed(name, item) else self.value(item) for name, item in value.items()}
         return value
 
     def content(self, value: Json) -> Json:
@@ -124,7 +124,8 @@ class Redactor:
                 uri, file_id, name = map(self._optional, (uri, file_id, name))
                 return replace(part, uri=uri, file_id=file_id, name=name)
             case Opaque(data=dict() as data):
-                return replace(part, data={key: _kept(key, value, self.content(value)) for key, value in data.items()})
+                said = {name: item if _is_fixed(name, item) else self.content(item) for name, item in data.items()}
+                return replace(part, data=said)
             case Opaque(data=data):
                 return replace(part, data=self.content(data))
 
@@ -205,5 +206,6 @@ def _unused(name: str, taken: dict[str, Json]) -> str:
     return found
 
 
-def _kept(name: str, before: Json, after: Json) -> Json:
-    return before if name in _FIXED else after
+def _is_fixed(name: str, value: Json) -> bool:
+    """Return whether a field has a word of a format; what has several words was said by somebody."""
+    return name in _FIXED and isinstance(value, str) and " " not in value
