@@ -45,11 +45,16 @@ _PLACES = _words(r"""
     candado gate hoftor gartentor portail port[óo]n puerta (?:front_|back_)?door haustür tür porte garage
     key_?box lockbox schlüssel(?:kasten|box|tresor) boîte_à_clés locker spind voicemail immeuble edificio keypad
 """)
-_ENTRY = _words(r"""
+_ENTRY = _words(
+    r"""
     log(?:ging|s|ged)?_?(?:in|on|into) login logon sign(?:s|ed|ing)?_in anmeld\w* einlogg\w* zugang zugangsdaten
     usuario identifiant credentials wi-?fi wlan hotspot router nas get_in entro entra[rs]? connexion conectar\w*
     \w*portal
-""")
+    """,
+    before=r"(?<![\w./@-])(?:",
+    after=r")(?![/@-]|[.:_]?\w)",
+)
+"""Alone: `/login`, `login.js` and `portal:2024` are names."""
 _KEY = _words("key token schlüssel clé clef clave")
 _IDENTITY = _words(r"""
     nhs(?:_number)? national_insurance ssn social_security sozialversicherungs?nummer steuer-?(?:id|nummer) sécu
@@ -62,7 +67,7 @@ _OPENS = _words(
     are was with gibs?t? tippe?n? drück\w* geht öffne\w* lautet hat ist war mit tapes? tape[rz] entre[rz]?
     ouvre\w* est avec abre\w* marca\w* es con changed geändert changé cambi\w+
     """,
-    after=r")\b|[:=]|c['\u2019]est",
+    after=r")\b|[:=](?!\d)|c['\u2019]est",
 )
 _HINTS = _words(
     r"""
@@ -116,9 +121,9 @@ _IDENTIFIER = re.compile(r"(?:[A-Za-z]+|v?\d+)(?:[_:](?:[A-Za-z]+|v?\d+))+\Z")
 _NO_CODE = re.compile(
     r"\A(?:.*://.*|[^@]+@[^@]+\.\w+|v?\d+(?:\.\d+)+\w*|[A-Z]{2,6}-\d+|\d{1,3}[a-zA-Z]{1,3}|\d{1,2}:\d\d\w*|\d+(?:st|nd|rd|th|º|ª|x\d+\w{0,2})"
     r"|[/~.*].*|.*[/\\].*|.*\*|\w+=\w*|[-?]*[A-Za-z_]+=.*|[\w.-]+\.\w{2,4}#.*|\d{4}-\d\d-\d\dT.*"
-    r"|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
+    r"|[0-9a-f-]{12,}|(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
 )
-"""Addresses, versions, tickets, measures, times, paths, markup, assignments, prices."""
+"""Addresses, versions, tickets, measures, times, paths, markup, assignments, hashes, prices."""
 _NAME = re.compile(r"\A(?:[A-Z][A-Za-z]*\d{1,4}|[A-Za-z]+(?:[_-][A-Za-z]+)*[_-]\d+)\Z")
 """Of a product, a standard, a host or a user: `OAuth2`, `db-11`, `anna_lee_12`; beside a password it may be one."""
 _SIGN = re.compile(r"[!?#$%&*@^+=~]")
