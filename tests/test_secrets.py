@@ -348,6 +348,19 @@ def test_most_secrets_that_people_state_in_their_own_words_are_found(half: Half)
         "The alarm goes off at 6:45, the safe cost 1200 euros and gate 4 opens in 2027.",
         "- **Login:** the column is `db.String(120), nullable=False`",
         "door = 4471; lock(9031)",
+        "Please open the door at 0730 and close it at 1800.",
+        "Das Tor öffnet um 0645 und schließt um 2200.",
+        "Each padlock costs 1299 and comes with 2 keys.",
+        "My passport is renewed on 12-04-2029, the password was changed on 2024-03-01 at 14:02.",
+        "pw is short for password; see RFC 2898.",
+        "The portal shows SKU AB-1234-XY and order A10234B.",
+        "Im Kundenportal steht Rechnung RE-2024-0815 als offen.",
+        "The commit 9f8e7d6c5b4a in the login branch broke the build.",
+        "The cache key is user:4711:profile:v2, the primary key is order_id_2024_v2.",
+        "The NAS has 2x16TB.",
+        "2026-11-19T13:02:11.482Z INFO POST 200 key=K-3f1c90ab model=claude-sonnet-4-5 session=code-d703",
+        "The token is in deployment.md#other-users-2, then export FOVEATE_MODELS__DAILY_USD=2.0 and login.",
+        "Browser 1: sign in with playwright-cli -s=auth open",
     ],
 )
 def test_a_number_or_name_beside_a_login_or_a_lock_stays(text: str) -> None:
@@ -358,6 +371,34 @@ def test_a_number_or_name_beside_a_login_or_a_lock_stays(text: str) -> None:
 @pytest.mark.parametrize("repeated", REPEATED)
 def test_a_megabyte_made_to_slow_a_pattern_down_is_scanned_once(repeated: str) -> None:
     find(repeated * (1_000_000 // len(repeated)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"POST /login HTTP/1.1" 302 512 "-" "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"',
+        "login-7d9c5b6f8d-x2k4p 1/1 Running 0 3d",
+        "Successfully tagged portal:2024.03.1",
+        "Bundle size: login.3f9a2b1c.js 142.31 kB, portal.9e8d7c6b.css 12.02 kB",
+        "ether 02:42:ac:11:00:02  txqueuelen 0  (router)",
+        "The login failed with the trace id 7d9c5b6f8d4c01db0b339c4f5e8d9c5b.",
+        "The request id of the failed login is 4c01db0b-339c-4f5e-8d9c-5b6f8d7e9f0a.",
+        "The alarm was armed at 14:02:11, next 1709643731 beside it.",
+    ],
+)
+def test_outputs_of_tools_that_name_a_login_or_a_router_stay(text: str) -> None:
+    assert redact(text) == text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'div class="sk-toggleable__label sk-text-repr-fallback" id="sk-container-id-1"',
+        "We use sk-learning. And pk-session-1, hf_dataset_cleanup_3, npm_config_user_agent_2, rpa_invoice_robot_2024.",
+    ],
+)
+def test_names_that_begin_like_a_key_stay(text: str) -> None:
+    assert redact(text) == text
 
 
 def test_what_is_no_secret_stays() -> None:

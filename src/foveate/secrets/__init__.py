@@ -32,15 +32,19 @@ sign), fewer than 15 in one of 10,000. In paths and names of classes they are fe
 MAX_STATED = 100
 """More passwords of one text are masked only where they are stated."""
 
+_NO_IDENTIFIER = r"(?!(?:[a-z]{1,15}|\d{1,4})(?:[-_]{1,2}(?:[a-z]{1,15}|\d{1,4})){0,12}\.?(?:[^\w*.…-]|\Z))"
+"""Words and numbers, as in `sk-container-id-1` and `hf_dataset_2`, are no key."""
 _ISSUED = re.compile(
     # Prefixes of services, also with the middle masked by asterisks.
-    r"\b(?:sk|pk|rk)-[\w*.…-]{6,}"
+    rf"\b(?:sk|pk|rk)-{_NO_IDENTIFIER}[\w*.…-]{{6,}}"
     r"|\b(?:(?:sk|rk)_(?:live|test)|whsec|fov)_\w{16,}"
     r"|\bAIza[\w*.…-]{10,}"
-    r"|\b(?:xai-|gsk_|hf_|r8_|AQ\.)(?=[\w*.…-]{0,40}\d)[\w*.…-]{10,}"
+    rf"|\b(?:xai-|gsk_|hf_|r8_|AQ\.){_NO_IDENTIFIER}"
+    r"(?=[\w*.…-]{0,40}\d)[\w*.…-]{10,}"
     r"|\b(?:gh[pousr]_|github_pat_|glpat-|xox[abeprs]-|xapp-|dop_v1_|GOCSPX-)[\w*.…-]{10,}"
     r"|\b(?:npm_|pypi-|ya29\.|shp(?:at|ca|pa|ss)_|hv[bs]\.|dckr_pat_|glsa_|sbp_|tskey-|PMAK-|sntry[su]_|ATATT3|NRAK-|lin_api_"
     r"|figd_|pul-|sq0[ac][ts]p-|AGE-SECRET-KEY-1|tvly-|pplx-|csk-|nvapi-|ntn_|lsv2_(?:pt|sk)_|ph[cx]_|rpa_|fc-|jina_)"
+    rf"{_NO_IDENTIFIER}"
     r"(?=[\w*.…-]{0,40}[\dA-Z])[\w*.…-]{16,}"
     r"|\bSG\.[\w*…-]{10,}\.[\w*…-]{10,}"
     r"|\b(?:AKIA|ASIA)[A-Z0-9]{12,}\b"

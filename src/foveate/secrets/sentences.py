@@ -45,11 +45,16 @@ _PLACES = _words(r"""
     candado gate hoftor gartentor portail port[óo]n puerta (?:front_|back_)?door haustür tür porte garage
     key_?box lockbox schlüssel(?:kasten|box|tresor) boîte_à_clés locker spind voicemail immeuble edificio keypad
 """)
-_ENTRY = _words(r"""
+_ENTRY = _words(
+    r"""
     log(?:ging|s|ged)?_?(?:in|on|into) login logon sign(?:s|ed|ing)?_in anmeld\w* einlogg\w* zugang zugangsdaten
     usuario identifiant credentials wi-?fi wlan hotspot router nas get_in entro entra[rs]? connexion conectar\w*
     \w*portal
-""")
+    """,
+    before=r"(?<![\w./@-])(?:",
+    after=r")(?![/@-]|[.:_]?\w)",
+)
+"""Alone: `/login`, `login.js` and `portal:2024` are names."""
 _KEY = _words("key token schlüssel clé clef clave")
 _IDENTITY = _words(r"""
     nhs(?:_number)? national_insurance ssn social_security sozialversicherungs?nummer steuer-?(?:id|nummer) sécu
@@ -62,7 +67,7 @@ _OPENS = _words(
     are was with gibs?t? tippe?n? drück\w* geht öffne\w* lautet hat ist war mit tapes? tape[rz] entre[rz]?
     ouvre\w* est avec abre\w* marca\w* es con changed geändert changé cambi\w+
     """,
-    after=r")\b|[:=]|c['\u2019]est",
+    after=r")\b|[:=](?!\d)|c['\u2019]est",
 )
 _HINTS = _words(
     r"""
@@ -82,12 +87,19 @@ _NUMBERED = _words(
     items? orders? invoice ports? lines? version room floor suite extension durchwahl ticket page seite number
     nummer no nr n° since in year until from by seit im jahr bis depuis en desde gpio pid process thread worker
     job build id steps? day tag flight gleis platform model modell modelo modèle phone tel telefon téléphone
-    call postleitzahl plz code_postal código_postal zip
+    call postleitzahl plz code_postal código_postal zip at um à las rfc costs? kostet coûte cuesta
     """,
     before=r"(?:\b(?:",
     after=r")(?: (?:is|ist|est|es))?|[$€£#+])[ :.#]{0,3}\Z",
 )
 """What a number that opens nothing is preceded by."""
+_CALLED = _words(
+    "commits? branch tag sku product order invoice rechnung auftrag kurs commande facture pedido factura",
+    after=r")[ ]#?\Z",
+)
+"""What a name with digits that opens nothing is preceded by."""
+BEFORE_CHARS = 40
+"""Neither is longer."""
 _BEHIND = _words(
     r"""
     and then to before after for or if when but so plus hash star pound und dann danach auf ein bevor oder für
@@ -103,11 +115,15 @@ _DIGITS = re.compile(
     r"(?![\w@]|[.:/,]\d|-\d)"
 )
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
+_DATE = re.compile(r"(?:(?:19|20)\d\d-\d\d-\d\d|\d\d?-\d\d?-(?:19|20)\d\d)\Z")
+_IDENTIFIER = re.compile(r"(?:[A-Za-z]+|v?\d+)(?:[_:](?:[A-Za-z]+|v?\d+))+\Z")
+"""Of a column or a cache: words and numbers, `order_id_2024_v2`; random keys have both in one."""
 _NO_CODE = re.compile(
-    r"\A(?:.*://.*|[^@]+@[^@]+\.\w+|v?\d+(?:\.\d+)+\w*|[A-Z]{2,6}-\d+|\d{1,3}[a-zA-Z]{1,3}|\d{1,2}:\d\d\w*|\d+(?:st|nd|rd|th|º|ª|x\d+)"
-    r"|[/~.*].*|.*[/\\].*|.*\*|\w+=\w*|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
+    r"\A(?:.*://.*|[^@]+@[^@]+\.\w+|v?\d+(?:\.\d+)+\w*|[A-Z]{2,6}-\d+|\d{1,3}[a-zA-Z]{1,3}|\d{1,2}:\d\d\w*|\d+(?:st|nd|rd|th|º|ª|x\d+\w{0,2})"
+    r"|[/~.*].*|.*[/\\].*|.*\*|\w+=\w*|[-?]*[A-Za-z_]+=.*|[\w.-]+\.\w{2,4}#.*|\d{4}-\d\d-\d\dT.*"
+    r"|[0-9a-f-]{12,}|(?:[0-9a-fA-F]{0,4}:){2,7}[0-9a-fA-F]{0,4}|[#+$€%&=!?.:-]+|\d+[%€$£]|[$€£#]\d+.*|\W?\w+[!?:.]+)\Z"
 )
-"""Addresses, versions, tickets, measures, times, paths, markup, assignments, prices."""
+"""Addresses, versions, tickets, measures, times, paths, markup, assignments, hashes, prices."""
 _NAME = re.compile(r"\A(?:[A-Z][A-Za-z]*\d{1,4}|[A-Za-z]+(?:[_-][A-Za-z]+)*[_-]\d+)\Z")
 """Of a product, a standard, a host or a user: `OAuth2`, `db-11`, `anna_lee_12`; beside a password it may be one."""
 _SIGN = re.compile(r"[!?#$%&*@^+=~]")
@@ -143,7 +159,8 @@ def _secrets(sentence: str) -> Iterator[tuple[int, int]]:
             is_code = has_place and digits >= MIN_PLACE_DIGITS and not _YEAR.match(value.text)
             is_secret = is_strong or is_code or (has_identity and digits >= MIN_IDENTITY_DIGITS)
         else:
-            is_key = has_key and len(value.text) >= MIN_KEY_CHARS and digits > 1
+            is_long = len(value.text) >= MIN_KEY_CHARS and not _IDENTIFIER.match(value.text)
+            is_key = has_key and is_long and digits > 1
             is_secret = is_strong or ((has_place or has_entry or is_key) and not _NAME.match(value.text))
         if is_secret:
             yield value.start, value.end
@@ -152,12 +169,19 @@ def _secrets(sentence: str) -> Iterator[tuple[int, int]]:
 def _values(sentence: str) -> Iterator[_Value]:
     """Yield numbers that count, date and measure nothing, and words with digits or signs."""
     for match in _DIGITS.finditer(sentence):
-        if not _NUMBERED.search(sentence[: match.start()]) and _BEHIND.match(sentence[match.end() :]):
+        is_counted = _NUMBERED.search(_before(sentence, match)) or _DATE.match(match[0])
+        if not is_counted and _BEHIND.match(sentence[match.end() :]):
             yield _Value(match.start(), match.end(), match[0], is_number=True)
     for match in _TOKEN.finditer(sentence):
         token = match[0].rstrip(".:!?,")
-        if len(token) >= MIN_TOKEN_CHARS and not _NO_CODE.match(token) and _is_mixed(token):
+        is_mixed = len(token) >= MIN_TOKEN_CHARS and not _NO_CODE.match(token) and _is_mixed(token)
+        if is_mixed and not _CALLED.search(_before(sentence, match)):
             yield _Value(match.start(), match.start() + len(token), token, is_number=False)
+
+
+def _before(sentence: str, match: re.Match[str]) -> str:
+    """Return the last words before a match."""
+    return sentence[max(0, match.start() - BEFORE_CHARS) : match.start()]
 
 
 def _is_mixed(token: str) -> bool:

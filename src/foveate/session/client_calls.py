@@ -14,6 +14,7 @@ from contextlib import suppress
 from contextvars import Context
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import Final
 
 from foveate.cache import BoundedCache
@@ -33,7 +34,7 @@ from foveate.store.calls import GATEWAY
 from foveate.store.rows import DAY_US, NANO, RUNNING, CallRow
 from foveate.store.sent import SentRow
 from foveate.tokens import counter_for
-from foveate.turn import Usage
+from foveate.turn import Usage, from_us
 
 __all__ = ["CallNote", "CallRow", "ClientCalls", "UsageKeys"]
 
@@ -265,14 +266,19 @@ class ClientCalls:
         factor = max(1.0, note.first.input_tokens / note.tokens) if note.tokens else 1.0  # as the provider counts
         most, output = await asyncio.to_thread(self._most, note, int(input_tokens * factor))
         paid = self._costs.tariff(note, note.answered).nano_usd(believed(used)) if used else note.booked_nano_usd
-        note.booked_nano_usd, note.booked_output_tokens = paid + most, note.booked_output_tokens + output
-        is_booked, spending = await self._store.calls.rebook_for_key(
+        rebook = partial(
+            self._store.calls.rebook_for_key,
             note.reservation,
             key_id=note.key_id,
-            nano_usd=note.booked_nano_usd,
-            since_us=budget.began_us(),
+            nano_usd=paid + most,
+            since_us=budget.began_us(from_us(note.began_us)),  # a call counts in the period in which it began
             limit_nano_usd=int(budget.usd * NANO),
         )
+        is_booked, spending = await rebook()
+        if not is_booked and await self._settle_key(note.key_id):
+            is_booked, spending = await rebook()
+        if is_booked:
+            note.booked_nano_usd, note.booked_output_tokens = paid + most, note.booked_output_tokens + output
         return self._watched(note, BudgetState(budget, spending, most, is_exceeded=not is_booked))
 
     def _most(self, note: CallNote, input_tokens: int) -> tuple[int, int]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import AnyStr, Final, Generic
 
 from foveate.turn import Attachment, Json, Message, Opaque, Part, Reasoning, Text, ToolCall, ToolResult
 
@@ -18,6 +19,8 @@ NAME_MARK: Final = "erased"
 """What replaces it in names and ids of calls, where providers allow no brackets."""
 MOST_BACKSLASHES: Final = 8
 """Arguments of tool calls are JSON in a string, and may hold JSON in a string themselves: three levels of escapes."""
+BEGINNING_CHARS: Final = 64
+"""Characters of an erased text that are searched for; the others are compared where these are."""
 _LETTERS: Final = {"\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _BARE: Final = '"/'
 """Characters that JSON escapes by a backslash before them."""
@@ -25,25 +28,30 @@ _FIXED: Final = frozenset((
     "type", "role", "format", "kind", "status", "state", "priority", "change", "phase", "detail", "object", "model",
     "media", "media_type", "mimeType", "mime_type", "stop_reason", "finish_reason",
 ))  # fmt: skip
-"""Fields whose values are words of a format, which nobody said."""
+"""Fields whose values, if they are one word, are words of a format, which nobody said."""
 
 
 class Redactor:
     """Finds a text, also where it is escaped, and replaces it."""
 
     def __init__(self, text: str) -> None:
-        forms = _pattern(text)
-        self._texts = re.compile(forms)
-        self._bytes = re.compile(forms.encode("utf-8", "surrogatepass"))
+        units = _units(text)
+        self._texts = _Finder(units)
+        self._bytes = _Finder([unit.encode("utf-8", "surrogatepass") for unit in units])
 
     def is_in(self, data: str | bytes | None) -> bool:
         """Return whether a text, or encoded JSON, contains it."""
         if not data:
             return False
-        return (self._bytes.search(data) if isinstance(data, bytes) else self._texts.search(data)) is not None
+        places = self._bytes.places(data) if isinstance(data, bytes) else self._texts.places(data)
+        return next(places, None) is not None
 
     def text(self, value: str, mark: str = MARK) -> str:
-        return self._texts.sub(mark, value)
+        kept, after = [], 0
+        for start, end in self._texts.places(value):
+            kept += [value[after:start], mark]
+            after = end
+        return "".join([*kept, value[after:]])
 
     def is_said(self, value: Json) -> bool:
         """Return whether a value of JSON contains it; names of fields and words of formats do not count."""
@@ -52,7 +60,7 @@ class Redactor:
         if isinstance(value, list):
             return any(map(self.is_said, value))
         if isinstance(value, dict):
-            return any(self.is_said(item) for name, item in value.items() if name not in _FIXED)
+            return any(self.is_said(item) for name, item in value.items() if not _is_fixed(name, item))
         return False
 
     def json_text(self, value: str) -> str:
@@ -70,7 +78,7 @@ class Redactor:
         if isinstance(value, list):
             return list(map(self.value, value))
         if isinstance(value, dict):
-            return {name: item if name in _FIXED else self.value(item) for name, item in value.items()}
+            return {name: item if _is_fixed(name, item) else self.value(item) for name, item in value.items()}
         return value
 
     def content(self, value: Json) -> Json:
@@ -116,7 +124,8 @@ class Redactor:
                 uri, file_id, name = map(self._optional, (uri, file_id, name))
                 return replace(part, uri=uri, file_id=file_id, name=name)
             case Opaque(data=dict() as data):
-                return replace(part, data={key: _kept(key, value, self.content(value)) for key, value in data.items()})
+                said = {name: item if _is_fixed(name, item) else self.content(item) for name, item in data.items()}
+                return replace(part, data=said)
             case Opaque(data=data):
                 return replace(part, data=self.content(data))
 
@@ -128,18 +137,53 @@ class Redactor:
         return name and self.text(name, NAME_MARK)
 
 
-def _pattern(text: str) -> str:
-    """Return a pattern of every form of a text in JSON, and in JSON inside strings of JSON.
+class _Finder(Generic[AnyStr]):
+    """Finds a text by patterns of its characters.
 
-    Its backslashes are matched as runs that are never given back, so a search takes linear time.
+    The first ones are one pattern, the others one for each different character: compiling one of all would take 90 µs a
+    character.
     """
-    forms = []
+
+    def __init__(self, units: Sequence[AnyStr]) -> None:
+        nothing = units[0][:0]
+        self._begins: re.Pattern[AnyStr] = re.compile(nothing.join(units[:BEGINNING_CHARS]))
+        compiled: dict[AnyStr, re.Pattern[AnyStr]] = {unit: re.compile(unit) for unit in units[BEGINNING_CHARS:]}
+        self._rest: list[re.Pattern[AnyStr]] = [compiled[unit] for unit in units[BEGINNING_CHARS:]]
+
+    def places(self, data: AnyStr) -> Iterator[tuple[int, int]]:
+        """Yield the start and end of each occurrence, none overlapping."""
+        after = 0
+        while begins := self._begins.search(data, after):
+            end = self._end(data, begins.end())
+            if end is None:
+                after = begins.start() + 1
+            else:
+                yield begins.start(), end
+                after = end
+
+    def _end(self, data: AnyStr, place: int) -> int | None:
+        """Return where the text ends whose beginning ends at a place; None if another text follows."""
+        for unit in self._rest:
+            found = unit.match(data, place)
+            if found is None:
+                return None
+            place = found.end()
+        return place
+
+
+def _units(text: str) -> list[str]:
+    """Return a pattern for each character of a text, and for each run of backslashes: of its every form in JSON, and in
+    JSON inside strings of JSON.
+
+    Backslashes are matched as runs that are never given back, so a search takes linear time.
+    """
+    units = []
     for run, char in re.findall(r"(\\*)([^\\]|\Z)", text):
         if run:
-            forms.append(rf"\\{{{len(run)},{MOST_BACKSLASHES * len(run)}}}+")
+            units.append(rf"\\{{{len(run)},{MOST_BACKSLASHES * len(run)}}}+")
         if char:
-            forms.append(_forms(char, least=0 if run else 1))
-    return "".join(forms)
+            units.append(_forms(char, least=0 if run else 1))
+    return units
 
 
 def _forms(char: str, least: int) -> str:
@@ -162,5 +206,6 @@ def _unused(name: str, taken: dict[str, Json]) -> str:
     return found
 
 
-def _kept(name: str, before: Json, after: Json) -> Json:
-    return before if name in _FIXED else after
+def _is_fixed(name: str, value: Json) -> bool:
+    """Return whether a field has a word of a format; what has several words was said by somebody."""
+    return name in _FIXED and isinstance(value, str) and " " not in value

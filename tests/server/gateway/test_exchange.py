@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 import foveate
 from foveate.client import Foveate
 from foveate.context.signatures import request_prefix
-from foveate.errors import FoveateError, InvalidMessage, StoreBusy
+from foveate.errors import FoveateError, InvalidMessage, SessionNotFound, StoreBusy
 from foveate.intake.recorder import Recorder
 from foveate.intake.sessions import SCRATCH
 from foveate.server.bodies import MAX_PARTS, MAX_VALUES
@@ -212,6 +212,42 @@ def test_rounds_of_history_tools_stay_within_the_budget(
         assert max(counts) <= 8_000, counts
         for sent in upstream.bodies:
             assert faults(form, sent) == []
+
+    run(scenario)
+
+
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["a busy store", "a deleted session"])
+def test_a_round_that_is_not_in_the_log_and_exceeds_the_budget_is_still_sent_with_its_results(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_deleted: bool
+) -> None:
+    def script(body: dict[str, Any]) -> Blocks:
+        if len(upstream.bodies) > 1:
+            return say("Done.")
+        return [call("get_turn", {"turn_id": f"T-{i + 1}"}, f"toolu_{i}") for i in range(16)]
+
+    upstream = Upstream(script)
+
+    async def scenario() -> None:
+        async with gateway(tmp_path, upstream, budget_tokens=8_000) as (fov, client):
+            session = await fov.session("s", budget_tokens=8_000)
+            for number in range(20):
+                await session.record([{"role": "user", "content": f"question {number}: {LONG * 3}"}])
+                await session.record([{"role": "assistant", "content": f"answer {number}: {LONG * 2}"}])
+            await fov.settle()
+
+            async def fails(*_: object) -> None:
+                if is_deleted:
+                    await fov.delete_session("s")
+                    raise SessionNotFound("s")
+                raise StoreBusy("chat.db", "locked")
+
+            monkeypatch.setattr(Recorder, "add_round", fails)
+            body = body_of([{"role": "user", "content": "And now?"}])
+            reply = await client.post("/v1/messages", json=body, headers={**HEADERS, "x-foveate-session": "s"})
+        assert "Done." in reply.text, reply.text
+        called, found = upstream.bodies[-1]["messages"][-2:]
+        assert [block["id"] for block in called["content"]] == [block["tool_use_id"] for block in found["content"]]
+        assert len(found["content"]) == 16
 
     run(scenario)
 

@@ -70,6 +70,8 @@ class Delivery:
     response: httpx2.Response
     ending: asyncio.Future[Record | None] | None = None
     """The task that records the last round; it continues if the stream is stopped."""
+    is_logged: bool = True
+    """Whether all rounds so far are in the log."""
     is_closed: bool = False
     outcome: str = "cancelled"
     """How it ended: `cancelled`, unless the answer ended or was cut off upstream."""
@@ -408,7 +410,8 @@ class Gateway:
             await self._kept(call, self._finish(call, placed, answer, results))
             return None
         said, found = answer.round_messages, _own_messages(results)
-        await self._kept(call, self._recorder.add_round(placed, call.wire.format, said, found))
+        is_kept = await self._kept(call, self._recorder.add_round(placed, call.wire.format, said, found))
+        delivery.is_logged = delivery.is_logged and is_kept
         following = await self._fitting(delivery, placed, results) or answer.follow_up(body, list(results))
         if call.wire.format == "anthropic":  # a model may begin a turn without thinking
             following = with_valid_thinking(following)
@@ -420,16 +423,22 @@ class Gateway:
     async def _fitting(
         self, delivery: Delivery, placed: Placement, results: Sequence[tuple[OwnCall, str]]
     ) -> Record | None:
-        """Return the next round's request assembled anew if this round no longer fits the budget beside the last one's;
-        None if it fits."""
+        """Return the next round's request assembled anew if this round no longer fits the budget beside the last one's.
+
+        None if it fits, and if the log can't replace the last request: a round is not in it, or it can't be read.
+        """
         prepared = delivery.prepared
         texts = [encode(delivery.answer.round_messages).decode(), *(text for _, text in results)]
         tokens = prepared.tokens + round_tokens(placed.session.engine, texts, prepared.calibration)
-        if tokens <= prepared.budget_tokens:
-            prepared.tokens = tokens
-            return None
-        delivery.prepared = await self._preparation.assembled(delivery.call, placed)
-        return delivery.prepared.body
+        if tokens > prepared.budget_tokens and delivery.is_logged:
+            try:
+                delivery.prepared = await self._preparation.assembled(delivery.call, placed)
+            except FoveateError as error:
+                self._preparation.bypassed(delivery.call, error)
+            else:
+                return delivery.prepared.body
+        prepared.tokens = tokens
+        return None
 
     async def _book_round(self, delivery: Delivery) -> None:
         """Book the next round against the key's budget; `ProblemError` 429 if the budget does not allow it."""
@@ -503,14 +512,17 @@ class Gateway:
         """Record the received part of an interrupted round."""
         await self._recorder.add_partial(placed, delivery.call.wire.format, delivery.answer.round_messages)
 
-    async def _kept(self, call: ClientCall, writing: Awaitable[object]) -> None:
-        """Wait for a record. A failure of the store is reported and does not fail the answer."""
+    async def _kept(self, call: ClientCall, writing: Awaitable[object]) -> bool:
+        """Wait for a record; return whether it is stored. A failure of the store is reported and does not fail the
+        answer."""
         try:
             await writing
+            return True
         except (ErasedMeanwhile, NotFound) as error:  # its turn was erased, or its session deleted
             _log.info("an answer is not recorded: %s", error)
         except FoveateError as error:
             self._preparation.bypassed(call, error)
+        return False
 
     def _release(self, prepared: Prepared) -> None:
         if prepared.placement is not None:
