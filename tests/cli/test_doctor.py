@@ -7,7 +7,6 @@ import re
 import sqlite3
 import subprocess
 import threading
-import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -290,10 +289,10 @@ def test_a_store_that_another_process_creates_just_now_is_waited_for(tmp_path: P
     with sync.open(made.db) as fov:
         fov.session("s")
     shell.db.touch(0o600)
-    waiting = threading.Thread(target=lambda: (time.sleep(0.3), made.db.rename(shell.db)))
-    waiting.start()
+    later = threading.Timer(0.3, made.db.rename, (shell.db,))
+    later.start()
     assert [row["id"] for row in shell.json("sessions")] == ["s"]
-    waiting.join()
+    later.join()
 
 
 def test_a_summary_comes_first_each_advice_once_and_commands_name_the_store(tmp_path: Path) -> None:
