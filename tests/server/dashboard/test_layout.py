@@ -138,6 +138,17 @@ def test_the_first_agent_appears_on_an_empty_page_that_is_open(phone: Any, empty
     phone.locator("table.cards th", has_text="List the ports.").wait_for()
 
 
+def test_a_button_beside_the_title_opens_the_form_of_a_new_session_or_prompt(phone: Any, filled: str) -> None:
+    for path, name, field in (("/", "New session", "name"), ("/ui/prompts", "New prompt", "key")):
+        phone.goto(f"{filled}{path}")
+        assert phone.locator(f"input[name={field}]:visible").count() == 0
+        button = phone.locator("header a.button", has_text=name)
+        assert button.bounding_box()["y"] < PHONE["height"] / 4
+        button.focus()
+        phone.keyboard.press("Enter")
+        phone.locator(f"input[name={field}]:focus").wait_for()
+
+
 FAULTY_HEADINGS = """() => {
     const heads = [...document.querySelectorAll("main :is(h1, h2, h3, h4, h5, h6)")];
     const levels = heads.map(one => Number(one.tagName[1]));
