@@ -409,6 +409,26 @@ async def _pay(fov: Foveate) -> None:
     await fov.store.calls.add(new_call("costly"))
 
 
+def test_a_page_says_its_purpose_under_its_title_also_when_it_is_not_empty(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        call(client, _fill, client.fov)
+        for path, purpose in (
+            ("/", "Recorded conversations"),
+            ("/ui/agents", "Tasks that a model works on by itself"),
+            ("/ui/prompts", "Instructions that Foveate sends to models"),
+            ("/ui/cabinet", "Large tool results and fetched pages"),
+        ):
+            page = client.get(path).text
+            assert 'class="empty"' not in page
+            assert purpose in page.partition("</h1>")[2].partition("<table")[0], path
+
+
+async def _fill(fov: Foveate) -> None:
+    session = await fov.session("work")
+    await session.cabinet.file(b"x" * 7_200, name="ports.txt", media_type="text/plain", source="exec")
+    await fov.agents.spawn("List the ports.")
+
+
 def test_a_search_is_filtered(client: ServerClient) -> None:
     found = client.get("/ui/search?q=right+to+left&role=user").text
     assert f"/ui/sessions/{SESSION}/turns/" in found
