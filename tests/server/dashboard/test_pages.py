@@ -19,6 +19,7 @@ from foveate.server.dashboard.table import PAGES, STATIC
 from foveate.session.client_calls import CallNote
 from foveate.session.sent import SentBodies
 from foveate.store import SessionRow
+from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from support.servers import ServerClient, bearer, call, client_of
 from support.stores.calls import call as new_call
 
@@ -324,6 +325,31 @@ def test_an_image_is_shown_and_one_that_could_run_a_script_is_not(client: Server
     assert (image.headers["content-type"], image.content[:4]) == ("image/png", b"\x89PNG")
     assert image.headers["x-content-type-options"] == "nosniff"
     assert client.get("/ui/sessions/images/turns/T-1/images/1").status_code == 404
+
+
+async def _use_a_tool(fov: Foveate) -> None:
+    session = await fov.session("tools")
+    found = ToolResult("c1", (Text("the first line"),), name="grep", is_error=True, exit_code=2)
+    odd = Opaque("openai", {"type": "audio"})
+    called = Message("assistant", (Reasoning("It may be a port."), ToolCall("grep", {"pattern": "port"}, id="c1"), odd))
+    picture = Attachment("image", media_type="image/png", name="chart.png")
+    await session.record([Message("user", (Text("Look."), picture)), called, Message("tool", (found,))])
+
+
+def test_a_part_of_a_turn_has_one_label(client: ServerClient) -> None:
+    call(client, _use_a_tool, client.fov)
+    wanted = (
+        "Image: chart.png image/png",
+        "Reasoning: It may be a port.",
+        'Tool call grep: {"pattern": "port"}',
+        'Other openai: {"type": "audio"}',
+        "Tool result grep, exit 2, error: the first line",
+    )
+    chat = unescape(client.get("/ui/sessions/tools").text).partition('id="chat"')[2]
+    turn = unescape(client.get("/ui/sessions/tools/turns/T-1").text).partition("Messages as recorded")[2]
+    for page in (chat, turn):
+        assert [one for one in wanted if f"<summary>{one}</summary>" not in page] == []
+        assert not re.search(r"\[(call|result|reasoning|other|image)\b", page)
 
 
 @pytest.mark.parametrize("words", [60_000, pytest.param(4_000_000, marks=pytest.mark.thorough)])
