@@ -455,6 +455,16 @@ async def _fill(fov: Foveate) -> None:
     await fov.agents.spawn("List the ports.")
 
 
+def test_a_file_of_the_cabinet_is_linked_by_its_name_and_its_size_has_a_unit(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        call(client, _fill, client.fov)
+        page = client.get("/ui/cabinet").text
+        path, key = re.findall(r'<a href="(/ui/cabinet/[^"]+)">ports.txt</a> <code class="dim">([^<]+)</code>', page)[0]
+        assert path == f"/ui/cabinet/{key}"
+        assert '<td class="right">7.2 kB</td>' in page
+        assert "7.2 kB" in client.get(path).text
+
+
 def test_a_search_is_filtered(client: ServerClient) -> None:
     found = client.get("/ui/search?q=right+to+left&role=user").text
     assert f"/ui/sessions/{SESSION}/turns/" in found

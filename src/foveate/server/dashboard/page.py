@@ -233,6 +233,7 @@ def _environment() -> Environment:
         "url": url,
         "share": share,
         "money": money,
+        "size": size,
         "several": several,
         "markdown": render_markdown,
     }
@@ -269,6 +270,14 @@ def share(value: float | None) -> str:
 
 def money(value: float) -> str:
     return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
+
+
+def size(value: int) -> str:
+    """Return a number of bytes with its unit, e.g. `7.2 kB`."""
+    for factor, unit in ((MB, "MB"), (1_000, "kB")):
+        if value >= factor:
+            return f"{value / factor:,.1f} {unit}"
+    return several(value, "byte")
 
 
 def when(moment: datetime | None) -> str:
