@@ -455,6 +455,22 @@ async def _fill(fov: Foveate) -> None:
     await fov.agents.spawn("List the ports.")
 
 
+def test_the_task_of_an_agent_links_to_its_session_and_its_state_says_once_why_it_ended(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        agent_id = call(client, _ended_agent, client.fov)
+        page = unescape(client.get("/ui/agents").text)
+        task = f'<a href="/ui/sessions/{agent_id}">List the ports.</a> <code class="dim">{agent_id}</code>'
+        assert task in page
+        assert page.count(f'href="/ui/sessions/{agent_id}"') == 1
+        assert re.search(r'<span class="state-(cancelled|failed)">\1</span>: [^<]+</td>', page)
+
+
+async def _ended_agent(fov: Foveate) -> str:
+    agent = await fov.agents.spawn("List the ports.")
+    await fov.agents.cancel(agent.id)
+    return agent.id
+
+
 def test_a_file_of_the_cabinet_is_linked_by_its_name_and_its_size_has_a_unit(tmp_path: Path) -> None:
     with client_of(tmp_path / "a.db") as client:
         call(client, _fill, client.fov)
