@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -233,6 +233,7 @@ def _environment() -> Environment:
         "url": url,
         "share": share,
         "money": money,
+        "decimals": decimals,
         "size": size,
         "several": several,
         "markdown": render_markdown,
@@ -268,8 +269,14 @@ def share(value: float | None) -> str:
     return "" if value is None else f"{value:.0%}"
 
 
-def money(value: float) -> str:
-    return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
+def money(value: float, places: int | None = None) -> str:
+    """Format dollars; `places` is the number of decimals of a column."""
+    return f"${value:,.{decimals((value,)) if places is None else places}f}"
+
+
+def decimals(usd: Iterable[float]) -> int:
+    """Return the number of decimals of a column of dollars: more if an amount is below one dollar."""
+    return 4 if any(0 < value < 1 for value in usd) else 2
 
 
 def size(value: int) -> str:
