@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from foveate import Foveate
+from foveate import Foveate, sync
 from foveate.agents.choice import remember_model, remembered_model
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
@@ -456,19 +456,18 @@ async def _fill(fov: Foveate) -> None:
 
 
 def test_the_task_of_an_agent_links_to_its_session_and_its_state_says_once_why_it_ended(tmp_path: Path) -> None:
+    with sync.open(tmp_path / "a.db") as fov:
+        top = fov.agents.spawn("List the ports.")
+        below = fov.agents.spawn("Read the runbook.", parent=top.session_id)
+        fov.agents.cancel(top.id)
     with client_of(tmp_path / "a.db") as client:
-        agent_id = call(client, _ended_agent, client.fov)
-        page = unescape(client.get("/ui/agents").text)
-        task = f'<a href="/ui/sessions/{agent_id}">List the ports.</a> <code class="dim">{agent_id}</code>'
-        assert task in page
-        assert page.count(f'href="/ui/sessions/{agent_id}"') == 1
-        assert re.search(r'<span class="state-(cancelled|failed)">\1</span>: [^<]+</td>', page)
-
-
-async def _ended_agent(fov: Foveate) -> str:
-    agent = await fov.agents.spawn("List the ports.")
-    await fov.agents.cancel(agent.id)
-    return agent.id
+        page = client.get("/ui/agents").text
+    for agent in (top, below):
+        link = f'<a href="/ui/sessions/{agent.id}">{agent.task}</a> <code class="dim">{agent.id}</code>'
+        assert link in page
+        assert page.count(f'href="/ui/sessions/{agent.id}"') == 1
+    said = re.findall(r'<span class="state-cancelled">cancelled</span>([^<]*)<', page)
+    assert said == ["", f": {top.id} was cancelled"]
 
 
 def test_a_file_of_the_cabinet_is_linked_by_its_name_and_its_size_has_a_unit(tmp_path: Path) -> None:
