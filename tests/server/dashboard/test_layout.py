@@ -112,6 +112,15 @@ def test_the_header_of_a_phone_is_small_and_its_menu_opens_and_closes_by_keyboar
     phone.locator("h1", has_text="Sessions").wait_for()
 
 
+def test_the_search_says_that_it_is_for_all_sessions_and_its_words_fit_a_phone(phone: Any, empty: str) -> None:
+    phone.goto(f"{empty}/")
+    search = phone.locator("#search")
+    assert search.get_attribute("placeholder") == "Search all sessions"
+    whole = search.screenshot()
+    search.evaluate("field => field.placeholder = field.placeholder.slice(0, -1)")
+    assert search.screenshot() != whole, "the last letter is cut off"
+
+
 def test_a_session_takes_a_few_lines_of_a_phone(phone: Any, filled: str) -> None:
     phone.goto(f"{filled}/")
     assert phone.locator("#rows tr").first.bounding_box()["height"] < LARGEST_HEADER * PHONE["height"]
