@@ -12,14 +12,13 @@ from typing import Any
 
 import pytest
 
-from foveate import Foveate, sync
+from foveate import Foveate
 from foveate.agents.choice import remember_model, remembered_model
 from foveate.server.dashboard.page import POLICY
 from foveate.server.dashboard.table import PAGES, STATIC
 from foveate.session.client_calls import CallNote
 from foveate.session.sent import SentBodies
 from foveate.store import SessionRow
-from foveate.turn import Attachment, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
 from support.servers import ServerClient, bearer, call, client_of
 from support.stores.calls import call as new_call
 
@@ -327,31 +326,6 @@ def test_an_image_is_shown_and_one_that_could_run_a_script_is_not(client: Server
     assert client.get("/ui/sessions/images/turns/T-1/images/1").status_code == 404
 
 
-async def _use_a_tool(fov: Foveate) -> None:
-    session = await fov.session("tools")
-    found = ToolResult("c1", (Text("the first line"),), name="grep", is_error=True, exit_code=2)
-    odd = Opaque("openai", {"type": "audio"})
-    called = Message("assistant", (Reasoning("It may be a port."), ToolCall("grep", {"pattern": "port"}, id="c1"), odd))
-    picture = Attachment("image", media_type="image/png", name="chart.png")
-    await session.record([Message("user", (Text("Look."), picture)), called, Message("tool", (found,))])
-
-
-def test_a_part_of_a_turn_has_one_label(client: ServerClient) -> None:
-    call(client, _use_a_tool, client.fov)
-    wanted = (
-        "Image: chart.png image/png",
-        "Reasoning: It may be a port.",
-        'Tool call grep: {"pattern": "port"}',
-        'Other openai: {"type": "audio"}',
-        "Tool result grep, exit 2, error: the first line",
-    )
-    chat = unescape(client.get("/ui/sessions/tools").text).partition('id="chat"')[2]
-    turn = unescape(client.get("/ui/sessions/tools/turns/T-1").text).partition("Messages as recorded")[2]
-    for page in (chat, turn):
-        assert [one for one in wanted if f"<summary>{one}</summary>" not in page] == []
-        assert not re.search(r"\[(call|result|reasoning|other|image)\b", page)
-
-
 @pytest.mark.parametrize("words", [60_000, pytest.param(4_000_000, marks=pytest.mark.thorough)])
 def test_a_large_turn_is_cut_and_can_be_downloaded(tmp_path: Path, words: int) -> None:
     with client_of(tmp_path / "large.db") as client:
@@ -433,51 +407,6 @@ async def _pay(fov: Foveate) -> None:
     for number in range(20):
         await fov.session(f"later-{number}")
     await fov.store.calls.add(new_call("costly"))
-
-
-def test_a_page_says_its_purpose_under_its_title_also_when_it_is_not_empty(tmp_path: Path) -> None:
-    with client_of(tmp_path / "a.db") as client:
-        call(client, _fill, client.fov)
-        for path, purpose in (
-            ("/", "Recorded conversations"),
-            ("/ui/agents", "Tasks that a model works on by itself"),
-            ("/ui/prompts", "Instructions that Foveate sends to models"),
-            ("/ui/cabinet", "Large tool results and fetched pages"),
-        ):
-            page = client.get(path).text
-            assert 'class="empty"' not in page
-            assert purpose in page.partition("</h1>")[2].partition("<table")[0], path
-
-
-async def _fill(fov: Foveate) -> None:
-    session = await fov.session("work")
-    await session.cabinet.file(b"x" * 7_200, name="ports.txt", media_type="text/plain", source="exec")
-    await fov.agents.spawn("List the ports.")
-
-
-def test_the_task_of_an_agent_links_to_its_session_and_its_state_says_once_why_it_ended(tmp_path: Path) -> None:
-    with sync.open(tmp_path / "a.db") as fov:
-        top = fov.agents.spawn("List the ports.")
-        below = fov.agents.spawn("Read the runbook.", parent=top.session_id)
-        fov.agents.cancel(top.id)
-    with client_of(tmp_path / "a.db") as client:
-        page = client.get("/ui/agents").text
-    for agent in (top, below):
-        link = f'<a href="/ui/sessions/{agent.id}">{agent.task}</a> <code class="dim">{agent.id}</code>'
-        assert link in page
-        assert page.count(f'href="/ui/sessions/{agent.id}"') == 1
-    said = re.findall(r'<span class="state-cancelled">cancelled</span>([^<]*)<', page)
-    assert said == ["", f": {top.id} was cancelled"]
-
-
-def test_a_file_of_the_cabinet_is_linked_by_its_name_and_its_size_has_a_unit(tmp_path: Path) -> None:
-    with client_of(tmp_path / "a.db") as client:
-        call(client, _fill, client.fov)
-        page = client.get("/ui/cabinet").text
-        path, key = re.findall(r'<a href="(/ui/cabinet/[^"]+)">ports.txt</a> <code class="dim">([^<]+)</code>', page)[0]
-        assert path == f"/ui/cabinet/{key}"
-        assert '<td class="right">7.2 kB</td>' in page
-        assert "7.2 kB" in client.get(path).text
 
 
 def test_a_search_is_filtered(client: ServerClient) -> None:
