@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from foveate import Foveate
 from foveate.session.client_calls import CallNote
 from foveate.session.sent import SentBodies
+from foveate.store.rows import DAY_US, NANO
 from foveate.store.sql import now_us
 from support.servers import call, client_of
 from support.stores.calls import call as new_call
+
+DAY = timedelta(days=1)
 
 
 async def _spend(fov: Foveate) -> None:
@@ -33,6 +37,31 @@ def test_a_share_of_the_prediction_is_shown_only_where_something_was_predicted(t
         assert '<td class="right">50%</td>' in rows["anthropic:claude"]
         for head in ("Input tokens", "Output tokens", "Cost"):
             assert f">{head}</th>" in text
+
+
+async def _spend_on_two_days(fov: Foveate) -> None:
+    """Spend two dollars now, less than a cent at once, and some a day later."""
+    await fov.session("s")
+    for at_us, nano_usd in ((now_us(), 2 * NANO), (now_us(), NANO // 200), (now_us() + DAY_US, 3 * NANO)):
+        await fov.store.calls.add(replace(new_call(at_us=at_us, nano_usd=nano_usd), model=f"m{nano_usd}"))
+
+
+def test_the_amounts_of_a_column_have_the_same_number_of_decimals(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        call(client, _spend_on_two_days, client.fov)
+        text = client.get("/ui/costs").text
+    models = text[text.index('id="models"') :].partition("</table>")[0]
+    assert re.findall(r">\$([0-9.]+)</td>", models) == ["3.0000", "2.0000", "0.0050"]
+
+
+def test_the_day_that_is_not_over_is_marked_as_unfinished(tmp_path: Path) -> None:
+    with client_of(tmp_path / "a.db") as client:
+        call(client, _spend_on_two_days, client.fov)
+        text = client.get("/ui/costs").text
+    marked = re.findall(r'<th scope="row">([0-9-]{10}) <span class="dim">so far</span></th>', text)
+    assert len(marked) == 1
+    assert marked[0] in (each.isoformat() for each in (datetime.now(UTC).date(), datetime.now(UTC).date() - DAY))
+    assert "<figcaption>Cost and cached share by day; today so far</figcaption>" in text
 
 
 async def _send(fov: Foveate) -> None:

@@ -112,6 +112,15 @@ def test_the_header_of_a_phone_is_small_and_its_menu_opens_and_closes_by_keyboar
     phone.locator("h1", has_text="Sessions").wait_for()
 
 
+def test_the_search_says_that_it_is_for_all_sessions_and_its_words_fit_a_phone(phone: Any, empty: str) -> None:
+    phone.goto(f"{empty}/")
+    search = phone.locator("#search")
+    assert search.get_attribute("placeholder") == "Search all sessions"
+    whole = search.screenshot()
+    search.evaluate("field => field.placeholder = field.placeholder.slice(0, -1)")
+    assert search.screenshot() != whole, "the last letter is cut off"
+
+
 def test_a_session_takes_a_few_lines_of_a_phone(phone: Any, filled: str) -> None:
     phone.goto(f"{filled}/")
     assert phone.locator("#rows tr").first.bounding_box()["height"] < LARGEST_HEADER * PHONE["height"]
@@ -136,6 +145,17 @@ def test_the_first_agent_appears_on_an_empty_page_that_is_open(phone: Any, empty
     phone.locator("#connection", has_text="live").wait_for()
     phone.request.post(f"{empty}/api/v1/agents", data={"task": "List the ports."})
     phone.locator("table.cards th", has_text="List the ports.").wait_for()
+
+
+def test_a_button_beside_the_title_opens_the_form_of_a_new_session_or_prompt(phone: Any, filled: str) -> None:
+    for path, name, field in (("/", "New session", "name"), ("/ui/prompts", "New prompt", "key")):
+        phone.goto(f"{filled}{path}")
+        assert phone.locator(f"input[name={field}]:visible").count() == 0
+        button = phone.locator("header a.button", has_text=name)
+        assert button.bounding_box()["y"] < PHONE["height"] / 4
+        button.focus()
+        phone.keyboard.press("Enter")
+        phone.locator(f"input[name={field}]:focus").wait_for()
 
 
 FAULTY_HEADINGS = """() => {

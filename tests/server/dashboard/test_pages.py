@@ -416,6 +416,15 @@ def test_a_search_is_filtered(client: ServerClient) -> None:
     assert client.get("/ui/search?q=x&after=never").status_code == 422
 
 
+def test_a_link_to_a_part_of_a_session_has_the_first_word_of_its_heading(client: ServerClient) -> None:
+    page = client.get(f"/ui/sessions/{SESSION}").text
+    links = re.findall(r'<a href="#([a-z-]+)">(\w+)</a>', page.partition("</nav>")[2])
+    headings = re.findall(r'<h2 id="([a-z-]+)">(\w+)', page)
+    assert len(links) == 7
+    names = {"chat": "chat-name"}
+    assert {(names.get(place, place), word) for place, word in links} <= set(headings)
+
+
 def test_the_bar_has_the_parts_in_their_order_and_their_texts_can_be_read(client: ServerClient) -> None:
     picture = client.get(f"/ui/sessions/{SESSION}/picture").text
     tips = [attributes["data-tip"] for tag, attributes in elements(picture) if tag == "g"]

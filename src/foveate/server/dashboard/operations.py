@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import UTC, datetime
 
 from starlette.responses import Response
 
@@ -35,6 +36,7 @@ async def show_costs(visit: Visit) -> Response:
         "costs.html",
         title="Costs",
         days=days,
+        today=datetime.now(UTC).date().isoformat(),
         models=models,
         purposes=purposes,
         keys=keys if is_gateway else (),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
@@ -233,6 +233,8 @@ def _environment() -> Environment:
         "url": url,
         "share": share,
         "money": money,
+        "decimals": decimals,
+        "size": size,
         "several": several,
         "markdown": render_markdown,
     }
@@ -267,8 +269,22 @@ def share(value: float | None) -> str:
     return "" if value is None else f"{value:.0%}"
 
 
-def money(value: float) -> str:
-    return f"${value:,.2f}" if value >= 1 or not value else f"${value:.4f}"
+def money(value: float, places: int | None = None) -> str:
+    """Format dollars; `places` is the number of decimals of a column."""
+    return f"${value:,.{decimals((value,)) if places is None else places}f}"
+
+
+def decimals(usd: Iterable[float]) -> int:
+    """Return the number of decimals of a column of dollars: more if an amount is below one dollar."""
+    return 4 if any(0 < value < 1 for value in usd) else 2
+
+
+def size(value: int) -> str:
+    """Return a number of bytes with its unit, e.g. `7.2 kB`."""
+    for factor, unit in ((MB, "MB"), (1_000, "kB")):
+        if value >= factor:
+            return f"{value / factor:,.1f} {unit}"
+    return several(value, "byte")
 
 
 def when(moment: datetime | None) -> str:

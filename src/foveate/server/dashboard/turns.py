@@ -15,8 +15,8 @@ from foveate.server.problems import ProblemError
 from foveate.session import Session
 from foveate.session.picture import LEVEL_NAMES
 from foveate.session.values import TurnContent
-from foveate.text import part_text
-from foveate.turn import Attachment, Part, Reasoning, Text, ToolCall, ToolResult, Turn, turn_number
+from foveate.text import attachment_text, compact_json, one_line, part_text
+from foveate.turn import Attachment, Opaque, Part, Reasoning, Text, ToolCall, ToolResult, Turn, turn_number
 
 TURNS_PAGE = 40
 MAX_TEXT_CHARS = 20_000
@@ -32,13 +32,6 @@ MAX_RECENT_CHARS = 4_000
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Images that a browser draws and that can't contain scripts."""
 MAX_PLACE_DIGITS = 6
-_KINDS: dict[type, str] = {
-    Text: "text",
-    Reasoning: "reasoning",
-    ToolCall: "tool call",
-    ToolResult: "tool result",
-    Attachment: "attachment",
-}
 pages = Pages()
 
 
@@ -177,8 +170,8 @@ def _lost(above: str, below: str, most: int = 40) -> tuple[str, ...]:
 class ShownPart:
     """A part of a message as the page shows it."""
 
-    kind: str
-    """`text`, `tool call`, `tool result`, …"""
+    label: str
+    """E.g. `Reasoning` or `Tool call grep`; empty for a text."""
     text: str
     is_cut: bool
     images: tuple[int, ...] = ()
@@ -225,15 +218,36 @@ def shown_messages(turn: Turn, most: int) -> list[ShownMessage]:
     for message in turn.messages:
         parts = []
         for part in message.parts:
-            text = part.text if isinstance(part, Text) else part_text(part)
+            label, text = _labelled(part)
             shown = text[: min(most, left)]
             left -= len(shown)
             own = tuple(places[id(image)] for image in _attachments(part) if id(image) in places)
-            parts.append(ShownPart(_KINDS.get(type(part), "part"), shown, len(shown) < len(text), own))
+            parts.append(ShownPart(label, shown, len(shown) < len(text), own))
         found.append(ShownMessage(message.role, tuple(parts), message.model or ""))
         if left <= 0:
             break
     return found
+
+
+def _labelled(part: Part) -> tuple[str, str]:
+    """Return the label and the text of a part; the text does not repeat the label."""
+    match part:
+        case Text(text):
+            return "", text
+        case Reasoning(text):
+            return "Reasoning", text
+        case ToolCall(name, arguments):
+            return f"Tool call {one_line(name)}", compact_json(arguments)
+        case ToolResult():
+            label = f"Tool result {one_line(part.name)}" if part.name else "Tool result"
+            outcome = [f"exit {part.exit_code}"] if part.exit_code is not None else []
+            outcome += ["error"] if part.is_error else []
+            inner = (one.text if isinstance(one, Text) else part_text(one) for one in part.content)
+            return ", ".join([label, *outcome]), "\n".join(inner)
+        case Attachment():
+            return part.media.capitalize(), attachment_text(part).removeprefix(f"[{part.media}]").strip()
+        case Opaque(format_, data):
+            return f"Other {one_line(format_)}", compact_json(data)
 
 
 def _images(turn: Turn) -> list[Attachment]:
