@@ -116,7 +116,7 @@ _DIGITS = re.compile(
 )
 _YEAR = re.compile(r"(?:19|20)\d\d\Z")
 _DATE = re.compile(r"(?:(?:19|20)\d\d-\d\d-\d\d|\d\d?-\d\d?-(?:19|20)\d\d)\Z")
-_IDENTIFIER = re.compile(r"(?:[A-Za-z]+|v?\d+)(?:[_:](?:[A-Za-z]+|v?\d+))+\Z")
+_IDENTIFIER = re.compile(r"\A(?:[A-Za-z]+|v?\d+)(?:[_:](?:[A-Za-z]+|v?\d+))+\Z")
 """Of a column or a cache: words and numbers, `order_id_2024_v2`; random keys have both in one."""
 _NO_CODE = re.compile(
     r"\A(?:.*://.*|[^@]+@[^@]+\.\w+|v?\d+(?:\.\d+)+\w*|[A-Z]{2,6}-\d+|\d{1,3}[a-zA-Z]{1,3}|\d{1,2}:\d\d\w*|\d+(?:st|nd|rd|th|º|ª|x\d+\w{0,2})"

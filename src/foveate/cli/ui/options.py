@@ -156,7 +156,7 @@ def store_file(store_path: Path, *, create: bool = False) -> Path:
 
 def _stays_empty(path: Path) -> bool:
     """Return whether a file has zero bytes. One that was changed just now may be a store in creation: wait for it."""
-    while path.is_file() and not (status := path.stat()).st_size:  # a URL is no file
+    while Path(path).is_file() and not (status := Path(path).stat()).st_size:  # a URL is no file
         if abs(time.time() - status.st_mtime) > CREATION_SECONDS:
             return True
         time.sleep(LOOK_SECONDS)
