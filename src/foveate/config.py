@@ -92,6 +92,8 @@ def _takes_many(origin: object, inner: tuple[Any, ...]) -> str:
 
 
 def _bounds(meta: Meta) -> str:
+    if meta.pattern:
+        return f", {meta.description}"
     if meta.min_length:
         return ", not empty"
     if meta.ge is not None and meta.le is not None:

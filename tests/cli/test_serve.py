@@ -80,6 +80,13 @@ def test_the_upstreams_of_the_settings_are_said_at_the_start_and_without_any_wha
     assert "/v1 has no upstream yet; --upstream URL sets one\n" in printed
 
 
+@pytest.mark.parametrize("url", ["localhost:11434", "ftp://x.example", "https://"])
+def test_an_upstream_that_is_no_url_is_an_error_at_the_start(url: str, tmp_path: Path) -> None:
+    problem = Shell(tmp_path / "chat.db").error("serve", "--upstream", url, "--port", "0", code=2)
+    assert "server.upstream" in problem
+    assert f"a URL that begins with http:// or https://, or none; got '{url}'" in " ".join(problem.split())
+
+
 def test_an_upstream_without_its_key_is_a_warning_at_the_start(tmp_path: Path) -> None:
     shell = Shell(tmp_path / "chat.db", width=300)
     (tmp_path / "foveate.toml").write_text(UPSTREAMS)

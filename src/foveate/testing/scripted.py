@@ -1,6 +1,6 @@
 """A model that follows a script: answers, errors, delays, stalls, half a stream, an essay; no network.
 
-    model = Scripted([Fails("busy", retry_after_seconds=2), Says("Hello.")])
+    model = ScriptedModel([Fails("busy", retry_after_seconds=2), Says("Hello.")])
 
 A script is one behaviour, a sequence of them (one for each call; the last is repeated), or a function of the request.
 `scripted:FILE` names one in settings, so that other processes and demos can use it: see `load`.
