@@ -216,8 +216,8 @@ def _explain(out: Console, context: Context, *, one_off: bool, is_other: bool) -
         out.print(f"Preview {other}, planned from scratch; nothing is saved.")
         return
     out.print(line(("Live", "bold"), ": what a model gets now, at the session's own budget."))
-    if planned.cause and planned.last_turn:
-        when = "now" if planned.is_new else f"at T-{planned.last_turn}"
+    if planned.cause:
+        when = "now" if planned.is_new else f"at T-{planned.last_turn}" if planned.last_turn else "before T-1"
         out.print(line(f"Plan made {when}: {CAUSES[planned.cause]}. ", _changed(planned)))
         history = sum(segment.tokens for segment in context.segments if segment.name == "history")
         room = f"History: {history:,} of {planned.room_tokens:,} tokens."
