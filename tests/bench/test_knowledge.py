@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,7 @@ from knowledge_data import (
     turn_times,
 )
 from knowledge_judge import Report, is_stale, is_stated, judge, matches
+from knowledge_pairs import read_pairs
 from knowledge_tasks import Task, ask, is_shown, load_tasks, make_rounds, render_scores
 
 HISTORIES = [one for half in HALVES for one in load_histories(half)]
@@ -327,3 +329,9 @@ def test_an_imported_transcript_is_a_session_of_its_scope_with_its_times(tmp_pat
 
     (*_, (_, last)) = turn_times(history.sessions[number])
     assert asyncio.run(imported()) == ("berth", 2, last)
+
+
+def test_every_pair_of_statements_is_read_with_its_relation() -> None:
+    pairs = list(read_pairs())
+    assert Counter(pair.relation for pair in pairs) == {"replaces": 191, "both": 194, "none": 95}
+    assert all(pair.earlier and pair.later for pair in pairs)

@@ -10,7 +10,7 @@ import pytest
 
 from foveate import Foveate
 from foveate.knowledge.run import learn
-from foveate.knowledge.statements import says_change
+from foveate.knowledge.statements import says_change, statements_in
 from foveate.knowledge.truth import read_claim
 from support.engine import with_store
 from support.knowledge import SHOP, record
@@ -35,6 +35,7 @@ REPLACED = (
     ("CI runs on Jenkins", "We moved from Jenkins to GitHub Actions."),
     ("Die Abnahme ist am 3. Mai", "Die Abnahme ist nicht am 3. Mai, sondern am 10. Mai"),
     ("Je rends le manuscrit le 15 avril", "je rends le manuscrit le 30 avril, plus le 15"),
+    ("we use pnpm not npm, and node 20", "were on node 22 since yesterday"),
 )
 KEPT = (
     ("Always answer in German.", "Always answer in English when the ticket is in English."),
@@ -95,6 +96,24 @@ def test_pairs_of_statements_are_told_apart(half: str, relation: str, least: int
 async def _current(fov: Foveate) -> list[str]:
     await learn(fov, SHOP, quick=True)
     return sorted(item.text for item in await fov.knowledge.list(kind="lesson"))
+
+
+DOUBTFUL = "henrik left, paywall lead is now yasmin"
+"""A change that the model of statements doubts."""
+
+
+def test_a_doubtful_change_is_learned_if_it_replaces_a_statement_and_else_dropped(tmp_path: Path) -> None:
+    assert [each.is_tentative for each in statements_in(DOUBTFUL)] == [True]
+
+    async def job(fov: Foveate) -> None:
+        await record(fov, "a", DOUBTFUL)
+        assert await _current(fov) == []
+        await record(fov, "b", "Henrik leads the paywall team.", day=3)
+        assert await _current(fov) == ["Henrik leads the paywall team."]
+        await record(fov, "c", DOUBTFUL, day=9)
+        assert await _current(fov) == [DOUBTFUL]
+
+    asyncio.run(with_store(tmp_path / "chat.db", job))
 
 
 def test_only_the_newest_is_current_and_the_older_ones_are_linked_history(tmp_path: Path) -> None:
